@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from costguard.cli import exit_code_of
+from costguard.cli import run_cli
 from costguard.services import quote_commands
 from tests import shop
 from tests.campaign import examples, mark_campaigns
@@ -96,7 +96,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()
-        code = exit_code_of(list(arguments))
+        code = run_cli(list(arguments))
         printed = capsys.readouterr()
         return Ran(code=code, out=printed.out, err=printed.err)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from costguard.cli import exit_code_of
-from costguard.cli.typer_commands import AsTypedCommand
+from costguard.cli import run_cli
+from costguard.cli.typer_commands import UncoercedCommand
 from costguard.settings import check_settings
 
 ROOT = Path(__file__).parent.parent
@@ -62,8 +62,8 @@ def test_every_command_of_a_page_is_one(place: str, line: str, monkeypatch: pyte
     for sign in ("|", "&&", ">", "&"):
         arguments = arguments[: arguments.index(sign)] if sign in arguments else arguments
     taken: list[str | None] = []
-    monkeypatch.setattr(AsTypedCommand, "invoke", lambda self, ctx: taken.append(self.name))  # noqa: ARG005 - click's signature
-    assert exit_code_of(arguments) == 0, place
+    monkeypatch.setattr(UncoercedCommand, "invoke", lambda self, ctx: taken.append(self.name))  # noqa: ARG005 - click's signature
+    assert run_cli(arguments) == 0, place
     assert taken == [next(word for word in arguments if not word.startswith("-"))]
 
 
@@ -74,7 +74,7 @@ def test_every_settings_block_of_a_page_is_read(block: Block, tmp_path: Path) ->
         return
     job = tmp_path / "job.toml"
     job.write_text(block.text)
-    assert exit_code_of(["size", str(job)]) == 0
+    assert run_cli(["size", str(job)]) == 0
 
 
 def test_what_a_beginner_puts_together_is_one_file_that_is_read() -> None:

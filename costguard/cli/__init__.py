@@ -19,7 +19,7 @@ from typer._click.exceptions import ClickException, NoSuchOption, UsageError
 from typer.main import get_command
 
 from costguard import __version__
-from costguard.cli.typer_commands import AsTypedCommand, AsTypedGroup
+from costguard.cli.typer_commands import UncoercedCommand, UncoercedGroup
 from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
@@ -63,7 +63,7 @@ LONGEST_SHOWN = 300
 
 
 @dataclass(slots=True)
-class Globals:
+class GlobalOptions:
     """The options before the command."""
 
     config: str | None = None
@@ -72,7 +72,7 @@ class Globals:
     offline: bool = False
 
 
-class LazyGroup(AsTypedGroup):
+class LazyGroup(UncoercedGroup):
     """A group that knows its commands by name and imports one when it is run."""
 
     def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
@@ -85,7 +85,7 @@ class LazyGroup(AsTypedGroup):
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        kind = getattr(module, "COMMAND", AsTypedCommand)
+        kind = getattr(module, "COMMAND", UncoercedCommand)
         one.command(name=cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
         return get_command(one)
 
@@ -115,7 +115,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"costguard {__version__}\n")
         raise typer.Exit
@@ -129,11 +129,11 @@ def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Use no network: only prices kept on this machine.")] = False,
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool | None, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
-    ctx.obj = Globals(config=config, json_log=json_log, debug=debug, offline=offline)
+    ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline)
     if ctx.invoked_subcommand is None:
         sys.stdout.write(f"{ctx.get_help()}\n")
 
@@ -145,7 +145,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
             stream.reconfigure(errors="replace")
-    sys.exit(exit_code_of(sys.argv[1:]))
+    sys.exit(run_cli(sys.argv[1:]))
 
 
 def _open_streams() -> None:
@@ -163,7 +163,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - until we end
 
 
-def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
+def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     """The exit code of `costguard` with these arguments."""
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
     debug, json_log = "--debug" in ours, "--json-log" in ours
@@ -171,17 +171,17 @@ def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way
         code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:  # what typer makes of Ctrl-C
-            return _failed("interrupted", INTERRUPTED, json_log=json_log)
+            return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except CostguardError as error:
-        return _failed(str(error), error.exit_code, json_log=json_log, debug=debug)
+        return _print_error(str(error), error.exit_code, json_log=json_log, debug=debug)
     except ClickException as error:
-        message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _help_hint(error)
-        return _failed(message, InputError.exit_code, json_log=json_log)
+        message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _build_help_hint(error)
+        return _print_error(message, InputError.exit_code, json_log=json_log)
     except (KeyboardInterrupt, typer.Abort):
-        return _failed("interrupted", INTERRUPTED, json_log=json_log)
+        return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, OSError):
-            return _failed("something in it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
+            return _print_error("something in it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
         # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
         # the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -191,15 +191,15 @@ def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         what = f"the answer could not be written: {shorten(to_one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
         hint = "make room, or write to another place"
-        return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
+        return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
         what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
         hint = "this is a bug in costguard; run with --debug and report it"
-        return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
+        return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     return code if isinstance(code, int) else 0
 
 
-def _help_hint(error: ClickException) -> str:
+def _build_help_hint(error: ClickException) -> str:
     """Where to look, or what to write where an option of all commands stands behind one."""
     context = error.ctx if isinstance(error, UsageError) else None
     if context is None or context.parent is None:
@@ -212,7 +212,7 @@ def _help_hint(error: ClickException) -> str:
     return f"\nhint: see costguard {context.info_name} --help"
 
 
-def _failed(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:
+def _print_error(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:
     """Write an error for people, or as one JSON object a line; with `debug` below the traceback of what is being handled."""
     if debug:
         import traceback

@@ -8,15 +8,15 @@ import typer
 from typer._click import Context
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Names
-from costguard.cli.typer_commands import AsTypedCommand
+from costguard.cli.typer_commands import UncoercedCommand
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
 ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
 """Action -> how many words follow it."""
-ON_THE_BOX = ("join", "run", "status", "phase", "busy", "keep", "install", "version")
+AGENT_ACTIONS = ("join", "run", "status", "phase", "busy", "keep", "install", "version")
 """What `costguard-agent` does on the machine that it measures."""
 USAGE = {
     "enrol": "costguard agent enrol ID [--through-restarts]",
@@ -35,22 +35,22 @@ On the machine, as costguard-agent does: join, run, status, phase, busy, keep, i
 """
 
 
-class Forwarding(AsTypedCommand):
+class ForwardingCommand(UncoercedCommand):
     """Hands what belongs on the machine to the agent as it was typed."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """As every command, but for the agent's own words."""
-        if args and args[0] in ON_THE_BOX:
-            raise typer.Exit(forwarded(args))
+        if args and args[0] in AGENT_ACTIONS:
+            raise typer.Exit(forward_to_agent(args))
         return super().parse_args(ctx, args)
 
 
-COMMAND = Forwarding
+COMMAND = ForwardingCommand
 
 
 def command(
     ctx: typer.Context,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *ON_THE_BOX)))],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *AGENT_ACTIONS)))],
     words: Annotated[Names, typer.Argument(metavar="[ID]", help="Which machine, or which agent.")] = None,
     through_restarts: Annotated[
         bool, typer.Option("--through-restarts", help="For all runs of the machine, not this one alone.")
@@ -60,7 +60,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of them and print what came of it."""
-    require_one_of(action, (*ACTIONS, *ON_THE_BOX), "ACTION")
+    require_one_of(action, (*ACTIONS, *AGENT_ACTIONS), "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
         raise InputError(f"{action} takes other words", field="agent", hint=USAGE[action])
@@ -70,14 +70,14 @@ def command(
 
     config = ctx.obj.config
     if action == "enrol":
-        write(agent_commands.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
+        write_answer(agent_commands.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
     elif action == "list":
-        write(agent_commands.listed(config=config), ctx)
+        write_answer(agent_commands.listed(config=config), ctx)
     else:
-        write(agent_commands.revoke(given[0], config=config), ctx)
+        write_answer(agent_commands.revoke(given[0], config=config), ctx)
 
 
-def forwarded(words: list[str]) -> int:
+def forward_to_agent(words: list[str]) -> int:
     """What the agent's own command line makes of `words`: its exit code."""
     from costguard_agent.cli import main
 

@@ -14,51 +14,51 @@ from typing import Any, ParamSpec, cast
 
 import typer
 
-from costguard.cli.options import Force, Output, format_from
+from costguard.cli.options import Force, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
 from costguard.services import Answer
 from costguard.views.document import Document
 
-TOLD = ("table", "html", "markdown")
+TEXT_FORMATS = ("table", "html", "markdown")
 """Formats that people read: they hold the warnings themselves."""
 
 Pieces = Iterable[str] | Iterable[bytes]
 P = ParamSpec("P")
-CHOSEN = "costguard.format"
+FORMAT_KEY = "costguard.format"
 """Where a command's context keeps the format that was found for it."""
 
 
-def write(answer: Answer, ctx: typer.Context) -> None:
+def write_answer(answer: Answer, ctx: typer.Context) -> None:
     """Render and print, or put into the file of `--output`; then raise what the answer is a refusal of, after its data."""
-    chosen = chosen_format(ctx)
-    pieces = _rendered(answer, chosen, ctx.params)
+    chosen = find_format(ctx)
+    pieces = _render_answer(answer, chosen, ctx.params)
     file = ctx.params.get("output")
     if isinstance(file, str):
         from costguard.cli import output
 
         force = bool(ctx.params.get("force"))
-        output.put(pieces, output.free(file, force=force), force=force)
+        output.write_target(pieces, output.resolve_target(file, force=force), force=force)
     else:
-        _print(pieces)
-    if chosen.name not in TOLD:
+        _print_pieces(pieces)
+    if chosen.name not in TEXT_FORMATS:
         for warning in answer.warnings:
-            _warn(warning, as_json=ctx.obj.json_log)
+            _print_warning(warning, as_json=ctx.obj.json_log)
     if answer.refusal is not None:
         raise answer.refusal
 
 
-def answering(command: Callable[P, None]) -> Callable[P, None]:
+def add_output_options(command: Callable[P, None]) -> Callable[P, None]:
     """`command` with what every command has that answers: `--output FILE` and `--force`, refused before it begins any work."""
-    return answering_with()(command)
+    return add_output_options_for()(command)
 
 
-def answering_with(*made: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def add_output_options_for(*made: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """The same for one whose answers have the fields `made` of a document, which a format may need and others do not have."""
-    return lambda command: _answering(command, made)
+    return lambda command: _wrap_command(command, made)
 
 
-def _answering(command: Callable[P, None], made: Sequence[str]) -> Callable[P, None]:
+def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P, None]:
     signature = inspect.signature(command, eval_str=True)
     more = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
@@ -67,9 +67,9 @@ def _answering(command: Callable[P, None], made: Sequence[str]) -> Callable[P, N
 
     @wraps(command)
     def run(*given: P.args, **stated: P.kwargs) -> None:
-        chosen = chosen_format(cast("typer.Context", stated["ctx"]))
+        chosen = find_format(cast("typer.Context", stated["ctx"]))
         if chosen.needs not in made:
-            _sufficient(Document(data={}), chosen)
+            _check_needs(Document(data={}), chosen)
         for one in more:
             stated.pop(one.name)
         command(*given, **stated)
@@ -80,48 +80,48 @@ def _answering(command: Callable[P, None], made: Sequence[str]) -> Callable[P, N
     return run
 
 
-def chosen_format(ctx: typer.Context) -> plugins.ReportFormat:
+def find_format(ctx: typer.Context) -> plugins.ReportFormat:
     """The format asked for, by its flag, its name and the ending of `--output`; InputError where flags do not fit it.
 
     It is looked for once: to ask what is installed takes 5 ms.
     """
-    found: plugins.ReportFormat | None = ctx.meta.get(CHOSEN)
+    found: plugins.ReportFormat | None = ctx.meta.get(FORMAT_KEY)
     if found is None:
-        found = ctx.meta[CHOSEN] = _chosen(ctx.params)
+        found = ctx.meta[FORMAT_KEY] = _resolve_format(ctx.params)
     return found
 
 
-def _chosen(params: Mapping[str, object]) -> plugins.ReportFormat:
+def _resolve_format(params: Mapping[str, object]) -> plugins.ReportFormat:
     file = params.get("output")
     named = file if isinstance(file, str) else ""
-    chosen = plugins.load_report_format(format_from(params, "") or plugins.find_format_by_ending(named), file=named)
+    chosen = plugins.load_report_format(choose_format(params, "") or plugins.find_format_by_ending(named), file=named)
     if params.get("focus_version") is not None and "focus_version" not in chosen.options:
         raise InputError("says the version of a FOCUS export", field="--focus-version", hint="add --format focus")
     if isinstance(file, str):
         from costguard.cli import output
 
-        output.free(file, force=bool(params.get("force")))
+        output.resolve_target(file, force=bool(params.get("force")))
     elif "output" in params and params.get("force"):
         raise InputError("replaces the file of --output", field="--force", hint="name one: --output FILE")
     return chosen
 
 
-def _rendered(answer: Answer, chosen: plugins.ReportFormat, params: Mapping[str, object]) -> Pieces:
+def _render_answer(answer: Answer, chosen: plugins.ReportFormat, params: Mapping[str, object]) -> Pieces:
     document = answer.document
-    _sufficient(document, chosen)
+    _check_needs(document, chosen)
     options = {name: str(params[name]) for name in chosen.options if params.get(name) is not None}
     rendered = chosen.render(document, **options)
     return [rendered] if isinstance(rendered, str) else rendered
 
 
-def _sufficient(document: Document, chosen: plugins.ReportFormat) -> None:
+def _check_needs(document: Document, chosen: plugins.ReportFormat) -> None:
     """InputError where `document` lacks what the format is made of."""
     if chosen.needs and getattr(document, chosen.needs, None) is None:
         what = f"{chosen.name} is made of charges, and there are none in this answer"
         raise InputError(what, field="--format", hint="costguard report")
 
 
-def _print(pieces: Pieces) -> None:
+def _print_pieces(pieces: Pieces) -> None:
     """Text as it comes. Bytes are for files, and would act on a terminal."""
     for piece in pieces:
         if isinstance(piece, bytes):
@@ -130,6 +130,6 @@ def _print(pieces: Pieces) -> None:
     sys.stdout.flush()
 
 
-def _warn(warning: str, *, as_json: bool) -> None:
+def _print_warning(warning: str, *, as_json: bool) -> None:
     text = replace_unprintable(warning)
     sys.stderr.write((json.dumps({"level": "warning", "message": text}) if as_json else f"warning: {text}") + "\n")

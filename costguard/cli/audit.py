@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
@@ -23,7 +23,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
@@ -57,4 +57,4 @@ def command(
         "show": lambda: audit.show(since=since, config=config),
         "adopt": lambda: marking.adopt(why=why, config=config),
     }
-    write(answers[action](), ctx)
+    write_answer(answers[action](), ctx)

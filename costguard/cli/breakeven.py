@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -18,7 +18,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     gpu: Annotated[Text, typer.Option(metavar="NAME", help="Gives the price and the power where they are not stated.")] = None,
@@ -45,14 +45,14 @@ def command(
 
     answer = quote_commands.breakeven(
         gpu=gpu,
-        count=1 if count is None else o.number_from(count, "count"),
+        count=1 if count is None else o.parse_number(count, "count"),
         price=price,
         rate=rate,
-        power_w=None if power_w is None else o.number_from(power_w, "power-w"),
+        power_w=None if power_w is None else o.parse_number(power_w, "power-w"),
         usd_per_kwh=usd_per_kwh,
         resale=resale,
-        hours_week=None if hours_week is None else o.number_from(hours_week, "hours-week"),
+        hours_week=None if hours_week is None else o.parse_number(hours_week, "hours-week"),
         market=market,
         config=ctx.obj.config,
     )
-    write(answer, ctx)
+    write_answer(answer, ctx)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -29,10 +29,10 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record that it works."""
-    from costguard.cli.agent import forwarded, has_agent
+    from costguard.cli.agent import forward_to_agent, has_agent
 
     if id is None and length is not None and has_agent():
-        raise typer.Exit(forwarded(["busy", "--for", length]))
+        raise typer.Exit(forward_to_agent(["busy", "--for", length]))
     from costguard.services import overrides
 
-    write(overrides.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)
+    write_answer(overrides.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)

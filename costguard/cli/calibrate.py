@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -23,13 +23,15 @@ peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     runs: Annotated[
         Text, typer.Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Say what is believed, with RUNS if given; write nothing.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Say what is believed, with RUNS if given; write_answer nothing.")
+    ] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget the runs kept so far.")] = False,
     calibration: o.Calibration = None,
     json: o.Json = False,
@@ -39,4 +41,6 @@ def command(
     """Take the runs in and print what they change."""
     from costguard.services import quote_commands
 
-    write(quote_commands.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)
+    write_answer(
+        quote_commands.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx
+    )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
@@ -44,10 +44,10 @@ def command(
 
     config = ctx.obj.config
     if file:
-        write(database.backup(file, config=config), ctx)
+        write_answer(database.backup(file, config=config), ctx)
     elif action == "path":
-        write(database.path(config=config), ctx)
+        write_answer(database.path(config=config), ctx)
     elif action == "check":
-        write(database.check(config=config), ctx)
+        write_answer(database.check(config=config), ctx)
     else:
-        write(database.upgrade(config=config), ctx)
+        write_answer(database.upgrade(config=config), ctx)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -50,14 +50,14 @@ def command(
     if ledger is not None:
         demo.prepare(ledger)
     sys.stderr.write(f"$ {AS_TYPED}\n")
-    every = o.format_from(ctx.params) in ("json", "csv")
+    every = o.choose_format(ctx.params) in ("json", "csv")
     quote = quote_commands.quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
-        write(quote, ctx)
+        write_answer(quote, ctx)
     sys.stderr.write("\nplaying a simulated weekend: watched, guarded, reported ...\n")
     guarded = weekend(config=ctx.obj.config)
     if not every:
-        write(guarded, ctx)
+        write_answer(guarded, ctx)
     sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
     played = demo.fortnight(ledger=ledger)
     if json:
@@ -65,4 +65,4 @@ def command(
         data["fortnight"] = played.document.data
         refusal = guarded.refusal or played.refusal
         played = replace(played, document=replace(played.document, data=data), refusal=refusal)
-    write(played, ctx)
+    write_answer(played, ctx)

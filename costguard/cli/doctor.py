@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 
 EXAMPLES = """Examples:
 
@@ -18,7 +18,7 @@ Nothing is changed, started or stopped, and no key is shown but its last four ch
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     provider: o.Provider = None,
@@ -30,4 +30,4 @@ def command(
     from costguard.services import setup
 
     only = tuple(provider) if provider else None
-    write(setup.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write_answer(setup.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 from costguard.values.checks import require_one_of
 
@@ -21,7 +21,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
@@ -37,4 +37,4 @@ def command(
     require_one_of(action, ACTIONS, "ACTION")
     from costguard.services import focusing
 
-    write(focusing.check(file, version=held_against), ctx)
+    write_answer(focusing.check(file, version=held_against), ctx)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -24,7 +24,7 @@ It looks for the credentials of every provider in their usual places, asks no pr
 
 def command(
     ctx: typer.Context,
-    path: Annotated[Text, typer.Option(metavar="FILE", help="What to write (default: ./costguard.toml).")] = None,
+    path: Annotated[Text, typer.Option(metavar="FILE", help="What to write_answer (default: ./costguard.toml).")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     budget: Annotated[Text, typer.Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
@@ -40,4 +40,4 @@ def command(
             budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
             zone = typer.prompt("Time zone of days and months", default="UTC", err=True)
-    write(starting.init(path=path, force=force, budget=budget, zone=zone), ctx)
+    write_answer(starting.init(path=path, force=force, budget=budget, zone=zone), ctx)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -33,4 +33,4 @@ def command(
     """Record a lease."""
     from costguard.services import overrides
 
-    write(overrides.keep(id, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.keep(id, length=length, why=why, config=ctx.obj.config), ctx)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -19,7 +19,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     gpu: o.GpuName = None,
@@ -40,14 +40,14 @@ def command(
     from costguard.services import quote_commands
 
     answer = quote_commands.offers(
-        flags=o.table_from(ctx.params),
-        count=None if count is None else o.number_from(count, "count"),
+        flags=o.build_job_table(ctx.params),
+        count=None if count is None else o.parse_number(count, "count"),
         sort=sort or "usd_per_hour",
-        top=50 if top is None else o.number_from(top, "top"),
+        top=50 if top is None else o.parse_number(top, "top"),
         market=market,
         live=live,
         strict=strict,
         offline=ctx.obj.offline,
         config=ctx.obj.config,
     )
-    write(answer, ctx)
+    write_answer(answer, ctx)

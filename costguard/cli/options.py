@@ -67,7 +67,7 @@ Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone of
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job that leaves something to be assumed.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
 
-PLACES: Mapping[str, tuple[str, ...]] = {
+FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "template": ("template",),
     "model": ("model",),
     "method": ("method",),
@@ -102,7 +102,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 }
 """Flag -> where its value stands in the job's table."""
 
-NUMBERS = frozenset(
+NUMBER_FLAGS = frozenset(
     "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
     "tp pp cp ep max_hours max_gpus".split()
 )
@@ -117,21 +117,21 @@ LIST = "list"
 FORMATS = ("json", "csv", "markdown")
 
 
-def table_from(params: Mapping[str, object]) -> dict[str, object]:
+def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
     """The job's table from the flags that were given."""
     table: dict[str, object] = {}
-    for flag, place in PLACES.items():
+    for flag, place in FLAG_PLACES.items():
         value = params.get(flag)
         if value is None or value in ([], ()):
             continue
         inner = table
         for key in place[:-1]:
             inner = inner.setdefault(key, {})  # type: ignore[assignment]  # only tables stand at inner keys
-        inner[place[-1]] = _value(flag, value)
+        inner[place[-1]] = _convert_value(flag, value)
     return table
 
 
-def number_from(text: str, flag: str) -> int | float:
+def parse_number(text: str, flag: str) -> int | float:
     """A number as people type it: 50000000, 50_000_000, 50e6, 50M, 1.5B."""
     found = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
     if not found:
@@ -142,7 +142,7 @@ def number_from(text: str, flag: str) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def format_from(params: Mapping[str, object], otherwise: str = "table") -> str:
+def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str:
     """The one format asked for; `otherwise` where none was."""
     chosen = {f"--{f}": f for f in FORMATS if params.get(f)}
     stated = params.get("format")
@@ -154,18 +154,18 @@ def format_from(params: Mapping[str, object], otherwise: str = "table") -> str:
     return next(iter(chosen.values()), otherwise)
 
 
-def known_format(params: Mapping[str, object]) -> None:
+def check_format(params: Mapping[str, object]) -> None:
     """InputError unless one format was asked for, and there is such."""
-    name = format_from(params)
+    name = choose_format(params)
     if params.get("format") is not None:
         from costguard.providers.plugins import load_renderer
 
         load_renderer(name)
 
 
-def _value(flag: str, value: object) -> object:
-    if isinstance(value, str) and flag in NUMBERS:
-        return number_from(value, flag)
+def _convert_value(flag: str, value: object) -> object:
+    if isinstance(value, str) and flag in NUMBER_FLAGS:
+        return parse_number(value, flag)
     if flag == "lora_targets" and isinstance(value, str) and value not in LORA_GROUPS:
         return [t.strip() for t in value.split(",") if t.strip()]
     return list(value) if isinstance(value, tuple) else value

@@ -21,8 +21,8 @@ from costguard.providers.plugins import PACKED_ENDING
 from costguard.settings import path_of
 from costguard.system.whole import prefix_of, whole
 
-FIELD = "--output"
-PRINT = f"leave {FIELD} out to have it printed"
+OUTPUT_FLAG = "--output"
+PRINT_HINT = f"leave {OUTPUT_FLAG} out to have it printed"
 UNFINISHED = ".unfinished-costguard"
 YOUNG_S = 60
 """A file that was touched since is left alone: whoever writes it may not hold it yet, or not any more."""
@@ -30,40 +30,46 @@ GZIP = 16 + zlib.MAX_WBITS
 """How zlib is told to write gzip's header."""
 
 
-def free(stated: str, *, force: bool) -> Path:
+def resolve_target(stated: str, *, force: bool) -> Path:
     """Where to write; InputError where that cannot be, before any work is done."""
     if stated == "-":
-        raise InputError("names no file", field=FIELD, hint=f"{PRINT}, or write {FIELD} ./-")
+        raise InputError("names no file", field=OUTPUT_FLAG, hint=f"{PRINT_HINT}, or write {OUTPUT_FLAG} ./-")
     target = path_of(stated)
     try:
         if target.is_dir() or stated.endswith(("/", os.sep)):
-            raise InputError("is a folder, not a file", field=str(target), hint=f"name a file in it: {FIELD} {target}/report")
+            raise InputError(
+                "is a folder, not a file", field=str(target), hint=f"name a file in it: {OUTPUT_FLAG} {target}/report"
+            )
         if not target.parent.is_dir():
-            raise InputError(f"there is no folder {target.parent}", field=FIELD, hint="make it first, or name another file")
+            raise InputError(
+                f"there is no folder {target.parent}", field=OUTPUT_FLAG, hint="make it first, or name another file"
+            )
         if target.is_symlink() or target.exists():
-            _replaceable(target, force=force)
+            _check_replaceable(target, force=force)
     except OSError as wrong:
-        raise InputError(_what(wrong), field=str(target), hint=f"name another place with {FIELD}") from None
+        raise InputError(_describe_error(wrong), field=str(target), hint=f"name another place with {OUTPUT_FLAG}") from None
     return target
 
 
-def put(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force: bool) -> None:
+def write_target(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force: bool) -> None:
     """Put `pieces`, one after the other, in place as `target`. InputError or CostguardError where that cannot be."""
     data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     try:
-        _forget_unfinished(target)
+        _remove_unfinished(target)
         with whole(target, ending=UNFINISHED) as unfinished:
             with unfinished.open("wb") as file:
                 with suppress(OSError):  # a disk that knows no locks: then nobody else gets one either
-                    _hold(file.fileno())
-                file.writelines(_packed(data) if target.suffix.lower() == PACKED_ENDING else data)
+                    _lock_file(file.fileno())
+                file.writelines(_compress_pieces(data) if target.suffix.lower() == PACKED_ENDING else data)
             if target.is_symlink() or target.exists():  # it may have come meanwhile
-                _replaceable(target, force=force)
+                _check_replaceable(target, force=force)
     except OSError as wrong:
-        raise CostguardError(_what(wrong), field=str(target), hint=f"make room, or name another place with {FIELD}") from None
+        raise CostguardError(
+            _describe_error(wrong), field=str(target), hint=f"make room, or name another place with {OUTPUT_FLAG}"
+        ) from None
 
 
-def _hold(file: int) -> None:
+def _lock_file(file: int) -> None:
     """Lock an open file until it is closed, however that comes; OSError where another one holds it."""
     if os.name != "posix":
         return
@@ -72,7 +78,7 @@ def _hold(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _forget_unfinished(target: Path) -> None:
+def _remove_unfinished(target: Path) -> None:
     """Remove unfinished forms of `target` that nobody writes any more. One that may just have begun is left alone."""
     if os.name != "posix":
         return
@@ -83,28 +89,30 @@ def _forget_unfinished(target: Path) -> None:
                 seen = os.fstat(file)
                 ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid()
                 if ours and time() - seen.st_mtime > YOUNG_S:
-                    _hold(file)
+                    _lock_file(file)
                     left.unlink()
             finally:
                 os.close(file)
 
 
-def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _compress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """`pieces` as gzip has them, without a time: the same answer makes the same file."""
     packer = zlib.compressobj(wbits=GZIP)
     yield from map(packer.compress, pieces)
     yield packer.flush()
 
 
-def _replaceable(target: Path, *, force: bool) -> None:
+def _check_replaceable(target: Path, *, force: bool) -> None:
     if target.is_symlink():  # its place would be taken, and what it leads to stay as it was: /dev/stdout is one
-        hint = f"name the file that it leads to, {target.readlink()}, or {PRINT}"
+        hint = f"name the file that it leads to, {target.readlink()}, or {PRINT_HINT}"
         raise InputError("is there already: a link to another file", field=str(target), hint=hint)
     if not target.is_file():  # a device, a pipe: what is put in its place would not be it
-        raise InputError("is there already, and is no file", field=str(target), hint=f"leave {FIELD} out and write: > {target}")
+        raise InputError(
+            "is there already, and is no file", field=str(target), hint=f"leave {OUTPUT_FLAG} out and write: > {target}"
+        )
     if not force:
         raise InputError("is there already", field=str(target), hint="--force replaces it; --output names another")
 
 
-def _what(wrong: OSError) -> str:
+def _describe_error(wrong: OSError) -> str:
     return f"cannot be written: {wrong.strerror or type(wrong).__name__}"

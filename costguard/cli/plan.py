@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -22,7 +22,7 @@ is accepted by its hash.
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Yes to the plan with this hash.")] = None,
@@ -34,4 +34,4 @@ def command(
     """Print the plan."""
     from costguard.services import watch
 
-    write(watch.plan(config=ctx.obj.config, accept=accept), ctx)
+    write_answer(watch.plan(config=ctx.obj.config, accept=accept), ctx)

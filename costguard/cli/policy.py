@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
@@ -33,7 +33,7 @@ say; lowering one counts at once.
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
@@ -55,10 +55,10 @@ def command(
 
     config = ctx.obj.config
     if action == "lint":
-        write(policy.lint(config=config), ctx)
+        write_answer(policy.lint(config=config), ctx)
     elif action == "explain":
-        write(policy.explain(given[0] if given else None, config=config), ctx)
+        write_answer(policy.explain(given[0] if given else None, config=config), ctx)
     elif action == "test":
-        write(policy.tried(given[0], tuple(fact or ()), config=config), ctx)
+        write_answer(policy.tried(given[0], tuple(fact or ()), config=config), ctx)
     else:
-        write(policy.arm(given[0], given[1], why=why, config=config), ctx)
+        write_answer(policy.arm(given[0], given[1], why=why, config=config), ctx)

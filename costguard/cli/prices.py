@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 from costguard.values.checks import require_one_of
 
@@ -21,7 +21,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     action: Annotated[Text, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
@@ -37,7 +37,7 @@ def command(
 
     config = ctx.obj.config
     if require_one_of(action or "show", ACTIONS, "ACTION") == "show":
-        write(pricing.prices(market=market, config=config), ctx)
+        write_answer(pricing.prices(market=market, config=config), ctx)
         return
     only = tuple(provider) if provider else None
-    write(pricing.refresh(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)
+    write_answer(pricing.refresh(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 
 EXAMPLES = """Examples:
 
@@ -15,9 +15,9 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
     """Print the matrix of abilities."""
     from costguard.services import setup
 
-    write(setup.providers(config=ctx.obj.config), ctx)
+    write_answer(setup.providers(config=ctx.obj.config), ctx)

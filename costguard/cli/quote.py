@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, chosen_format, write
+from costguard.cli.answer import add_output_options, find_format, write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -21,7 +21,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,
@@ -75,21 +75,21 @@ def command(
     from costguard.services import quote_commands
 
     if template == o.LIST:
-        write(quote_commands.templates(), ctx)
+        write_answer(quote_commands.templates(), ctx)
         return
     answer = quote_commands.quote(
         job_file=job,
-        flags=o.table_from(ctx.params),
+        flags=o.build_job_table(ctx.params),
         on=on,
-        count=None if count is None else o.number_from(count, "count"),
-        hours=None if hours is None else o.number_from(hours, "hours"),
-        top=None if top is None else o.number_from(top, "top"),
+        count=None if count is None else o.parse_number(count, "count"),
+        hours=None if hours is None else o.parse_number(hours, "hours"),
+        top=None if top is None else o.parse_number(top, "top"),
         sort=sort or "usd",
         market=market,
         explain=explain,
         strict=strict,
         calibration=calibration,
-        every=chosen_format(ctx).name in ("json", "csv"),
+        every=find_format(ctx).name in ("json", "csv"),
         config=ctx.obj.config,
     )
-    write(answer, ctx)
+    write_answer(answer, ctx)

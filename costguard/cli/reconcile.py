@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
@@ -24,7 +24,7 @@ the settings ask for it.
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
@@ -52,7 +52,7 @@ def command(
     """Hold the bills of a month against its charges."""
     from costguard.services import reconcile_command
 
-    write(
+    write_answer(
         reconcile_command.reconciled(
             month=month,
             only=tuple(provider or ()),

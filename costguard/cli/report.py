@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering_with, chosen_format, write
+from costguard.cli.answer import add_output_options_for, find_format, write_answer
 from costguard.cli.options import Text
 from costguard.errors import InputError
 
@@ -27,7 +27,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering_with(ITEMS)
+@add_output_options_for(ITEMS)
 def command(
     ctx: typer.Context,
     month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
@@ -61,26 +61,26 @@ def command(
     attach: Annotated[Text, typer.Option("--attach", metavar="FORMAT", help="What is enclosed when it is sent (html).")] = None,
 ) -> None:
     """Print the statement of a period, or send it."""
-    needs = chosen_format(ctx).needs
+    needs = find_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
         from costguard.services import sending
 
-        _tellable(needs, ctx.params.get("output"))
+        _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
         sent = sending.send(
             stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
         )
-        write(sent, ctx)
+        write_answer(sent, ctx)
         return
     if attach is not None:
         raise InputError("says what is enclosed", field="--attach", hint="say to whom: --email ADDRESS or --notify ROUTE")
     from costguard.services import ledger_answers
 
-    write(ledger_answers.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
+    write_answer(ledger_answers.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
 
 
-def _tellable(needs: str, output: object) -> None:
+def _check_tellable(needs: str, output: object) -> None:
     """InputError where it could not be said what was sent: before anything is."""
     if needs == ITEMS:
         what = "says in which format it is told what was sent"

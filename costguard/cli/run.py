@@ -8,7 +8,7 @@ import typer
 
 from costguard.cli import options as o
 from costguard.cli.options import Text
-from costguard.cli.typer_commands import AsTypedCommand
+from costguard.cli.typer_commands import UncoercedCommand
 
 EXAMPLES = """Examples:
 
@@ -24,13 +24,13 @@ The command tells its steps with two lines of Python: import costguard_agent; co
 """
 
 
-class AsWritten(AsTypedCommand):
+class VerbatimCommand(UncoercedCommand):
     """Options stand before the command: all that follows its first word is its own, with `--` or without."""
 
     allow_interspersed_args = False
 
 
-COMMAND = AsWritten
+COMMAND = VerbatimCommand
 
 
 def command(
@@ -73,7 +73,7 @@ def command(
     from costguard.services.run.terms import Asked
     from costguard.values import checks
 
-    per_step = None if tokens_per_step is None else o.number_from(tokens_per_step, "tokens_per_step")
+    per_step = None if tokens_per_step is None else o.parse_number(tokens_per_step, "tokens_per_step")
     wanted = job_run.Wanted(
         command=tuple(command or ()),
         asked=Asked(

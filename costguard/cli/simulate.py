@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
@@ -22,7 +22,7 @@ a machine that worked again within the hour is a suspected false stop.
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     since: Annotated[Text, typer.Option(metavar="TIME", help="How far back, such as 7d or 36h (default: 30d).")] = None,
@@ -39,4 +39,4 @@ def command(
     """Print what would have been done."""
     from costguard.services import simulating
 
-    write(simulating.simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)
+    write_answer(simulating.simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

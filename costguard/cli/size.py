@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 
 EXAMPLES = """Examples:
 
@@ -19,7 +19,7 @@ EXAMPLES = """Examples:
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,
@@ -59,7 +59,7 @@ def command(
 
     answer = quote_commands.size(
         job_file=job,
-        flags=o.table_from(ctx.params),
+        flags=o.build_job_table(ctx.params),
         on=on,
         explain=explain,
         strict=strict,
@@ -67,4 +67,4 @@ def command(
         calibration=calibration,
         config=ctx.obj.config,
     )
-    write(answer, ctx)
+    write_answer(answer, ctx)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -32,4 +32,4 @@ def command(
     """Record a snooze."""
     from costguard.services import overrides
 
-    write(overrides.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)

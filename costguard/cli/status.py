@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import answering, write
+from costguard.cli.answer import add_output_options, write_answer
 
 EXAMPLES = """Examples:
 
@@ -21,7 +21,7 @@ stands in the answer.
 """
 
 
-@answering
+@add_output_options
 def command(
     ctx: typer.Context,
     zone: o.Zone = None,
@@ -34,4 +34,4 @@ def command(
     """Print what burns now."""
     from costguard.services import ledger_answers
 
-    write(ledger_answers.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write_answer(ledger_answers.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

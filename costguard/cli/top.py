@@ -27,7 +27,7 @@ def command(ctx: typer.Context, zone: o.Zone = None) -> None:
         hint = "costguard status prints the same once; costguard watch writes a line for each change"
         raise InputError("needs a terminal to draw on", field="top", hint=hint)
     try:
-        from costguard.cli.top_screen import Top
+        from costguard.cli.top_screen import TopApp
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] != "textual":
             raise
@@ -35,4 +35,4 @@ def command(ctx: typer.Context, zone: o.Zone = None) -> None:
         raise CostguardError("costguard top needs Textual, which is not installed", hint=hint) from None
     from costguard.services.top import Watched
 
-    Top(Watched(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()
+    TopApp(Watched(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()

@@ -20,7 +20,7 @@ from textual.worker import get_current_worker
 
 from costguard.cli.watch_screen import WORK_COLOURS
 from costguard.errors import CostguardError, replace_unprintable, shorten, to_one_line
-from costguard.views.top import ORDERS, TopRow, TopView, arranged, spark
+from costguard.views.top import SORT_ORDERS, TopRow, TopView, filter_top_rows, format_sparkline
 
 READ_S, ASK_S = 5.0, 60.0
 """Seconds between two looks into the ledger, and between two questions to the providers."""
@@ -29,11 +29,11 @@ COLUMNS = ("machine", "$/h", "last hour", "work", "since", "kept", "what", "owne
 LEDGER, PROVIDERS = "ledger", "providers"
 MOST_WARNINGS = 3
 LONGEST_LINE = 200
-KEEP = "Keep {} for 2 h. No policy stops it until then; a hard cap does not wait."
-APPROVE = "Approve a stop of {}. It counts for a day, where a policy asks for that stop; nothing is stopped from here."
+KEEP_QUESTION = "Keep {} for 2 h. No policy stops it until then; a hard cap does not wait."
+APPROVE_QUESTION = "Approve a stop of {}. It counts for a day, where a policy asks for that stop; nothing is stopped from here."
 
 
-class Fleet(Protocol):
+class TopSource(Protocol):
     """What the screen needs: `app.top.Watched`."""
 
     def look(self) -> None:
@@ -49,7 +49,7 @@ class Fleet(Protocol):
         """A yes to a stop, and what is to be said of it."""
 
 
-class Asked(ModalScreen[str | None]):
+class ReasonScreen(ModalScreen[str | None]):
     """A question that is answered with a reason, or not at all."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "no")]
@@ -78,13 +78,13 @@ class Asked(ModalScreen[str | None]):
             self.query_one("#how", Static).update(Text("Write why first, or press Escape.", style="bold yellow"))
 
 
-class Top(App[None]):
+class TopApp(App[None]):
     """The present, until q."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "order", "sort"),
-        *(Binding(key, f"order('{name}')", show=False) for key, name in zip("bnuwd", ORDERS, strict=True)),
+        *(Binding(key, f"order('{name}')", show=False) for key, name in zip("bnuwd", SORT_ORDERS, strict=True)),
         Binding("slash", "filter", "filter"),
         Binding("k", "keep", "keep 2 h"),
         Binding("a", "approve", "approve stop"),
@@ -99,11 +99,11 @@ class Top(App[None]):
     DataTable { height: 1fr; }
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: TopSource) -> None:
         super().__init__()
         self._fleet = fleet
         self._view: TopView | None = None
-        self._order, self._words, self._said = next(iter(ORDERS)), "", ""
+        self._order, self._words, self._said = next(iter(SORT_ORDERS)), "", ""
         self._troubles = {LEDGER: "", PROVIDERS: ""}
         self._rows: dict[str, TopRow] = {}
         self._reading = self._asking = False
@@ -129,7 +129,7 @@ class Top(App[None]):
 
     def action_order(self, name: str = "") -> None:
         """Sort by `name`, or by what comes next."""
-        names = list(ORDERS)
+        names = list(SORT_ORDERS)
         self._order = name or names[(names.index(self._order) + 1) % len(names)]
         self._draw()
 
@@ -147,23 +147,23 @@ class Top(App[None]):
         self._table().focus()
 
     @on(Input.Changed, "#words")
-    def filtered(self, event: Input.Changed) -> None:
+    def apply_filter(self, event: Input.Changed) -> None:
         """Filter while somebody types."""
         self._words = event.value
         self._draw()
 
     @on(Input.Submitted, "#words")
-    def filter_done(self) -> None:
+    def leave_filter(self) -> None:
         """Back to the rows; the filter stays."""
         self._table().focus()
 
     def action_keep(self) -> None:
         """Ask whether to keep the machine under the cursor."""
-        self._confirm(KEEP, self._fleet.keep)
+        self._confirm(KEEP_QUESTION, self._fleet.keep)
 
     def action_approve(self) -> None:
         """Ask whether to approve its stop."""
-        self._confirm(APPROVE, self._fleet.approve)
+        self._confirm(APPROVE_QUESTION, self._fleet.approve)
 
     def action_ask(self) -> None:
         """Ask the providers, unless that is under way."""
@@ -175,7 +175,7 @@ class Top(App[None]):
         row = self._chosen()
         if row is not None:
             named = f"{row.called} ({to_one_line(row.whole)})"
-            self.push_screen(Asked(question.format(shorten(named, LONGEST_LINE))), partial(self._answered, row, deed))
+            self.push_screen(ReasonScreen(question.format(shorten(named, LONGEST_LINE))), partial(self._answered, row, deed))
 
     def _answered(self, row: TopRow, deed: Callable[[str, str], str], why: str | None) -> None:
         if why is None:
@@ -240,11 +240,11 @@ class Top(App[None]):
         if view is None:
             return
         chosen = self._chosen()
-        rows = arranged(view, self._order, self._words)
+        rows = filter_top_rows(view, self._order, self._words)
         self._rows = {row.whole: row for row in rows}
         table.clear()
         for row in rows:
-            table.add_row(*_cells(row), key=row.whole)
+            table.add_row(*_build_cells(row), key=row.whole)
         if chosen is not None and chosen.whole in self._rows:
             table.move_cursor(row=table.get_row_index(chosen.whole))
         count = f"{len(rows)} of {len(view.rows)} machines" if len(rows) < len(view.rows) else f"{len(rows)} machines"
@@ -279,12 +279,12 @@ class Top(App[None]):
         return self.query_one(DataTable)
 
 
-def _cells(row: TopRow) -> tuple[Text, ...]:
+def _build_cells(row: TopRow) -> tuple[Text, ...]:
     held = "cyan" if row.kept else ""
     texts = (
         (row.called, ""),
         (row.rate, "bold"),
-        (spark(row.duty), "green"),
+        (format_sparkline(row.duty), "green"),
         (row.work, WORK_COLOURS.get(row.work, "dim")),
         (row.since, ""),
         (row.kept, held),

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from costguard.errors import InputError
 
 
-class HandOn:
+class PassThrough:
     """Stands where typer would put an adapter, and hands the value on."""
 
     def coerce(self, value: Any, param: Any, ctx: Context) -> Any:  # noqa: ANN401, ARG002 - typer's own signature
@@ -32,33 +32,33 @@ class HandOn:
         return () if value is None and param.multiple else value
 
 
-HAND_ON = HandOn()
+PASS_THROUGH = PassThrough()
 
 
-class AsTypedCommand(TyperCommand):
+class UncoercedCommand(TyperCommand):
     """A command whose options hand on what was typed."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Every option, --help among them."""
-        return _as_typed(super().get_params(ctx))
+        return _disable_coercion(super().get_params(ctx))
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
         """Run it; a format that there is not is refused before anything is asked or written."""
-        from costguard.cli.options import known_format
+        from costguard.cli.options import check_format
 
-        known_format(ctx.params)
+        check_format(ctx.params)
         return super().invoke(ctx)
 
 
-class AsTypedGroup(TyperGroup):
+class UncoercedGroup(TyperGroup):
     """A group whose options hand on what was typed."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Every option, --help among them."""
-        return _as_typed(super().get_params(ctx))
+        return _disable_coercion(super().get_params(ctx))
 
 
-def _as_typed(params: list[Parameter]) -> list[Parameter]:
+def _disable_coercion(params: list[Parameter]) -> list[Parameter]:
     for param in params:
-        param._runtime_param = HAND_ON  # type: ignore[attr-defined]  # noqa: SLF001 - said in the docstring above
+        param._runtime_param = PASS_THROUGH  # type: ignore[attr-defined]  # noqa: SLF001 - said in the docstring above
     return params

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.services.web_backend import Parts
     from costguard.views.watch import WatchView
 
-SELDOM = (50_000, 20, 100)
+GC_THRESHOLDS = (50_000, 20, 100)
 """Garbage collections: a run makes a million objects and few rings; each collection looks at all of them."""
 
 EXAMPLES = """Examples:
@@ -39,11 +39,11 @@ def command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Act on nothing, whatever is armed.")] = False,
 ) -> None:
     """Watch."""
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     from costguard.services import watch
 
     asked = ctx.obj
-    with _shown() as show:
+    with _open_display() as show:
         code = watch.watch(
             once=once,
             interval=interval,
@@ -52,40 +52,40 @@ def command(
             config=asked.config,
             json_log=asked.json_log,
             offline=asked.offline,
-            serve=_serve,
+            serve=_serve_http,
         )
     raise typer.Exit(code)
 
 
-def _serve(parts: Parts) -> AbstractContextManager[object]:
+def _serve_http(parts: Parts) -> AbstractContextManager[object]:
     """Answers over HTTP; InputError where what that takes is not installed."""
     try:
-        from costguard.web.server import served
+        from costguard.web.server import serve_http
     except ModuleNotFoundError as error:
         told = f"needs more than is installed: there is no {error.name}"
         raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
-    return served(parts)
+    return serve_http(parts)
 
 
 @contextmanager
-def _shown() -> Iterator[Callable[[WatchView], None]]:
+def _open_display() -> Iterator[Callable[[WatchView], None]]:
     """How a run is shown: drawn anew on a terminal, or what changed as lines."""
     if sys.stdout.isatty():
-        from costguard.cli.watch_screen import drawn
+        from costguard.cli.watch_screen import open_live_display
 
-        with drawn() as draw:
+        with open_live_display() as draw:
             yield draw
     else:
-        yield _lines()
+        yield _build_line_printer()
 
 
-def _lines() -> Callable[[WatchView], None]:
-    from costguard.views.watch import changes
+def _build_line_printer() -> Callable[[WatchView], None]:
+    from costguard.views.watch import list_changes
 
     before: list[WatchView] = []
 
     def show(view: WatchView) -> None:
-        sys.stdout.writelines(f"{line}\n" for line in changes(before[-1] if before else None, view))
+        sys.stdout.writelines(f"{line}\n" for line in list_changes(before[-1] if before else None, view))
         sys.stdout.flush()
         before[:] = [view]
 

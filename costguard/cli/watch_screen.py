@@ -17,40 +17,40 @@ from rich.text import Text
 from costguard.errors import shorten, to_one_line
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
 from costguard.values.text_format import format_interval, format_length, format_local_time, format_scope, get_currency_sign
-from costguard.views.watch import BudgetView, MachineView, WatchView, next_text, rate_text
+from costguard.views.watch import WatchedBudget, WatchedMachine, WatchView, format_next_action, format_rate
 
 WIDE = 120
 """Columns from which on all is shown."""
 WORK_COLOURS = {ACTIVE: "green", WARMING: "cyan", IDLE: "yellow", HUNG: "bold red", UNKNOWN: "magenta"}
 ACT_COLOURS = {"done": "green", "failed": "bold red", "unconfirmed": "bold red", "cancelled": "dim"}
 MOST_MACHINES, MOST_LINES = 40, 5
-NEARLY = 0.85
+NEARLY_SPENT_SHARE = 0.85
 
 
-def picture(view: WatchView, width: int) -> RenderableType:
+def draw_watch(view: WatchView, width: int) -> RenderableType:
     """Everything, for a terminal of `width` columns."""
-    return Group(*_parts(view, wide=width >= WIDE))
+    return Group(*_draw_parts(view, wide=width >= WIDE))
 
 
 @contextmanager
-def drawn() -> Iterator[Callable[[WatchView], None]]:
+def open_live_display() -> Iterator[Callable[[WatchView], None]]:
     """How a run is drawn in place on this terminal (NO_COLOR and COLUMNS are honoured). What is logged stands above it."""
     console = Console(highlight=False, emoji=False, markup=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        yield lambda view: live.update(picture(view, console.width), refresh=True)
+        yield lambda view: live.update(draw_watch(view, console.width), refresh=True)
 
 
-def _parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
-    yield _head(view)
+def _draw_parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
+    yield _draw_head(view)
     for scope in view.scopes:
         if not scope.seen or scope.state == "failed":
             why = f": {scope.now.why}" if scope.now.why else ""
             text = f"not seen: {format_scope(scope.now.scope)} ({scope.state}){why}"
             yield Text(shorten(to_one_line(text), 200), style="bold red", overflow="ellipsis", no_wrap=True)
     if view.machines:
-        yield _machines(view, wide=wide)
+        yield _draw_machines(view, wide=wide)
     if view.budgets:
-        yield _budgets(view.budgets)
+        yield _draw_budgets(view.budgets)
     for act in view.acts[-MOST_LINES:]:
         text = f"{act.at:%H:%M} {act.act} {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
         yield Text(to_one_line(text), style=ACT_COLOURS.get(act.state, "yellow"), overflow="ellipsis", no_wrap=True)
@@ -58,9 +58,9 @@ def _parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
         yield Text(to_one_line(notice), style="yellow", overflow="ellipsis", no_wrap=True)
 
 
-def _head(view: WatchView) -> Text:
+def _draw_head(view: WatchView) -> Text:
     head = Text(overflow="fold")
-    head.append(f"{rate_text(view.burn)}/h", style="bold")
+    head.append(f"{format_rate(view.burn)}/h", style="bold")
     head.append(f"  month ${format_interval(view.month)}  ")
     head.append(view.mode, style="green" if view.mode == "acting" else "yellow")
     seen = sum(scope.seen for scope in view.scopes)
@@ -73,7 +73,7 @@ def _head(view: WatchView) -> Text:
     return head
 
 
-def _machines(view: WatchView, *, wide: bool) -> Table:
+def _draw_machines(view: WatchView, *, wide: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
     table.add_column("machine", no_wrap=True, overflow="ellipsis", min_width=8, max_width=32 if wide else 20)
     if wide:
@@ -86,35 +86,38 @@ def _machines(view: WatchView, *, wide: bool) -> Table:
     if wide:
         table.add_column("why", overflow="ellipsis", no_wrap=True)
     for machine in view.machines[:MOST_MACHINES]:
-        table.add_row(*_cells(machine, view, wide=wide))
+        table.add_row(*_list_cells(machine, view, wide=wide))
     if len(view.machines) > MOST_MACHINES:
         table.caption = f"and {len(view.machines) - MOST_MACHINES} more (costguard plan lists them)"
     return table
 
 
-def _cells(machine: MachineView, view: WatchView, *, wide: bool) -> Iterator[Text]:
+def _list_cells(machine: WatchedMachine, view: WatchView, *, wide: bool) -> Iterator[Text]:
     work = machine.work
     yield Text(machine.called)
     if wide:
         yield Text(to_one_line(machine.told))
         yield Text(to_one_line(machine.owner or "-"))
-    yield Text(rate_text(machine.rate).removeprefix("$"), style="" if machine.rate else "magenta")
+    yield Text(format_rate(machine.rate).removeprefix("$"), style="" if machine.rate else "magenta")
     running = machine.power == "running"
     state = f"{work.state} {work.confidence:.2f}" if running else machine.power
     yield Text(state, style=WORK_COLOURS.get(work.state, "") if running else "dim")
     yield Text(format_length(view.at - work.since) if work.since and running else "-")
     held = bool(machine.held_by)
-    yield Text(to_one_line(next_text(machine, view.at)), style="cyan" if held else "bold yellow" if machine.next_act else "dim")
+    yield Text(
+        to_one_line(format_next_action(machine, view.at)),
+        style="cyan" if held else "bold yellow" if machine.next_act else "dim",
+    )
     if wide:
         yield Text(to_one_line("; ".join(work.reasons)), style="dim")
 
 
-def _budgets(budgets: tuple[BudgetView, ...]) -> Table:
+def _draw_budgets(budgets: tuple[WatchedBudget, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("budget", "spent", "cap", "", "to cap", "worst over"):
         table.add_column(name, justify="left" if name == "budget" else "right", no_wrap=True, overflow="ellipsis")
     for budget in budgets:
-        style = "bold red" if budget.share >= 1 else "yellow" if budget.share >= NEARLY else "green"
+        style = "bold red" if budget.share >= 1 else "yellow" if budget.share >= NEARLY_SPENT_SHARE else "green"
         left = "-" if budget.time_to_cap is None else format_length(budget.time_to_cap)
         over = "-" if budget.overshoot is None else f"{get_currency_sign(budget.overshoot.currency)}{budget.overshoot.format()}"
         table.add_row(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import write_answer
 from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
@@ -49,8 +49,8 @@ def command(
 
     config = ctx.obj.config
     if action == "token":
-        write(agent_commands.token(given[0], length=length, config=config), ctx)
+        write_answer(agent_commands.token(given[0], length=length, config=config), ctx)
     elif action == "tokens":
-        write(agent_commands.tokens(config=config), ctx)
+        write_answer(agent_commands.tokens(config=config), ctx)
     else:
-        write(agent_commands.revoke_token(given[0], config=config), ctx)
+        write_answer(agent_commands.revoke_token(given[0], config=config), ctx)

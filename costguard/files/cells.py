@@ -9,7 +9,7 @@ from decimal import Decimal
 from costguard.errors import InputError
 
 
-def text_of(value: object) -> str:
+def format_cell(value: object) -> str:
     """A cell of Parquet as FOCUS would write it in CSV; text as it is; "" is null."""
     if isinstance(value, str):
         return value
@@ -22,26 +22,26 @@ def text_of(value: object) -> str:
         text = f"{value:f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     if isinstance(value, float):
-        return text_of(Decimal(repr(value)))
+        return format_cell(Decimal(repr(value)))
     if isinstance(value, list) and all(isinstance(one, tuple) for one in value):  # a map: pairs
         value = dict(value)
-    return json.dumps(value, default=text_of) if isinstance(value, dict | list | bool) else str(value)
+    return json.dumps(value, default=format_cell) if isinstance(value, dict | list | bool) else str(value)
 
 
-def read_json(text: str) -> object:
+def parse_json(text: str) -> object:
     """The value of a JSON text; InputError where it is none, or names a key of an object twice."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as wrong:
         raise InputError(str(wrong).split(":")[0]) from None
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key stands in it twice")
     return found
 
 
-def _refused(word: str) -> object:
+def _reject_constant(word: str) -> object:
     raise ValueError(f"{word} is no number of JSON")

@@ -26,12 +26,12 @@ MOST_BLANK = 10_000
 """Blank lines before the first one with something on it."""
 
 GZIP, PARQUET, ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
-MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 """What a file may begin with, and how it is written then."""
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader]:
+def open_file(path: Path) -> Iterator[io.BufferedReader]:
     """The bytes of a plain file. InputError names it where it cannot be opened, or not be read on."""
     try:
         with path.open("rb") as raw:
@@ -51,12 +51,12 @@ def is_parquet(raw: io.BufferedReader) -> bool:
     return raw.peek(4)[:4] == PARQUET
 
 
-class Lines:
+class LineReader:
     """The lines of a text file, unpacked where it is packed, counted, each of them bounded. `name`: for people."""
 
     def __init__(self, name: str, raw: io.BufferedReader) -> None:
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == GZIP else raw
-        self.name, self.number, self._raw = name, 0, io.BufferedReader(_Counted(stream, name))
+        self.name, self.number, self._raw = name, 0, io.BufferedReader(_BoundedStream(stream, name))
         self._text: io.TextIOWrapper | None = None
 
     def begin(self) -> str:
@@ -65,7 +65,7 @@ class Lines:
             head = self._raw.peek(4096)[:4096]
         if not head:
             raise InputError("is empty", field=self.name, hint="export it again")
-        encoding = next((name for mark, name in MARKS if head.startswith(mark)), "utf-8")
+        encoding = next((name for mark, name in BYTE_ORDER_MARKS if head.startswith(mark)), "utf-8")
         if head.startswith(ZIP):
             raise InputError("is a zip archive", field=self.name, hint="unpack it, and name the file or folder in it")
         if b"\0" in head and encoding != "utf-16":
@@ -112,7 +112,7 @@ class Lines:
             raise InputError(what, field=f"{self.name}, after line {self.number}", hint=hint) from None
 
 
-class _Counted(io.RawIOBase):
+class _BoundedStream(io.RawIOBase):
     """A stream that breaks off after LARGEST_UNPACKED bytes."""
 
     def __init__(self, inner: IO[bytes], name: str) -> None:

@@ -16,8 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 
 from costguard.errors import InputError, shorten
-from costguard.files.lines import Lines, is_parquet, opened
-from costguard.files.table import Table, csv_table, looks_like_json, parquet_table
+from costguard.files.lines import LineReader, is_parquet, open_file
+from costguard.files.table import FileTable, looks_like_json, read_csv_table, read_parquet_table
 from costguard.providers.bills import BillFilePiece
 
 LARGEST_DOCUMENT = 64 * 2**20
@@ -30,29 +30,32 @@ ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".ndjs
 MANIFEST = "manifest.json"
 """How the name of a file ends that clouds put beside their exports, and that says which files these are."""
 
-Place = tuple[str, Mapping[str, object]]
+LocatedRecord = tuple[str, Mapping[str, object]]
 """(file and line, record)."""
 
 
-def records(pieces: Iterable[BillFilePiece]) -> Iterator[Place]:
+def read_records(pieces: Iterable[BillFilePiece]) -> Iterator[LocatedRecord]:
     """The records of files, one after another. InputError names the file and line."""
     for one in pieces:
         with one.opened() as raw:
-            yield from _file(one.name, raw)
+            yield from _read_file(one.name, raw)
 
 
-def pieces_in(path: Path) -> list[BillFilePiece]:
+def list_pieces(path: Path) -> list[BillFilePiece]:
     """The file itself, or those of a folder, sorted. InputError where there is none."""
-    return [_piece(one) for one in ([path] if not path.is_dir() else _few(filter(is_bill_file, _within(path)), str(path)))]
+    return [
+        _build_piece(one)
+        for one in ([path] if not path.is_dir() else _check_file_count(filter(is_bill_file, _list_files(path)), str(path)))
+    ]
 
 
-def pieces_at(where: str) -> list[BillFilePiece]:
+def find_pieces(where: str) -> list[BillFilePiece]:
     """The same for a path, where a pattern (`/exports/**/*.csv.gz`) may stand, too: then the files that it names."""
     path = Path(where).expanduser()
     if path.exists() or not any(sign in where for sign in "*?["):
-        return pieces_in(path)
+        return list_pieces(path)
     named = (Path(one) for one in glob(str(path), recursive=True))  # noqa: PTH207 - the pattern may be absolute
-    return [_piece(one) for one in _few((one for one in named if one.is_file()), where)]
+    return [_build_piece(one) for one in _check_file_count((one for one in named if one.is_file()), where)]
 
 
 def is_bill_file(name: Path | str) -> bool:
@@ -60,11 +63,11 @@ def is_bill_file(name: Path | str) -> bool:
     return str(name).lower().endswith(ENDINGS) and not str(name).lower().endswith(MANIFEST)
 
 
-def _within(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     return (one for one in path.rglob("*") if one.is_file())
 
 
-def _few(found: Iterable[Path], where: str) -> list[Path]:
+def _check_file_count(found: Iterable[Path], where: str) -> list[Path]:
     every = sorted(found)
     if not every:
         raise InputError("names no bill file", field=where, hint=f"they end in {', '.join(ENDINGS)}")
@@ -73,26 +76,28 @@ def _few(found: Iterable[Path], where: str) -> list[Path]:
     return every
 
 
-def _piece(path: Path) -> BillFilePiece:
+def _build_piece(path: Path) -> BillFilePiece:
     try:
         made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
         raise InputError(
             "cannot be opened: no such file, or not allowed", field=str(path), hint="name a file or folder"
         ) from None
-    return BillFilePiece(name=str(path), opened=partial(opened, path), made_at=made_at)
+    return BillFilePiece(name=str(path), opened=partial(open_file, path), made_at=made_at)
 
 
-def _file(name: str, raw: BufferedReader) -> Iterator[Place]:
+def _read_file(name: str, raw: BufferedReader) -> Iterator[LocatedRecord]:
     if is_parquet(raw):
-        yield from _rows(parquet_table(name, raw))
+        yield from _read_rows(read_parquet_table(name, raw))
         return
-    lines = Lines(name, raw)
+    lines = LineReader(name, raw)
     first = lines.begin()
-    yield from _json(lines, first) if looks_like_json(first) else _rows(csv_table(lines, first), at=lines.here)
+    yield from (
+        _read_json_records(lines, first) if looks_like_json(first) else _read_rows(read_csv_table(lines, first), at=lines.here)
+    )
 
 
-def _rows(table: Table, at: str = "") -> Iterator[Place]:
+def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
     """Rows by the names of their columns, which stand `at`. Every row must have as many cells as the header."""
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
@@ -108,25 +113,25 @@ def _rows(table: Table, at: str = "") -> Iterator[Place]:
         yield table.here(number), dict(zip(header, row, strict=True))
 
 
-def _json(lines: Lines, first: str) -> Iterator[Place]:
+def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]:
     """The objects of JSON lines, or of one document: a list of them, or an object with a list of them, page within page."""
-    alone = _parsed(first)
+    alone = _parse_json(first)
     if alone is None:
-        document = _parsed(_rest(lines, first))
+        document = _parse_json(_read_rest(lines, first))
         if document is None:
             raise InputError("is no JSON", field=lines.name, hint="is it cut short? export it again")
-        yield from _inner(document, lines.name, DEEPEST)
+        yield from _list_inner_records(document, lines.name, DEEPEST)
         return
-    yield from _inner(alone, lines.here, DEEPEST)
+    yield from _list_inner_records(alone, lines.here, DEEPEST)
     for line in lines:
         if line.strip():
-            found = _parsed(line)
+            found = _parse_json(line)
             if found is None:
                 raise InputError("is no JSON", field=lines.here, hint="is the file cut short? export it again")
-            yield from _inner(found, lines.here, DEEPEST)
+            yield from _list_inner_records(found, lines.here, DEEPEST)
 
 
-def _rest(lines: Lines, first: str) -> str:
+def _read_rest(lines: LineReader, first: str) -> str:
     """All from `first` on, in one text that is not too large."""
     parts, size = [first], len(first)
     for line in lines:
@@ -139,7 +144,7 @@ def _rest(lines: Lines, first: str) -> str:
     return "".join(parts)
 
 
-def _parsed(text: str) -> object | None:
+def _parse_json(text: str) -> object | None:
     """`text` as JSON with exact numbers; None where it is none. A lone null is nothing either."""
     try:
         found: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
@@ -148,25 +153,25 @@ def _parsed(text: str) -> object | None:
     return found
 
 
-def _inner(value: object, here: str, deep: int) -> Iterator[Place]:
+def _list_inner_records(value: object, here: str, deep: int) -> Iterator[LocatedRecord]:
     """`value` as records: itself, or those of the one list of objects in it."""
     if isinstance(value, list):
         for number, one in enumerate(value, 1):
-            yield from _inner(one, f"{here}, item {number}", deep)
+            yield from _list_inner_records(one, f"{here}, item {number}", deep)
         return
     if not isinstance(value, Mapping):
         shown = shorten(repr(value), 40)
         raise InputError(f"is no object with keys and values: {shown}", field=here, hint="is it a bill?")
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
-    wrapped = deep > 0 and len(lists) == 1 and not _amounts(value)
+    wrapped = deep > 0 and len(lists) == 1 and not _has_amounts(value)
     if wrapped:
-        yield from (place for place in _inner(lists[0], here, deep - 1))
-    elif deep > 0 and len(lists) > 1 and not _amounts(value):
+        yield from (place for place in _list_inner_records(lists[0], here, deep - 1))
+    elif deep > 0 and len(lists) > 1 and not _has_amounts(value):
         raise InputError("holds several lists: which is the bill?", field=here, hint="keep the one that holds its lines")
     else:
         yield here, value
 
 
-def _amounts(value: Mapping[object, object]) -> bool:
+def _has_amounts(value: Mapping[object, object]) -> bool:
     """Whether an object states money itself, and is no page around others that do."""
     return any("amount" in str(key).lower() or "cost" in str(key).lower() for key in value)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from costguard.errors import CostguardError, InputError, shorten, to_one_line
-from costguard.files.lines import Lines, is_parquet, opened
+from costguard.files.lines import LineReader, is_parquet, open_file
 
 LONGEST_CELL = 2**20
 """Characters. Tags of a resource come to some thousand."""
@@ -19,15 +19,15 @@ LONGEST_ROW = 2**24
 MOST_COLUMNS = 10_000
 """A CUR with a column for each of its 500 tags has some 700."""
 DELIMITERS = (",", ";", "\t")
-ROWS = 4096
+PARQUET_BATCH_ROWS = 4096
 """Rows of Parquet that are unpacked at once."""
 
-Numbered = tuple[int, Sequence[object]]
+NumberedRow = tuple[int, Sequence[object]]
 """The line that a row ends on (of Parquet: its number, from 1), and its cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class FileTable:
     """`header`: as it stands there. `rows`: as many cells as each has; text in CSV, values in Parquet. Blank lines are none.
 
     `name`: the file's, for people. `word`: what a row's number is of.
@@ -35,7 +35,7 @@ class Table:
 
     name: str
     header: Sequence[str]
-    rows: Iterator[Numbered]
+    rows: Iterator[NumberedRow]
     word: str = "line"
 
     def here(self, number: int) -> str:
@@ -44,17 +44,17 @@ class Table:
 
 
 @contextmanager
-def table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[Table]:
+def open_table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[FileTable]:
     """The table in `path`. InputError names the file, and the line where it cannot be read on."""
-    with opened(path) as raw:
+    with open_file(path) as raw:
         if is_parquet(raw):
-            yield parquet_table(str(path), raw)
+            yield read_parquet_table(str(path), raw)
             return
-        lines = Lines(str(path), raw)
+        lines = LineReader(str(path), raw)
         first = lines.begin()
         if looks_like_json(first):
             raise InputError("is JSON, and no table", field=str(path), hint="export it as CSV or Parquet")
-        yield csv_table(lines, first, delimiters)
+        yield read_csv_table(lines, first, delimiters)
 
 
 def looks_like_json(first: str) -> bool:
@@ -62,14 +62,14 @@ def looks_like_json(first: str) -> bool:
     return first.lstrip()[:1] in ("{", "[")
 
 
-def csv_table(lines: Lines, first: str, delimiters: Sequence[str] = DELIMITERS) -> Table:
+def read_csv_table(lines: LineReader, first: str, delimiters: Sequence[str] = DELIMITERS) -> FileTable:
     """The rest of `lines` after `first`, which is the header: its cells stand apart by the commonest of `delimiters`."""
-    rows = _csv(lines, first, max(delimiters, key=first.count))
+    rows = _list_csv_rows(lines, first, max(delimiters, key=first.count))
     _, header = next(rows)
-    return Table(name=lines.name, header=_named(header, lines.here), rows=rows)
+    return FileTable(name=lines.name, header=_check_header(header, lines.here), rows=rows)
 
 
-def _named(header: Iterable[object], here: str) -> list[str]:
+def _check_header(header: Iterable[object], here: str) -> list[str]:
     """The names of the columns. InputError for more than any bill has."""
     names = [str(name) for name in header]
     if len(names) > MOST_COLUMNS:
@@ -77,7 +77,7 @@ def _named(header: Iterable[object], here: str) -> list[str]:
     return names
 
 
-def _csv(lines: Lines, first: str, delimiter: str) -> Iterator[Numbered]:
+def _list_csv_rows(lines: LineReader, first: str, delimiter: str) -> Iterator[NumberedRow]:
     read = len(first)
 
     def every() -> Iterator[str]:
@@ -102,7 +102,7 @@ def _csv(lines: Lines, first: str, delimiter: str) -> Iterator[Numbered]:
         raise InputError(f"is not valid CSV: {to_one_line(str(odd))}", field=lines.here, hint=hint) from None
 
 
-def parquet_table(name: str, file: IO[bytes]) -> Table:
+def read_parquet_table(name: str, file: IO[bytes]) -> FileTable:
     """The table in a file that is open. CostguardError where pyarrow is missing."""
     try:
         import pyarrow as pa
@@ -113,20 +113,20 @@ def parquet_table(name: str, file: IO[bytes]) -> Table:
     try:
         found = parquet.ParquetFile(file)
     except (pa.ArrowException, OSError, ValueError) as broken:
-        raise _no_parquet(name, broken) from None
-    rows = _parquet(pa, compute, name, found)
-    return Table(name=name, header=_named(found.schema_arrow.names, name), rows=rows, word="row")
+        raise _build_parquet_error(name, broken) from None
+    rows = _list_parquet_rows(pa, compute, name, found)
+    return FileTable(name=name, header=_check_header(found.schema_arrow.names, name), rows=rows, word="row")
 
 
-def _parquet(pa: Any, compute: Any, name: str, found: Any) -> Iterator[Numbered]:  # noqa: ANN401 - no types
+def _list_parquet_rows(pa: Any, compute: Any, name: str, found: Any) -> Iterator[NumberedRow]:  # noqa: ANN401 - no types
     number = 0
-    batches = found.iter_batches(batch_size=ROWS)
+    batches = found.iter_batches(batch_size=PARQUET_BATCH_ROWS)
     while True:
         try:
             batch = next(batches, None)
-            columns = [] if batch is None else [_told(pa, compute, column).to_pylist() for column in batch.columns]
+            columns = [] if batch is None else [_convert_column(pa, compute, column).to_pylist() for column in batch.columns]
         except (pa.ArrowException, OSError, ValueError, OverflowError) as odd:
-            raise _no_parquet(f"{name}, after row {number}", odd) from None
+            raise _build_parquet_error(f"{name}, after row {number}", odd) from None
         if batch is None:
             return
         for cells in zip(*columns, strict=True):
@@ -134,7 +134,7 @@ def _parquet(pa: Any, compute: Any, name: str, found: Any) -> Iterator[Numbered]
             yield number, cells
 
 
-def _told(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
+def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
     """A column as Python can hold it: texts that writers left as bytes, instants in UTC, and no nanoseconds."""
     its, types, kind = column.type, pa.types, None
     if types.is_binary(its) or types.is_large_binary(its):
@@ -148,6 +148,6 @@ def _told(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
     return column if kind is None else column.cast(options=compute.CastOptions(kind, allow_time_truncate=True))
 
 
-def _no_parquet(where: str, broken: Exception) -> InputError:
+def _build_parquet_error(where: str, broken: Exception) -> InputError:
     what = f"cannot be read as Parquet: {shorten(to_one_line(str(broken)), 120)}"
     return InputError(what, field=where, hint="it is cut short or damaged: get it anew")

@@ -50,7 +50,7 @@ class ChannelPlugin(Protocol):
         """Send `message` once. It raises nothing."""
 
 
-def secret_of(*, env: str, file: str, environ: Mapping[str, str], field: str) -> str:
+def read_channel_secret(*, env: str, file: str, environ: Mapping[str, str], field: str) -> str:
     """The secret in the variable `env` or in the file `file`, whichever is stated; "" where neither is.
 
     InputError where it is stated and not there, or so short that it can be guessed.
@@ -70,11 +70,11 @@ def secret_of(*, env: str, file: str, environ: Mapping[str, str], field: str) ->
     return secret
 
 
-def packed(content: bytes) -> str:
+def pack_content(content: bytes) -> str:
     """`content` as an enclosure carries it: small, and text."""
     return b64encode(zlib.compress(content, level=9)).decode()
 
 
-def unpacked(enclosure: Attachment) -> bytes:
+def unpack_enclosure(enclosure: Attachment) -> bytes:
     """What `packed` packed."""
     return zlib.decompress(b64decode(enclosure.packed))

@@ -28,7 +28,7 @@ import httpx2
 
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
 from costguard.guard.alerts.letters import format_body, format_title
-from costguard.notifiers import Channel, unpacked
+from costguard.notifiers import Channel, unpack_enclosure
 from costguard.system.network import explain_tls_error, load_context
 from costguard.system.resolver import resolve_addresses
 from costguard.values.encoding import encode_plain
@@ -36,15 +36,15 @@ from costguard.values.text_format import format_instant
 
 MOST_NOTICES = 100
 JSON = "application/json"
-MOST_ANSWER, MOST_SAID = 64 * 1024, 4096
+MOST_ANSWER, MOST_ANSWER_KEPT = 64 * 1024, 4096
 """Bytes of an answer that are read before it is let go, and of those that are kept, to be shown."""
-PLAIN = re.compile(r"[!-~]{1,2000}")
+URL_CHARACTERS = re.compile(r"[!-~]{1,2000}")
 NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
 NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
 """The last label of a host that some readers take for an address (2130706433, 0x7f.1)."""
 HOLD_IPV4 = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
 """Whose last four bytes are an IPv4 address: NAT64, the old "compatible" form, SIIT."""
-INSIDE = tuple(map(ip_network, ("fec0::/10", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24")))
+PRIVATE_NETWORKS = tuple(map(ip_network, ("fec0::/10", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24")))
 """Not global by IANA's registries of 2026, which this Python may be too old to know."""
 METADATA = frozenset(
     map(
@@ -53,7 +53,7 @@ METADATA = frozenset(
     )
 )
 """Addresses at which clouds hand out keys, beside the link-local ones: AWS, EKS, Google, Alibaba, Azure, Oracle."""
-SOON_AGAIN = frozenset((408, 409, 425, 429))
+RETRYABLE_STATUSES = frozenset((408, 409, 425, 429))
 OK, REDIRECT, CLIENT_ERROR, SERVER_ERROR = 200, 300, 400, 500
 
 LEAST_S = 0.001
@@ -61,7 +61,7 @@ LEAST_S = 0.001
 Address = IPv4Address | IPv6Address
 
 
-class _Place(NamedTuple):
+class _WebhookUrl(NamedTuple):
     """An address that was read strictly. `path` with its query, which may hold a secret."""
 
     scheme: str
@@ -74,7 +74,7 @@ class _RefusedError(Exception):
     """It is not sent there. The text says why, and shows nothing of the address."""
 
 
-class Answer(NamedTuple):
+class WebhookAnswer(NamedTuple):
     """What came of one request. `status` None: none came, and `why` not. `said`: the beginning of what it says.
 
     `again`: whether another try may help.
@@ -88,29 +88,29 @@ class Answer(NamedTuple):
 
 def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """POST `message` once within `channel.within_s`."""
-    answer = post(message.id, body_json(message), channel)
+    answer = post_webhook(message.id, build_webhook_body(message), channel)
     return (
-        _delivery(answer.status)
+        _classify_status(answer.status)
         if answer.status is not None
         else DeliveryResult(sent=False, why=answer.why, again=answer.again)
     )
 
 
-def post(request_id: str, body: bytes, channel: Channel) -> Answer:
+def post_webhook(request_id: str, body: bytes, channel: Channel) -> WebhookAnswer:
     """POST `body` once within `channel.within_s`, signed. It raises nothing, and what it says shows no address."""
     try:
-        place, until = _place_of(channel.address), monotonic() + channel.within_s
-        found = _addresses_of(place, channel)
-        headers = _headers(request_id, channel, place, body)
-        return _sent(headers, body, place, found[0], ca_file=channel.ca_file, until=until)
+        place, until = _parse_url(channel.address), monotonic() + channel.within_s
+        found = _resolve_addresses(place, channel)
+        headers = _build_headers(request_id, channel, place, body)
+        return _send_once(headers, body, place, found[0], ca_file=channel.ca_file, until=until)
     except _RefusedError as no:
-        return Answer(None, str(no), again=False)
+        return WebhookAnswer(None, str(no), again=False)
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
         trouble = explain_tls_error(broken)
-        return Answer(None, f"{trouble.what}: {trouble.hint}" if trouble else f"no answer ({type(broken).__name__})")
+        return WebhookAnswer(None, f"{trouble.what}: {trouble.hint}" if trouble else f"no answer ({type(broken).__name__})")
 
 
-def body_json(message: Notification) -> bytes:
+def build_webhook_body(message: Notification) -> bytes:
     """The body: the message in fields, and its text as people read it."""
     notices = [
         {
@@ -136,14 +136,14 @@ def body_json(message: Notification) -> bytes:
         "notices": notices,
         "audit": encode_plain(message.audit) or None,
         "notices_left_out": max(0, len(message.notices) - MOST_NOTICES),
-        "enclosed": [_enclosed(one) for one in message.enclosures],
+        "enclosed": [_build_enclosure_data(one) for one in message.enclosures],
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _enclosed(enclosure: Attachment) -> dict[str, object]:
+def _build_enclosure_data(enclosure: Attachment) -> dict[str, object]:
     """JSON as it is; anything else as text, or in base64 where it is none."""
-    content = unpacked(enclosure)
+    content = unpack_enclosure(enclosure)
     head: dict[str, object] = {"name": encode_plain(enclosure.name), "media": enclosure.media}
     if enclosure.media == JSON:
         return head | {"json": json.loads(content)}
@@ -153,7 +153,7 @@ def _enclosed(enclosure: Attachment) -> dict[str, object]:
         return head | {"base64": b64encode(content).decode()}
 
 
-def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
+def sign_webhook(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     """What the header Costguard-Signature says."""
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
@@ -162,15 +162,15 @@ def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
 def is_allowed(address: Address, *, allow_private: bool) -> bool:
     """Whether a webhook may go to `address`: never to a link-local one or a cloud's metadata, even where private ones may."""
     if isinstance(address, IPv6Address):
-        inner = _inner(address)
+        inner = _extract_ipv4(address)
         if inner is not None:
             return is_allowed(inner, allow_private=allow_private)
     never = address.is_link_local or address.is_multicast or address.is_unspecified or address in METADATA
-    inside = address.is_private or address.is_loopback or any(address in net for net in INSIDE)
+    inside = address.is_private or address.is_loopback or any(address in net for net in PRIVATE_NETWORKS)
     return not never and ((address.is_global and not inside) or (allow_private and inside))
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
+def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that an IPv6 one stands for."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -182,20 +182,27 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     return IPv4Address(int(address) & 0xFFFFFFFF) if held else None
 
 
-def _place_of(text: str) -> _Place:
+def _parse_url(text: str) -> _WebhookUrl:
     """`text` read so that no two readers of it can disagree on which host it names."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         raise _RefusedError("its address cannot be read") from None
-    odd = not PLAIN.fullmatch(text) or "\\" in text or "@" in parts.netloc or "#" in text or "%" in parts.netloc or port == 0
+    odd = (
+        not URL_CHARACTERS.fullmatch(text)
+        or "\\" in text
+        or "@" in parts.netloc
+        or "#" in text
+        or "%" in parts.netloc
+        or port == 0
+    )
     if odd or not _is_host(host):
         raise _RefusedError("its address cannot be read: write https://host[:port]/path")
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)):
         raise _RefusedError("its address is not https")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return _Place(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), path)
+    return _WebhookUrl(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), path)
 
 
 def _is_host(host: str) -> bool:
@@ -214,7 +221,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _addresses_of(place: _Place, channel: Channel) -> list[Address]:
+def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
     """Every address of the host, all of them allowed. OSError where the name is not known now, or not in time."""
     found = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
     ours, private = _is_loopback(place.host), channel.allow_private
@@ -223,15 +230,15 @@ def _addresses_of(place: _Place, channel: Channel) -> list[Address]:
     return sorted(found, key=lambda one: one.version)
 
 
-def _sent(
-    headers: dict[str, str], body: bytes, place: _Place, address: Address, *, ca_file: Path | None, until: float
-) -> Answer:
+def _send_once(
+    headers: dict[str, str], body: bytes, place: _WebhookUrl, address: Address, *, ca_file: Path | None, until: float
+) -> WebhookAnswer:
     """One try. The connection goes to `address`; the certificate is of the host's name."""
-    _quiet()
+    _silence_loggers()
     left = max(until - monotonic(), LEAST_S)
     to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
     client = httpx2.Client(verify=load_context(ca_file), trust_env=False, follow_redirects=False, timeout=left)
-    alarm = threading.Timer(left, _closed, (client,))
+    alarm = threading.Timer(left, _close_connection, (client,))
     alarm.daemon = True
     alarm.start()
     try:
@@ -243,13 +250,13 @@ def _sent(
             extensions={"sni_hostname": place.host},
         )
         answer = client.send(asked, stream=True)
-        return Answer(answer.status_code, said=_drained(answer, until))
+        return WebhookAnswer(answer.status_code, said=_drain_answer(answer, until))
     finally:
         alarm.cancel()
-        _closed(client)
+        _close_connection(client)
 
 
-def _headers(request_id: str, channel: Channel, place: _Place, body: bytes) -> dict[str, str]:
+def _build_headers(request_id: str, channel: Channel, place: _WebhookUrl, body: bytes) -> dict[str, str]:
     host = f"[{place.host}]" if ":" in place.host else place.host
     usual = (place.scheme, place.port) in {("https", 443), ("http", 80)}
     stamp = str(int(channel.clock.now().timestamp()))
@@ -262,37 +269,37 @@ def _headers(request_id: str, channel: Channel, place: _Place, body: bytes) -> d
         "Costguard-Timestamp": stamp,
     }
     if channel.secret:
-        headers["Costguard-Signature"] = signature(channel.secret, request_id, stamp, body)
+        headers["Costguard-Signature"] = sign_webhook(channel.secret, request_id, stamp, body)
     return headers
 
 
-def _drained(answer: httpx2.Response, until: float) -> bytes:
+def _drain_answer(answer: httpx2.Response, until: float) -> bytes:
     """Read a little of the answer, so that its sender is not cut off, and keep less of it."""
     size, said = 0, b""
     with suppress(httpx2.HTTPError, httpx2.StreamError):
         for piece in answer.iter_raw():
             size += len(piece)
-            said += piece[: MOST_SAID - len(said)]
+            said += piece[: MOST_ANSWER_KEPT - len(said)]
             if size > MOST_ANSWER or monotonic() > until:
                 break
     return said
 
 
-def _delivery(status: int) -> DeliveryResult:
+def _classify_status(status: int) -> DeliveryResult:
     if OK <= status < REDIRECT:
         return DeliveryResult(sent=True)
     if REDIRECT <= status < CLIENT_ERROR:
         return DeliveryResult(sent=False, why=f"it answered {status}, and redirects are not followed", again=False)
-    return DeliveryResult(sent=False, why=f"it answered {status}", again=status >= SERVER_ERROR or status in SOON_AGAIN)
+    return DeliveryResult(sent=False, why=f"it answered {status}", again=status >= SERVER_ERROR or status in RETRYABLE_STATUSES)
 
 
-def _closed(client: httpx2.Client) -> None:
+def _close_connection(client: httpx2.Client) -> None:
     """Cut the connection, wherever it hangs: a timeout for each read is no bound on a server that drips."""
     with suppress(httpx2.HTTPError, OSError, RuntimeError):
         client.close()
 
 
-def _quiet() -> None:
+def _silence_loggers() -> None:
     """What httpx2 and httpcore2 log is addresses, with the secrets in them (H40)."""
     for name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
         logging.getLogger(name).disabled = True

@@ -29,20 +29,20 @@ NEEDS = "items"
 
 NAME = re.compile(r"[A-Z0-9][A-Za-z0-9-]*")
 """What a part of an account's name may be: Beancount takes letters of other scripts too, and its tools do not all."""
-ODD = re.compile(r"[^A-Za-z0-9]+")
-LONGEST_NAME, LONGEST_TOLD = 40, 80
+NOT_ACCOUNT_CHARACTERS = re.compile(r"[^A-Za-z0-9]+")
+LONGEST_NAME, LONGEST_TEXT = 40, 80
 NOBODY = "Nobody"
 """Who bears what has no owner: no owner's account is called so, not that of the user "nobody" either."""
 HEAD = """;; Costs of cloud GPUs as costguard's ledger expects them; a transaction flagged ! is not known exactly.
 option "title" "Cloud costs"
 """
 
-_Place = tuple[date, str, str, str, str, str, str]
+_PostingKey = tuple[date, str, str, str, str, str, str]
 """Day, provider, what it is called, account, charge, owner and currency."""
 
 
 @dataclass(slots=True)
-class _Sum:
+class _PostingSum:
     low: int = 0
     expected: int = 0
     high: int = 0
@@ -53,7 +53,7 @@ class _Sum:
 
 def render(document: Document) -> Iterator[str]:
     """A whole file: options, commodities and accounts, then the transactions day by day."""
-    sums = _sums(document.items) if document.items is not None else {}
+    sums = _sum_postings(document.items) if document.items is not None else {}
     yield HEAD
     days = [place[0] for place in sums]
     if not days:
@@ -62,19 +62,19 @@ def render(document: Document) -> Iterator[str]:
     currencies = sorted({place[-1] for place in sums})
     yield "".join(f'option "operating_currency" "{currency}"\n' for currency in currencies) + "\n"
     yield "".join(f"{first} commodity {currency}\n" for currency in currencies) + "\n"
-    accounts = sorted({name for place in sums for name in (_expense(place), _owed(place))})
+    accounts = sorted({name for place in sums for name in (_format_expense_account(place), _format_liability_account(place))})
     yield "".join(f"{first} open {name}\n" for name in accounts)
     for place in sorted(sums):
-        yield _transaction(place, sums[place])
+        yield _format_transaction(place, sums[place])
 
 
-def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
-    sums, sellers = dict[_Place, _Sum](), items.sellers
+def _sum_postings(items: ChargeItems) -> dict[_PostingKey, _PostingSum]:
+    sums, sellers = dict[_PostingKey, _PostingSum](), items.sellers
     for item in items:
         of, money = item.attribution, item.money
         sold_by = get_seller(sellers, of.provider).name
         place = (item.start.date(), of.provider, sold_by, of.account, item.charge, of.owner, money.low.currency)
-        found = sums.setdefault(place, _Sum())
+        found = sums.setdefault(place, _PostingSum())
         found.low += money.low.nano
         found.expected += money.expected.nano
         found.high += money.high.nano
@@ -84,7 +84,7 @@ def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
     return sums
 
 
-def _transaction(place: _Place, found: _Sum) -> str:
+def _format_transaction(place: _PostingKey, found: _PostingSum) -> str:
     on, _, seller, _, charge, owner, currency = place
     low, expected, high, owed = (
         f"{Money(nano=nano, currency=currency).format(9)} {currency}"
@@ -93,41 +93,43 @@ def _transaction(place: _Place, found: _Sum) -> str:
     flag = "*" if found.low == found.high else "!"
     count = f"{found.resources} resource{'s' if found.resources != 1 else ''}"
     told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{', at a price that nobody stated' * found.unpriced}"
-    expense, liability = _expense(place), _owed(place)
+    expense, liability = _format_expense_account(place), _format_liability_account(place)
     width = max(len(expense), len(liability)) + 2
     return (
-        f"\n{on} {flag} {_string(seller)} {_string(told)}\n"
+        f"\n{on} {flag} {_quote_text(seller)} {_quote_text(told)}\n"
         f"  low: {low}\n  high: {high}\n"
         f"  {expense:<{width}}{expected}\n  {liability:<{width}}{owed}\n"
     )
 
 
-def _expense(place: _Place) -> str:
+def _format_expense_account(place: _PostingKey) -> str:
     _, _, seller, account, charge, owner, _ = place
-    whose = _named(owner) if owner.strip() else NOBODY
-    return ":".join(("Expenses:Cloud", _sold_by(seller), _named(account), _named(charge), whose))
+    whose = _format_account_part(owner) if owner.strip() else NOBODY
+    return ":".join(
+        ("Expenses:Cloud", _format_seller(seller), _format_account_part(account), _format_account_part(charge), whose)
+    )
 
 
-def _owed(place: _Place) -> str:
-    return ":".join(("Liabilities:Cloud", _sold_by(place[2]), _named(place[3])))
+def _format_liability_account(place: _PostingKey) -> str:
+    return ":".join(("Liabilities:Cloud", _format_seller(place[2]), _format_account_part(place[3])))
 
 
-def _sold_by(seller: str) -> str:
+def _format_seller(seller: str) -> str:
     """Vast-ai for Vast.ai: no two sellers are told apart by a dot or a space."""
-    return _named(re.sub(r"[. ]", "-", seller))
+    return _format_account_part(re.sub(r"[. ]", "-", seller))
 
 
-def _named(text: str) -> str:
+def _format_account_part(text: str) -> str:
     """`text` as a part of an account's name. Where more than its first letter had to change, a few more tell which it was."""
     plain = text[:1].upper() + text[1:]
     if NAME.fullmatch(plain) and len(plain) <= LONGEST_NAME and plain != NOBODY:
         return plain
-    kept = ODD.sub("-", text).strip("-")[:LONGEST_NAME].strip("-")
+    kept = NOT_ACCOUNT_CHARACTERS.sub("-", text).strip("-")[:LONGEST_NAME].strip("-")
     mark = hashlib.sha256(text.encode()).hexdigest()[:6]
     return f"{kept[:1].upper()}{kept[1:]}-{mark}" if kept else f"X-{mark}"
 
 
-def _string(text: str) -> str:
+def _quote_text(text: str) -> str:
     """`text` between quotes, on one line, with nothing in it that ends it."""
-    plain = shorten(to_one_line(text), LONGEST_TOLD)
+    plain = shorten(to_one_line(text), LONGEST_TEXT)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

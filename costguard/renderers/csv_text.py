@@ -19,11 +19,11 @@ def render(document: Document) -> str:
     header = list(dict.fromkeys(key for record in document.records for key in record))
     writer = csv.DictWriter(out, header, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows({k: safe(v) for k, v in record.items()} for record in document.records)
+    writer.writerows({k: escape_cell(v) for k, v in record.items()} for record in document.records)
     return out.getvalue()
 
 
-def safe(value: object) -> object:
+def escape_cell(value: object) -> object:
     """`value` as a cell: of text, one line that no terminal acts on and no spreadsheet runs."""
     if not isinstance(value, str):
         return value

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 
-from costguard.renderers.csv_text import safe
+from costguard.renderers.csv_text import escape_cell
 from costguard.reporting.focus.columns import NEWEST_VERSION
 from costguard.reporting.focus.rows import RowValue, build_rows, list_header
 from costguard.views.document import Document
@@ -21,31 +21,31 @@ from costguard.views.document import Document
 NEEDS = "items"
 OPTIONS = ("focus_version",)
 
-_LOT = 1000
+_ROWS_AT_ONCE = 1000
 """Rows that are written at once."""
 
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[str]:
     """The header, then the rows as the ledger gives them; RFC 4180 with line feeds, null is an empty cell."""
-    return _pieces(build_rows(document.items), list_header(focus_version or NEWEST_VERSION))
+    return _render_pieces(build_rows(document.items), list_header(focus_version or NEWEST_VERSION))
 
 
-def _pieces(found: Iterator[Mapping[str, RowValue]], names: Sequence[str]) -> Iterator[str]:
-    yield _text([names])
-    while lot := list(islice(found, _LOT)):
-        yield _text([[_cell(each[name]) for name in names] for each in lot])
+def _render_pieces(found: Iterator[Mapping[str, RowValue]], names: Sequence[str]) -> Iterator[str]:
+    yield _format_csv_lines([names])
+    while lot := list(islice(found, _ROWS_AT_ONCE)):
+        yield _format_csv_lines([[_format_cell(each[name]) for name in names] for each in lot])
 
 
-def _text(lines: Sequence[Sequence[object]]) -> str:
+def _format_csv_lines(lines: Sequence[Sequence[object]]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()
 
 
-def _cell(value: RowValue) -> object:
+def _format_cell(value: RowValue) -> object:
     """Decimals without exponent or idle zeros, instants in whole seconds of UTC, objects as JSON in ASCII."""
     if value is None or isinstance(value, str):
-        return safe(value)
+        return escape_cell(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
@@ -53,9 +53,9 @@ def _cell(value: RowValue) -> object:
         return text.rstrip("0").rstrip(".") if "." in text else text
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%dT%H:%M:%SZ}"
-    return as_json(value)
+    return format_json_object(value)
 
 
-def as_json(value: Mapping[str, object]) -> str | None:
+def format_json_object(value: Mapping[str, object]) -> str | None:
     """An object as text; None for an empty one."""
     return json.dumps(value) if value else None

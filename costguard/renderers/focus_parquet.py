@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from costguard.errors import CostguardError
-from costguard.renderers.focus import as_json
+from costguard.renderers.focus import format_json_object
 from costguard.reporting.focus.columns import DECIMAL_KIND, NEWEST_VERSION, TIME_KIND, get_columns
 from costguard.reporting.focus.rows import CUSTOM_COLUMNS, RowValue, build_rows, list_header
 from costguard.views.document import Document
@@ -35,11 +35,11 @@ def render(document: Document, *, focus_version: str | None = None) -> Iterator[
     except ImportError:
         hint = "pip install 'gpu-costguard[parquet]', or name a file that ends in .csv"
         raise CostguardError("Parquet needs pyarrow, which is not installed", field="--output", hint=hint) from None
-    schema = pa.schema([(name, _type(pa, name, version)) for name in list_header(version)])
-    return _pieces(pa, pq, schema, build_rows(document.items))
+    schema = pa.schema([(name, _choose_type(pa, name, version)) for name in list_header(version)])
+    return _write_pieces(pa, pq, schema, build_rows(document.items))
 
 
-class _Pieces(io.RawIOBase):
+class _PieceBuffer(io.RawIOBase):
     """What is written is taken away piece by piece; a Parquet file is written from its start to its end."""
 
     def __init__(self) -> None:
@@ -66,25 +66,25 @@ class _Pieces(io.RawIOBase):
         return data
 
 
-def _pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
-    out = _Pieces()
+def _write_pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
+    out = _PieceBuffer()
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        while any((packed := _columns(schema.names, islice(found, GROUP))).values()):
+        while any((packed := _build_columns(schema.names, islice(found, GROUP))).values()):
             writer.write_table(pa.table(packed, schema=schema))
             yield out.taken()
     yield out.taken()
 
 
-def _columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
+def _build_columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
     """So many rows, column by column."""
     found: dict[str, list[object]] = {name: [] for name in names}
     for each in lot:
         for name, column in found.items():
-            column.append(_cell(each[name]))
+            column.append(_convert_cell(each[name]))
     return found
 
 
-def _type(pa: Any, name: str, version: str) -> Any:  # noqa: ANN401 - same
+def _choose_type(pa: Any, name: str, version: str) -> Any:  # noqa: ANN401 - same
     known = get_columns(version).get(name)
     if known and known.kind == TIME_KIND:
         return pa.timestamp("us", tz="UTC")
@@ -93,5 +93,5 @@ def _type(pa: Any, name: str, version: str) -> Any:  # noqa: ANN401 - same
     return pa.bool_() if CUSTOM_COLUMNS.get(name) is bool else pa.string()
 
 
-def _cell(value: RowValue) -> object:
-    return as_json(value) if isinstance(value, Mapping) else value
+def _convert_cell(value: RowValue) -> object:
+    return format_json_object(value) if isinstance(value, Mapping) else value

@@ -20,21 +20,21 @@ from costguard.views.document import Document, TableView
 
 def render(document: Document) -> str:
     """Text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are honoured)."""
-    return _drawn(document) if sys.stdout.isatty() else _aligned(document)
+    return _render_with_rich(document) if sys.stdout.isatty() else _render_aligned(document)
 
 
-def _aligned(document: Document) -> str:
+def _render_aligned(document: Document) -> str:
     """Every part as plain lines, an empty line around each table."""
-    parts = [_lines(document.lead), *(_aligned_table(t) for t in document.tables if t.rows), _lines(document.notes)]
+    parts = [_split_lines(document.lead), *(_align_table(t) for t in document.tables if t.rows), _split_lines(document.notes)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _lines(texts: Iterable[str]) -> list[str]:
+def _split_lines(texts: Iterable[str]) -> list[str]:
     """Each text on a line of its own, whatever is in it."""
     return [to_one_line(text).rstrip() for text in texts]
 
 
-def _aligned_table(table: TableView) -> list[str]:
+def _align_table(table: TableView) -> list[str]:
     heads = tuple(c.removesuffix(">") for c in table.columns)
     rows = [heads, *(tuple(map(to_one_line, row)) for row in table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
@@ -43,7 +43,7 @@ def _aligned_table(table: TableView) -> list[str]:
     return [*([table.title] if table.title else []), *("  ".join(row).rstrip() for row in cells)]
 
 
-def _drawn(document: Document) -> str:
+def _render_with_rich(document: Document) -> str:
     """Every part as rich draws it for this terminal."""
     import io
 
@@ -52,18 +52,18 @@ def _drawn(document: Document) -> str:
 
     out = io.StringIO()
     colours = None if os.environ.get("NO_COLOR") else True
-    console = Console(file=out, width=_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
+    console = Console(file=out, width=_get_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
     for line in document.lead:
         console.print(Text(to_one_line(line)))
     for table in document.tables:
         if table.rows:
-            console.print(_drawn_table(table))
+            console.print(_build_rich_table(table))
     for note in document.notes:
         console.print(Text(to_one_line(note), style="dim"))
     return out.getvalue()
 
 
-def _drawn_table(table: TableView) -> object:
+def _build_rich_table(table: TableView) -> object:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -76,7 +76,7 @@ def _drawn_table(table: TableView) -> object:
     return drawn
 
 
-def _width() -> int:
+def _get_width() -> int:
     """Columns: `$COLUMNS` where it is stated, else what the terminal says."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isdigit() and int(stated) > 0:

@@ -23,7 +23,7 @@ from costguard.settings.web import address_of, listen_of
 from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require
 from costguard.values.resource import INSTANCE, RUNNING
-from costguard.views.agents import agents_document, enrol_document, tokens_document
+from costguard.views.agents import build_agents_document, build_enrolment_document, build_tokens_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.agents.store import AgentBook
@@ -51,7 +51,7 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
         notes.append(
             "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
         )
-    document = enrol_document(code, shown, called=format_resource(seen), address=address, notes=notes)
+    document = build_enrolment_document(code, shown, called=format_resource(seen), address=address, notes=notes)
     return Answer(document=document)
 
 
@@ -61,7 +61,7 @@ def listed(*, config: str | None = None) -> Answer:
     with agent_book(settings) as book:
         agents = book.load_agents(every=True)
     live = {one.observation.key: one for one in _live(settings, now)}
-    return Answer(document=agents_document(agents, live, now))
+    return Answer(document=build_agents_document(agents, live, now))
 
 
 def revoke(stated: str, *, config: str | None = None) -> Answer:
@@ -79,7 +79,7 @@ def revoke(stated: str, *, config: str | None = None) -> Answer:
         done = book.revoke(stated, who=who(), now=now)
     live = {one.observation.key: one for one in lives}
     did = f"Agent {done.id} of {done.key.id} is revoked: nothing that it says counts any more."
-    return Answer(document=agents_document([done], live, now, did=did))
+    return Answer(document=build_agents_document([done], live, now, did=did))
 
 
 def token(name: str, *, length: str | None, config: str | None = None) -> Answer:
@@ -93,14 +93,14 @@ def token(name: str, *, length: str | None, config: str | None = None) -> Answer
     with agent_book(settings) as book:
         book.add_token(made)
     did = f"{name} may read status, with this token:"
-    return Answer(document=tokens_document([made], now, shown=shown, did=did))
+    return Answer(document=build_tokens_document([made], now, shown=shown, did=did))
 
 
 def tokens(*, config: str | None = None) -> Answer:
     """`costguard web tokens`: who may read, until when."""
     settings, now = read_settings(config), present()
     with agent_book(settings) as book:
-        return Answer(document=tokens_document(book.tokens(), now))
+        return Answer(document=build_tokens_document(book.tokens(), now))
 
 
 def revoke_token(name: str, *, config: str | None = None) -> Answer:
@@ -109,7 +109,7 @@ def revoke_token(name: str, *, config: str | None = None) -> Answer:
     with agent_book(settings) as book:
         book.revoke_token(name, who=who(), now=now)
         last = [one for one in book.tokens() if one.name == name][-1:]
-    return Answer(document=tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
+    return Answer(document=build_tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
 
 
 @contextmanager

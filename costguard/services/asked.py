@@ -12,7 +12,7 @@ from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, LedgerError, UnknownNameError
 from costguard.ledger.market import Market
 from costguard.ledger.market_refresh import newest_market
-from costguard.services.job_input import Stated, read_job, read_observed
+from costguard.services.job_input import JobInput, read_job, read_observed_runs
 from costguard.settings import cache_file, data_file, path_of, read_settings
 from costguard.sizing.job import Job, JobLimits
 from costguard.values import checks
@@ -62,7 +62,7 @@ def check_names(limits: JobLimits, market: Market) -> None:
                 raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 
 
-def asked_job(stated: Stated, facts: ShippedFacts, *, strict: bool) -> Job:
+def asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
     """The job; with `strict` only one that leaves nothing to be assumed."""
     job = read_job(stated, facts)
     if strict:
@@ -89,7 +89,9 @@ def taken_in(
         if keeps:
             make_folder(path.absolute().parent)
         with locked(path.absolute().parent, patience_s=PATIENCE_S) if keeps else nullcontext():
-            kept, broken = ((), ()) if anew else flow.still_read(file.runs(), lambda rows: read_observed(rows, Path(), facts))
+            kept, broken = (
+                ((), ()) if anew else flow.still_read(file.runs(), lambda rows: read_observed_runs(rows, Path(), facts))
+            )
             answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
             if keeps:
                 file.keep(answer.weighed.calibration, answer.runs)

@@ -31,7 +31,9 @@ def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
     if findings:
         hint = "keep a copy of it, stop what acts on it (costguard freeze), and find out who wrote to it"
         refusal = NoAnswerError(f"the audit does not hold: {findings[0].what}", field=shown, hint=hint)
-    document = documents.verified(shown, rows=chain.rows_read, head=head, anchors=noted, findings=findings)
+    document = documents.build_audit_verification_document(
+        shown, rows=chain.rows_read, head=head, anchors=noted, findings=findings
+    )
     return Answer(document=document, refusal=refusal)
 
 
@@ -41,7 +43,7 @@ def show(*, since: str | None = None, config: str | None = None) -> Answer:
     with Reader(ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
         rows = [told(entry) for entry in entries(ask, since_us)]
         head = head_text(ask)
-    return Answer(document=documents.shown(reader.where.shown, rows, head))
+    return Answer(document=documents.build_audit_log_document(reader.where.shown, rows, head))
 
 
 def _since(stated: str, now: datetime) -> datetime:

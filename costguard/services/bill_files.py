@@ -16,7 +16,7 @@ from pathlib import Path
 from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFiles, BillFormat, BillLinePart
 from costguard.bills.focus_rows import FocusSource, find_missing_columns, get_focus_provider, parse_focus_line
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.files.records import Place, pieces_in, records
+from costguard.files.records import LocatedRecord, list_pieces, read_records
 from costguard.providers import plugins
 from costguard.providers.bills import BillFilePiece, BillFilePlugin
 from costguard.services.listing_validation import speaks_for
@@ -77,13 +77,13 @@ class Opened:
 
 def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
     """The bill in the file or folder `path`, of which nothing but the first record has been read yet."""
-    return opened_pieces(str(path), pieces_in(path), kinds, now)
+    return opened_pieces(str(path), list_pieces(path), kinds, now)
 
 
 def opened_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: Kinds, now: datetime) -> Opened:
     """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
-    places = records(pieces)
+    places = read_records(pieces)
     first = next(places, None)
     if first is None:
         hint = "a month without charges needs no file"
@@ -99,12 +99,12 @@ def opened_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: Kinds, now:
     return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
 
 
-def _again(first: Place, rest: Iterator[Place]) -> Iterator[Place]:
+def _again(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
     yield first
     yield from rest
 
 
-def _parts(places: Iterable[Place], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
+def _parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
     """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
     seen: frozenset[str] = frozenset()
     for here, record in places:
@@ -172,7 +172,7 @@ def _account(path: str, provider: str, kinds: Kinds) -> str:
     raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
 
 
-def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[BillLinePart]:
+def _focus(path: str, places: Iterable[LocatedRecord], kinds: Kinds, as_of: datetime) -> Iterator[BillLinePart]:
     """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()

@@ -11,14 +11,14 @@ from costguard.views import ledger as documents
 
 def path(*, config: str | None = None) -> Answer:
     """`costguard db path`."""
-    return Answer(document=documents.path_document(maintenance.ledger_path(_url(config))))
+    return Answer(document=documents.build_ledger_path_document(maintenance.ledger_path(_url(config))))
 
 
 def backup(file: str, *, config: str | None = None) -> Answer:
     """`costguard db backup`."""
     url, target = _url(config), path_of(file)
     size = maintenance.backup(url, target)
-    return Answer(document=documents.backup_document(maintenance.ledger_path(url), str(target), size))
+    return Answer(document=documents.build_backup_document(maintenance.ledger_path(url), str(target), size))
 
 
 def check(*, config: str | None = None) -> Answer:
@@ -30,7 +30,7 @@ def check(*, config: str | None = None) -> Answer:
     if findings:
         hint = "keep a copy of it, then put a backup in its place"
         refusal = LedgerError(f"{len(findings)} findings", field=shown, hint=hint)
-    return Answer(document=documents.check_document(shown, findings), refusal=refusal)
+    return Answer(document=documents.build_check_document(shown, findings), refusal=refusal)
 
 
 def upgrade(*, config: str | None = None) -> Answer:
@@ -39,7 +39,7 @@ def upgrade(*, config: str | None = None) -> Answer:
     done = maintenance.upgrade(url)
     copy = None if done.copy is None else str(done.copy)
     shown = maintenance.ledger_path(url)
-    return Answer(document=documents.upgrade_document(shown, before=done.before, after=done.after, copy=copy))
+    return Answer(document=documents.build_upgrade_document(shown, before=done.before, after=done.after, copy=copy))
 
 
 def _url(config: str | None) -> str:

@@ -21,9 +21,9 @@ class Exports:
 
     def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
         """The files that a path, a folder or a pattern names."""
-        from costguard.files.records import pieces_at
+        from costguard.files.records import find_pieces
 
-        return pieces_at(where)
+        return find_pieces(where)
 
     def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
         """The lines of `period` in `pieces`: rows of `provider`, and those that name nobody else who is installed."""

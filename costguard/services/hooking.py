@@ -23,7 +23,7 @@ def hooks_of(settings: Settings, clock: Clock) -> Hooks:
 
 def _posted(settings: Settings, clock: Clock, call: Call) -> HookEnd:
     """Ask the url of a hook once. Where its address is kept is read now: it may have changed."""
-    from costguard.notifiers.webhook import post
+    from costguard.notifiers.webhook import post_webhook
 
     try:
         address = revealed(call.hook.url, f"hook {call.hook.name}.url")
@@ -34,7 +34,7 @@ def _posted(settings: Settings, clock: Clock, call: Call) -> HookEnd:
     channel = Channel(
         name=shown(call.hook.url), clock=clock, address=address, secret=secret, ca_file=ca_file, within_s=call.within_s
     )
-    answer = post(call.id, call.body(), channel)
+    answer = post_webhook(call.id, call.body(), channel)
     output = clip_output(answer.said.decode(errors="replace"))
     if answer.status is not None and OK <= answer.status < REDIRECT:
         return HookEnd(state=SUCCEEDED, status=answer.status, output=output)

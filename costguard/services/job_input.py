@@ -27,7 +27,7 @@ LONGEST_COUNT = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class JobInput:
     """What a person stated, from a file, flags and a template: the table, and the names in it that had to be read."""
 
     table: Table
@@ -36,11 +36,11 @@ class Stated:
     template: WorkloadTemplate | None = None
 
 
-def read_stated(flags: Table, job_file: str | None, facts: ShippedFacts) -> Stated:
+def read_job_input(flags: Table, job_file: str | None, facts: ShippedFacts) -> JobInput:
     """Flags over the job file, both over a template, with every GPU name made canonical."""
     path = path_of(job_file) if job_file else None
     table = merge_flags(read_table(path), flags) if path else dict(flags)
-    template = _template(table.pop("template"), facts) if "template" in table else None
+    template = _find_template(table.pop("template"), facts) if "template" in table else None
     table = merge_flags(template.job, table) if template else table
     limits = dict(read_subtable(table, "limits"))
     notes: tuple[str, ...] = ()
@@ -51,16 +51,16 @@ def read_stated(flags: Table, job_file: str | None, facts: ShippedFacts) -> Stat
         notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
         table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
     in_file = path is not None and "model" not in flags
-    return Stated(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
+    return JobInput(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
 
 
-def _template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
+def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
     from costguard.quoting.template import find_template
 
     return find_template(name, facts.templates())
 
 
-def beside_hardware(stated: Stated, flags: Table, *, count: float | None, hours: float | None) -> Stated:
+def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
     """What is asked beside `--on`, which names the hardware: flags that name other hardware contradict it."""
     named = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
     twice = [flag for flag, value in named.items() if value is not None]
@@ -72,7 +72,7 @@ def beside_hardware(stated: Stated, flags: Table, *, count: float | None, hours:
     )
 
 
-def read_job(stated: Stated, facts: ShippedFacts) -> Job:
+def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
     """The job, of exactly one model."""
     table = stated.table
     given = [k for k in ("model", "path", "architecture") if k in table]
@@ -81,16 +81,16 @@ def read_job(stated: Stated, facts: ShippedFacts) -> Job:
         raise InputError(
             what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         )
-    return parse_job(table, read_architecture(stated, facts), facts.get_architecture)
+    return parse_job(table, _read_architecture(stated, facts), facts.get_architecture)
 
 
-def read_architecture(stated: Stated, facts: ShippedFacts) -> Architecture:
+def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
     """The model by shipped name, by a config.json, or by its numbers."""
     if "architecture" in stated.table:
         from costguard.sizing.architecture_table import build_architecture_from_table
 
         return build_architecture_from_table(read_subtable(stated.table, "architecture"))
-    file = _config_file(stated)
+    file = _find_config_file(stated)
     if file is None:
         return facts.get_architecture(str(stated.table["model"]))
     from costguard.sizing.huggingface import build_architecture_from_config
@@ -98,16 +98,16 @@ def read_architecture(stated: Stated, facts: ShippedFacts) -> Architecture:
     return build_architecture_from_config(read_table(file), name=file.parent.name or file.stem)
 
 
-def read_config(stated: Stated, facts: ShippedFacts) -> Table:
+def read_model_config(stated: JobInput, facts: ShippedFacts) -> Table:
     """The model's config.json: what `--exact` builds it from."""
     if "architecture" in stated.table:
         hint = "name a shipped model, or write path = 'config.json'"
         raise InputError("holds numbers, and --exact builds a model from its config.json", field="architecture", hint=hint)
-    file = _config_file(stated)
+    file = _find_config_file(stated)
     return facts.config(str(stated.table["model"])) if file is None else read_table(file)
 
 
-def _config_file(stated: Stated) -> Path | None:
+def _find_config_file(stated: JobInput) -> Path | None:
     """The config.json that is named; None where a shipped name is."""
     key = "path" if "path" in stated.table else "model"
     name = stated.table[key]
@@ -119,7 +119,7 @@ def _config_file(stated: Stated) -> Path | None:
     return path if path.is_absolute() else stated.folder / path
 
 
-def read_rental(stated: Stated, count: float | None, hours: float | None) -> Rental:
+def read_rental(stated: JobInput, count: float | None, hours: float | None) -> Rental:
     """The plain question of `hours` on `count` GPUs."""
     limits = parse_job_limits(read_subtable(stated.table, "limits"))
     unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
@@ -140,7 +140,7 @@ def read_rental(stated: Stated, count: float | None, hours: float | None) -> Ren
     )
 
 
-def read_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
+def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
     """`GPU:COUNT[xNODES]` read, and a note where a short name was completed."""
     if on is None:
         return None, ()
@@ -160,20 +160,22 @@ def read_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None,
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 
 
-def read_observed(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:
+def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:
     """The runs that `rows` (file and line, table) state; a config.json is looked for from `folder`, and its whole path kept."""
     from costguard.sizing.observed_runs import read_observed_run
 
     def job_of(table: Table) -> Job:
-        return read_job(Stated(table=table, folder=folder, notes=()), facts)
+        return read_job(JobInput(table=table, folder=folder, notes=()), facts)
 
     gpus = facts.get_gpus()
-    return tuple(read_observed_run(_whole_path(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows)
+    return tuple(
+        read_observed_run(_make_path_absolute(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows
+    )
 
 
-def _whole_path(row: Table, folder: Path) -> Table:
+def _make_path_absolute(row: Table, folder: Path) -> Table:
     """`row` so that it means the same wherever it is read again."""
     if not isinstance(row.get("path", row.get("model")), str):
         return row
-    file = _config_file(Stated(table=row, folder=folder, notes=()))
+    file = _find_config_file(JobInput(table=row, folder=folder, notes=()))
     return row if file is None else {**{k: v for k, v in row.items() if k != "model"}, "path": str(file.absolute())}

@@ -47,7 +47,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
 
     The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
     """
-    from costguard.views.status import not_whole, status_document, status_warnings
+    from costguard.views.status import build_incomplete_status_error, build_status_document, list_status_warnings
 
     settings = read_settings(config)
     place = _zone(zone, settings)
@@ -59,9 +59,9 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     found, head = status_now(settings, place, looked)
     told = looked.told if looked else ()
     return Answer(
-        document=status_document(found, told, head, settings.display.exchange(found.at)),
-        warnings=(*status_warnings(found), *told),
-        refusal=not_whole(found, looked.refused if looked else ()) if strict else None,
+        document=build_status_document(found, told, head, settings.display.exchange(found.at)),
+        warnings=(*list_status_warnings(found), *told),
+        refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
     )
 
 
@@ -115,13 +115,17 @@ def report(
 
     `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
     """
-    from costguard.views.report import incompleteness, report_warnings
+    from costguard.views.report import build_incomplete_report_error, list_report_warnings
 
     settings, now = read_settings(config), _now()
     place, keys = _zone(zone, settings), parse_group_keys(by)
     of = parse_report_period(stated, now, place)
     found, document = reported(settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS, beside=needs != ITEMS)
-    return Answer(document=document, warnings=report_warnings(found), refusal=incompleteness(found) if strict else None)
+    return Answer(
+        document=document,
+        warnings=list_report_warnings(found),
+        refusal=build_incomplete_report_error(found) if strict else None,
+    )
 
 
 def reported(
@@ -130,7 +134,7 @@ def reported(
     """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
     from costguard.services.further import Question
     from costguard.services.report import full_report
-    from costguard.views.report import report_document
+    from costguard.views.report import build_report_document
 
     with _books(settings, Accounts) as accounts, pause_gc():
         question = Question(
@@ -139,7 +143,7 @@ def reported(
         found = full_report(accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside)
     items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
     exchange = settings.display.exchange(min(of.period.end, now))
-    return found, replace(report_document(found, exchange), items=items)
+    return found, replace(build_report_document(found, exchange), items=items)
 
 
 @overload

@@ -10,7 +10,7 @@ from costguard.ledger.db.address import address
 from costguard.ledger.guard.seen import Mark
 from costguard.services import Answer
 from costguard.settings import Settings, data_file, ledger_url, read_settings
-from costguard.views.wishes import wish_document
+from costguard.views.wishes import build_override_document
 
 
 def mark_of(settings: Settings) -> Mark:
@@ -29,11 +29,13 @@ def adopt(*, why: str | None, config: str | None = None) -> Answer:
     mark = mark_of(settings)
     doubt, seen = mark.describe_doubt(), mark.seen()
     if not doubt or seen is None:
-        return Answer(document=wish_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",)))
+        return Answer(
+            document=build_override_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",))
+        )
     reason = overrides.reason_stated(why, "costguard audit adopt")
     wish = overrides.new_wish(ACCEPT, reason, overrides.present(), subject=f"audit {format_anchor(*seen.anchor)}")
     with overrides.guard_book(settings) as book:
         book.add_override(wish)
     mark.advance()
     lead = "The guard goes on with this ledger. Wishes and protections made since it was copied are not in it: make them again."
-    return Answer(document=wish_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))

@@ -26,7 +26,7 @@ from costguard.settings import Settings, ledger_url, read_settings
 from costguard.settings.lasting import lasting
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_length, format_local_time, get_currency_sign
-from costguard.views.wishes import wish_document
+from costguard.views.wishes import build_override_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.guard.store import GuardBook
@@ -64,7 +64,7 @@ def keep(stated: str, *, length: str | None, why: str | None, config: str | None
     lead = f"{format_resource(seen)} is kept until {format_local_time(_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
-    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
 
 
 def protect(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
@@ -84,11 +84,11 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
                 else (f"Policies and caps may act on it. {NOT_KNOWN}",)
             )
             lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
-            return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+            return Answer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
         wish = _wish(PROTECT, reason, now, live=live, whole_life=False)
         book.add_override(wish)
     lead = f"{called} is protected: no policy and no cap touches it until costguard protect {key.id} --lift."
-    return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
 def snooze(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> Answer:
@@ -106,7 +106,7 @@ def snooze(stated: str, *, length: str | None, why: str | None = None, config: s
         book.add_override(wish)
     lead = f"{called} is quiet until {format_local_time(_end(now, lasts))} ({format_length(lasts)})."
     notes = ("Only its messages are: what a policy does, it still does. The next message says that the snooze has ended.",)
-    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
 def freeze(*, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
@@ -120,11 +120,11 @@ def freeze(*, why: str | None, lift: bool = False, config: str | None = None) ->
             lead = (
                 "Acts are frozen no more: what is due and allowed is done in the next run." if done else "Nothing was frozen."
             )
-            return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,)))
+            return Answer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
         wish = _wish(FREEZE, reason, now)
         book.add_override(wish)
     lead = "All acts are frozen, hard caps too: polls, the ledger and messages go on. Lift it: costguard freeze --lift"
-    return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
 def phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> Answer:
@@ -143,7 +143,9 @@ def phase(name: str, *, stated: str | None, length: str | None, config: str | No
     until = format_local_time(_end(now, lasts))
     lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
     return Answer(
-        document=wish_document("recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",))
+        document=build_override_document(
+            "recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",)
+        )
     )
 
 
@@ -160,7 +162,7 @@ def approve(stated: str, act: str, *, why: str | None = None, config: str | None
     until = format_local_time(_end(now, APPROVED_FOR))
     lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
-    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=(told,)))
+    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told,)))
 
 
 def who() -> str:

@@ -22,8 +22,13 @@ from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
 from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
-from costguard.views.policy import SCHEMA, explain_document, lint_document, tried_document
-from costguard.views.wishes import wish_data
+from costguard.views.policy import (
+    SCHEMA,
+    build_policy_explanation_document,
+    build_policy_lint_document,
+    build_policy_test_document,
+)
+from costguard.views.wishes import build_override_data
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -34,7 +39,7 @@ def lint(*, config: str | None = None) -> Answer:
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
     return Answer(
-        document=lint_document(
+        document=build_policy_lint_document(
             config or "the settings",
             settings.policies,
             hard=hard,
@@ -50,7 +55,7 @@ def explain(name: str | None = None, *, config: str | None = None) -> Answer:
     policies = settings.policies if name is None else (_policy(settings, name),)
     wishes, at = _wishes(settings), overrides.present()
     levels = {policy.name: _level(policy, wishes, at) for policy in policies}
-    return Answer(document=explain_document(policies, levels))
+    return Answer(document=build_policy_explanation_document(policies, levels))
 
 
 def tried(name: str, stated: Sequence[str], *, config: str | None = None) -> Answer:
@@ -58,7 +63,7 @@ def tried(name: str, stated: Sequence[str], *, config: str | None = None) -> Ans
     policy = _policy(read_settings(config), name)
     texts = dict(_fact(one) for one in stated)
     facts = {fact: _value(fact, text) for fact, text in texts.items()}
-    return Answer(document=tried_document(policy, texts, policy.when.evaluate(facts)))
+    return Answer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
 
 
 def arm(name: str, level: str, *, why: str | None = None, config: str | None = None) -> Answer:
@@ -78,7 +83,7 @@ def arm(name: str, level: str, *, why: str | None = None, config: str | None = N
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", and it goes no further than that: change it there too.')
     data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
-    data["wish"] = wish_data(wish)
+    data["wish"] = build_override_data(wish)
     if shown is None:
         return Answer(document=_told(data, lead))
     document = shown.document

@@ -32,7 +32,7 @@ def live_offers(
 
     What could not be asked is a warning; with `strict` it is refused.
     """
-    from costguard.views.market import offers_document
+    from costguard.views.market import build_offers_document
 
     if settings is None or not settings.providers:
         why = "offline: nobody was asked" if settings is None else "no provider is configured: see costguard init"
@@ -41,7 +41,7 @@ def live_offers(
         asked = ask(settings, only=selection.providers, gpus=selection.gpus)
     found, fresh = beside(asked, source, selection, sort=sort, limit=limit)
     warnings = (*notes, *warnings_of(asked))
-    document = offers_document(found, source.described(), today=today, warnings=warnings, live=fresh)
+    document = build_offers_document(found, source.described(), today=today, warnings=warnings, live=fresh)
     nothing = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
     return Answer(document=document, warnings=warnings, refusal=(incomplete(asked) if strict else None) or nothing)
 
@@ -142,10 +142,10 @@ def _warnings(live: Live, settings: Settings) -> tuple[str, ...]:
 
 
 def _document(market: Market, live: Live | None) -> Document:
-    from costguard.views.prices import prices_document
+    from costguard.views.prices import build_prices_document
 
     warnings = warnings_of(live) if live else ()
-    return prices_document(market.described(), market.of_providers(), live, today=_today(), warnings=warnings)
+    return build_prices_document(market.described(), market.of_providers(), live, today=_today(), warnings=warnings)
 
 
 def _today() -> date:

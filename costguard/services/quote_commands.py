@@ -14,13 +14,13 @@ from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select
 from costguard.services import Answer
 from costguard.services.asked import asked_job, calibrated, calibration_file, check_names, market_file, taken_in
 from costguard.services.job_input import (
-    Stated,
-    beside_hardware,
-    read_config,
-    read_hardware,
-    read_observed,
+    JobInput,
+    apply_hardware_flag,
+    parse_hardware,
+    read_job_input,
+    read_model_config,
+    read_observed_runs,
     read_rental,
-    read_stated,
 )
 from costguard.settings import path_of, read_rows, read_settings
 from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
@@ -52,15 +52,15 @@ def quote(
     """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services import quote as flow
-    from costguard.views.quote import quote_document
+    from costguard.views.quote import build_quote_document
 
     checks.require_one_of(sort, SORT_KEYS, "--sort")
     rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = ShippedFacts()
-    stated = read_stated(flags, job_file, facts)
+    stated = read_job_input(flags, job_file, facts)
     if on is not None:
-        stated = beside_hardware(stated, flags, count=count, hours=hours)
-    hardware, notes = read_hardware(on, facts)
+        stated = apply_hardware_flag(stated, flags, count=count, hours=hours)
+    hardware, notes = parse_hardware(on, facts)
     asked = (
         read_rental(stated, count, hours)
         if hours is not None
@@ -74,7 +74,7 @@ def quote(
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = answer.options[:rows] if every else select_shown(answer.options, rows)
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
-    document = quote_document(
+    document = build_quote_document(
         answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
     )
     return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
@@ -82,9 +82,9 @@ def quote(
 
 def templates() -> Answer:
     """`costguard quote --template list`: the jobs people ask about."""
-    from costguard.views.template import templates_document
+    from costguard.views.template import build_templates_document
 
-    return Answer(document=templates_document(ShippedFacts().templates().values()))
+    return Answer(document=build_templates_document(ShippedFacts().templates().values()))
 
 
 def size(
@@ -100,21 +100,21 @@ def size(
 ) -> Answer:
     """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
     from costguard.services import size as flow
-    from costguard.views.explain import footprint_tables
-    from costguard.views.size import size_document, what_if_table
+    from costguard.views.explain import list_footprint_tables
+    from costguard.views.size import build_size_document, build_what_if_table
 
     facts = ShippedFacts()
-    stated = read_stated(flags, job_file, facts)
-    hardware, notes = read_hardware(on, facts)
+    stated = read_job_input(flags, job_file, facts)
+    hardware, notes = parse_hardware(on, facts)
     answer = flow.size(calibrated(asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
     answer = flow.with_effects(answer)
     if exact:
         from costguard.services.exact_step import FakeTensorSizer
 
-        answer = flow.with_exact(answer, read_config(stated, facts), FakeTensorSizer())
+        answer = flow.with_exact(answer, read_model_config(stated, facts), FakeTensorSizer())
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    told = (*footprint_tables(answer.footprint), what_if_table(flow.what_ifs(answer))) if explain else ()
-    document = size_document(answer, explain=told)
+    told = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.what_ifs(answer))) if explain else ()
+    document = build_size_document(answer, explain=told)
     refusal = None
     if answer.fits is False:
         helpful = [e.lever.change for e in answer.levers if e.fits]
@@ -137,11 +137,11 @@ def offers(
 ) -> Answer:
     """`costguard offers`: the market, filtered. `live`: the configured providers are asked, and stand beside it."""
     from costguard.services import offers as flow
-    from costguard.views.market import offers_document
+    from costguard.views.market import build_offers_document
 
     checks.require_one_of(sort, flow.SORTS, "--sort")
     facts = ShippedFacts()
-    stated = read_stated(flags, None, facts)
+    stated = read_job_input(flags, None, facts)
     limits = parse_job_limits(read_subtable(stated.table, "limits"))
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     selection = OfferSelection(
@@ -159,7 +159,7 @@ def offers(
                 source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_today()
             )
         found = flow.offers(selection, market=source, sort=sort, limit=most)
-    document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
+    document = build_offers_document(found, facts_of, today=_today(), warnings=stated.notes)
     refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
     return Answer(document=document, warnings=stated.notes, refusal=refusal)
 
@@ -179,7 +179,7 @@ def breakeven(
 ) -> Answer:
     """`costguard breakeven`: buy or rent?"""
     from costguard.services.breakeven import breakeven as flow
-    from costguard.views.breakeven import breakeven_document
+    from costguard.views.breakeven import build_breakeven_document
 
     facts = ShippedFacts()
     found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
@@ -200,22 +200,22 @@ def breakeven(
     refusal = (
         NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.full.explain)) if answer.full.never else None
     )
-    return Answer(document=breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
+    return Answer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 
 def calibrate(
     *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
 ) -> Answer:
     """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
-    from costguard.views.calibration import calibration_document
+    from costguard.views.calibration import build_calibration_document
 
     facts, path = ShippedFacts(), calibration_file(calibration, config)
     if runs is None and not show and not reset:
         hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
         raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
-    fresh = read_observed(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
+    fresh = read_observed_runs(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
     answer = taken_in(fresh, path, facts, keeps=not show, anew=reset)
-    document = calibration_document(answer)
+    document = build_calibration_document(answer)
     return Answer(document=document, warnings=answer.warnings)
 
 
@@ -232,7 +232,7 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: ShippedFacts) -> TemplateComparison | None:
+def _compared(stated: JobInput, asked: Job | Rental, source: Market, facts: ShippedFacts) -> TemplateComparison | None:
     """What the template's source says beside what costguard says; None where no template was asked for."""
     if stated.template is None or not isinstance(asked, Job):
         return None
@@ -243,9 +243,9 @@ def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Shippe
 
 
 def _explained(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
-    from costguard.views.explain import option_tables
+    from costguard.views.explain import list_option_tables
 
-    return option_tables(options[0]) if options else ()
+    return list_option_tables(options[0]) if options else ()
 
 
 def _today() -> date:

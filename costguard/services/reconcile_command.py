@@ -38,7 +38,7 @@ from costguard.services.reconcile import Asked, Reconciled, ask_bills, reconcile
 from costguard.settings import Settings, ledger_url, path_of, read_settings
 from costguard.values import calendar
 from costguard.values.period import Period
-from costguard.views.bills import Reconciliation, reconcile_document, refusal_of
+from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
 MOST_LEFT_OUT = 5
 
@@ -102,7 +102,11 @@ def reconciled(
         told=len({notice.subject for message in messages for notice in message.notices}),
     )
     warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
-    return Answer(document=reconcile_document(answer), warnings=warnings, refusal=refusal_of(answer, strict=strict))
+    return Answer(
+        document=build_reconciliation_document(answer),
+        warnings=warnings,
+        refusal=build_reconciliation_error(answer, strict=strict),
+    )
 
 
 def _tolerance(stated: str | None, settings: Settings) -> Tolerance:

@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import DUE, INFO, LATE, Attachment, Notification
-from costguard.notifiers import packed
+from costguard.notifiers import pack_content
 from costguard.providers import plugins
 from costguard.reporting.schedule import DueReport, ReportSchedule
 from costguard.reporting.statement import Statement
@@ -25,7 +25,7 @@ from costguard.values.checks import require
 from costguard.values.encoding import quote_shell_word
 from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
-from costguard.views.report_delivery import letter_of, letter_title
+from costguard.views.report_delivery import build_report_paragraphs, format_report_title
 
 JSON_MEDIA, BYTES_MEDIA = "application/json", "application/octet-stream"
 LARGEST, LARGEST_JSON = 8 * 2**20, 2**20
@@ -49,13 +49,13 @@ class Letter:
     def message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Notification:
         """The message for `channel`, with what it can take."""
         files, left_out = _enclosures(self, kind_of(channel))
-        body = letter_of(self.statement, self.document, self.again)
+        body = build_report_paragraphs(self.statement, self.document, self.again)
         return Notification(
             id=message_id,
             channel=channel,
             why_now=why_now,
             severity=INFO,
-            title=letter_title(self.statement),
+            title=format_report_title(self.statement),
             notices=(),
             at=now,
             told_at=format_local_time(now, zone),
@@ -123,7 +123,7 @@ def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Attachment, ...], tupl
         media = mimetypes.guess_type(name)[0] or BYTES_MEDIA
     if len(content) > most:
         return (), (f"The report itself is too large to be enclosed: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
-    return (Attachment(name=name, media=media, packed=packed(content)),), ()
+    return (Attachment(name=name, media=media, packed=pack_content(content)),), ()
 
 
 def _rendered(letter: Letter) -> bytes:

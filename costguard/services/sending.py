@@ -17,9 +17,9 @@ from costguard.services.report_delivery import Letter, command_of, format_named
 from costguard.services.telling import notifier, shown
 from costguard.settings import Settings, read_settings, zone_named
 from costguard.settings.reports import read_person, read_recipient
-from costguard.views.report import incompleteness, report_warnings
-from costguard.views.report_delivery import letter_title
-from costguard.views.sent import Sent, sent_document
+from costguard.views.report import build_incomplete_report_error, list_report_warnings
+from costguard.views.report_delivery import format_report_title
+from costguard.views.sent import ReportDelivery, build_delivery_document
 
 NOTIFY = 'write the name of a route, "console", "env:SLACK_URL" or "https://example.com/hook"'
 
@@ -45,20 +45,20 @@ def send(
     keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), format_named(attach)
     ways = {name: notifier(name, settings, Now()) for name in _channels(settings, people, routes)}
     statement, document = reported(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS)
-    refusal = incompleteness(statement) if strict else None
+    refusal = build_incomplete_report_error(statement) if strict else None
     if refusal is not None:
         raise refusal
     given = {name: text for name, text in stated.items() if text is not None} or {"month": of.label}
     again = command_of(given, keys, place)
     letter = Letter(statement=statement, document=document, chosen=chosen, again=again)
-    sent = list[Sent]()
+    sent = list[ReportDelivery]()
     for name, way in ways.items():
         message = letter.message(secrets.token_hex(16), name, ASKED, now, place)
         enclosed = tuple(one.name for one in message.enclosures)
-        sent.append(Sent(to=shown(name), delivery=way(message), enclosed=enclosed))
+        sent.append(ReportDelivery(to=shown(name), delivery=way(message), enclosed=enclosed))
     return Answer(
-        document=sent_document(of.label, letter_title(statement), sent),
-        warnings=report_warnings(statement),
+        document=build_delivery_document(of.label, format_report_title(statement), sent),
+        warnings=list_report_warnings(statement),
         refusal=_refused(sent),
     )
 
@@ -78,7 +78,7 @@ def _channels(settings: Settings, people: Sequence[str], routes: Sequence[str]) 
     return dict.fromkeys((*mail, *others))
 
 
-def _refused(sent: Sequence[Sent]) -> CostguardError | None:
+def _refused(sent: Sequence[ReportDelivery]) -> CostguardError | None:
     failed = [one for one in sent if not one.delivery.sent]
     if not failed:
         return None

@@ -11,8 +11,8 @@ from costguard.services.doctor import doctor as flow
 from costguard.settings import Settings, ledger_url, read_settings
 from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from costguard.values.text_format import limit_lines
-from costguard.views.doctor import Finding, doctor_document
-from costguard.views.providers import Installed, providers_document
+from costguard.views.doctor import AccountChecks, build_doctor_document
+from costguard.views.providers import InstalledProvider, build_providers_document
 
 
 def doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> Answer:
@@ -29,9 +29,9 @@ def doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config
     if same:
         raise InputError("; ".join(same), field="providers", hint="take one of the two out of the settings")
     unopened = [Examined(provider=c.name, account="", checks=(unopened_check(c.error),)) for c in clouds if c.error]
-    findings = [Finding(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
+    findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own = _own(settings)
-    document = doctor_document(findings, own, notes=notes)
+    document = build_doctor_document(findings, own, notes=notes)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="the fixes stand above") if bad else None
     return Answer(document=document, warnings=tuple(notes), refusal=refusal)
@@ -48,10 +48,10 @@ def providers(*, config: str | None = None) -> Answer:
     installed = plugins.load_providers()
     tables = known_tables(read_settings(config), installed)
     rows = [
-        Installed(manifest=one.manifest, missing=plugins.find_missing_packages(one.manifest), configured=name in tables)
+        InstalledProvider(manifest=one.manifest, missing=plugins.find_missing_packages(one.manifest), configured=name in tables)
         for name, one in sorted(installed.found.items())
     ]
-    document = providers_document(rows, installed.broken)
+    document = build_providers_document(rows, installed.broken)
     return Answer(document=document, warnings=tuple(f"{name}: {why}" for name, why in sorted(installed.broken.items())))
 
 
@@ -63,7 +63,7 @@ def _not_asked(name: str) -> Examined:
     return Examined(provider=name, account="", checks=checks)
 
 
-def _own(settings: Settings) -> Finding:
+def _own(settings: Settings) -> AccountChecks:
     """The ledger and what it stands on."""
     from costguard.ledger.db.maintenance import ledger_path
     from costguard.ledger.db.sqlite_version import is_mended, linked_version
@@ -84,7 +84,7 @@ def _own(settings: Settings) -> Finding:
                 "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
             )
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=told, fix=fix))
-    return Finding(provider="ledger", account=ledger_path(url), checks=tuple(checks))
+    return AccountChecks(provider="ledger", account=ledger_path(url), checks=tuple(checks))
 
 
 def _ledger(url: str) -> HealthCheck:

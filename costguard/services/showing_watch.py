@@ -21,8 +21,8 @@ from costguard.services.status import status
 from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
 from costguard.values.text_format import format_local_time
-from costguard.views.plan import Planned, PlanView
-from costguard.views.watch import ActView, BudgetView, MachineView, WatchView
+from costguard.views.plan import PlanRow, PlanView
+from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView
 
 if TYPE_CHECKING:
     from costguard.services.watchdog_context import Room
@@ -86,7 +86,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
         machines=tuple(sorted(map(machine, live), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
         budgets=_budgets(guarded),
         acts=tuple(
-            ActView(
+            WatchedAction(
                 at=intent.moved_at,
                 subject=intent.life.key.id,
                 act=intent.act,
@@ -102,9 +102,9 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
     )
 
 
-def _planned(case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> Planned:
+def _planned(case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> PlanRow:
     seen, verdict = case.live.observation, case.verdict
-    return Planned(
+    return PlanRow(
         verdict=verdict,
         proposals=tuple(proposals[verdict.policy.name, seen.key]),
         level=case.level,
@@ -125,12 +125,12 @@ def _agent_text(live: LiveResource, guarded: Guarded) -> str:
     return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
 
 
-def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:
+def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> WatchedMachine:
     seen, survey = live.observation, guarded.survey
     assert survey is not None  # noqa: S101 - where there are machines there is a survey
     coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
     gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or seen.kind
-    return MachineView(
+    return WatchedMachine(
         key=seen.key,
         name=seen.name,
         owner=find_owner(seen, made.guard.rules.owner_from),
@@ -144,13 +144,13 @@ def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[Resour
     )
 
 
-def _budgets(guarded: Guarded) -> tuple[BudgetView, ...]:
+def _budgets(guarded: Guarded) -> tuple[WatchedBudget, ...]:
     foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
     found = []
     for one in guarded.sight.standings if guarded.sight else ():
         ahead, hours = foreseen.get(one.budget.name), one.time_to_cap_hours
         found.append(
-            BudgetView(
+            WatchedBudget(
                 name=one.budget.name,
                 cap=one.budget.cap,
                 spent=one.spent,

@@ -22,7 +22,7 @@ from costguard.settings import ledger_url, read_settings
 from costguard.settings.lasting import lasting
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.period import Period
-from costguard.views.simulation import simulate_document, simulate_warnings
+from costguard.views.simulation import build_simulation_document, list_simulation_warnings
 
 SINCE = "30d"
 LEAST = timedelta(minutes=1)
@@ -36,7 +36,7 @@ def simulate(*, since: str | None, start: str | None, end: str | None, policies:
     period = _period(since, start, end, now, settings.defaults.zone)
     with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
         found = flow(History(ask), rules, period, now, _known())
-    return Answer(document=simulate_document(found), warnings=simulate_warnings(found))
+    return Answer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))
 
 
 def _named(policies: Sequence[Policy], names: Sequence[str]) -> tuple[Policy, ...]:

@@ -13,7 +13,7 @@ from costguard.settings import CONFIG, FILE_NAME, Settings, check_settings, path
 from costguard.settings.example import settings_text
 from costguard.system.whole import put
 from costguard.values.provider import check_provider_table
-from costguard.views.setup import init_document
+from costguard.views.setup import build_init_document
 
 
 def init(*, path: str | None = None, force: bool = False, budget: str | None = None, zone: str | None = None) -> Answer:
@@ -40,7 +40,7 @@ def init(*, path: str | None = None, force: bool = False, budget: str | None = N
         name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
     }
     usual = target.resolve() == path_of(os.environ.get(CONFIG) or FILE_NAME).resolve()
-    return Answer(document=init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual))
+    return Answer(document=build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual))
 
 
 def free(path: str | None, *, force: bool) -> Path:

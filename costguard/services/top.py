@@ -10,7 +10,7 @@ from costguard.ledger.spans.observations import samples_since
 from costguard.services import ledger_answers, overrides
 from costguard.settings import ledger_url, read_settings, zone_named
 from costguard.values.resource import INSTANCE
-from costguard.views.top import WINDOW, TopView, top_view
+from costguard.views.top import WINDOW, TopView, build_top_view
 
 if TYPE_CHECKING:  # a type and no more
     from costguard.services.poll_now import Looked
@@ -40,7 +40,7 @@ class Watched:
         keys = [one.live.observation.key for one in status.resources if one.live.observation.kind == INSTANCE]
         with Reader(ledger_url(self.settings)) as reader, reader.snapshot() as ask:
             samples = samples_since(ask, status.at - WINDOW, keys)
-        return top_view(status, samples, self._looked.told if self._looked else ())
+        return build_top_view(status, samples, self._looked.told if self._looked else ())
 
     def keep(self, machine: str, why: str) -> str:
         """A lease of KEPT_FOR, as `costguard keep` gives it: what it says of it."""

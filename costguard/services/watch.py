@@ -25,10 +25,10 @@ from costguard.services.web_backend import Serve, serving
 from costguard.settings import Settings, read_settings
 from costguard.settings.checks import LONGEST, SHORTEST
 from costguard.settings.lasting import lasting
-from costguard.system.logs import configure, log
+from costguard.system.logs import configure_logging, get_log
 from costguard.values.checks import require
 from costguard.values.encoding import encode_plain
-from costguard.views.plan import plan_document
+from costguard.views.plan import build_plan_document
 from costguard.views.watch import WatchView
 from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
 from costguard.watchdog.heartbeat import Heartbeat
@@ -59,7 +59,7 @@ def plan(*, config: str | None, accept: str | None, offline: bool = False, suppo
             require(known, "--accept", "is not the hash of the plan as it is now", hint)
             made.guard.book.add_override(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
             view = plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
-    return Answer(document=plan_document(view), warnings=tuple(notes))
+    return Answer(document=build_plan_document(view), warnings=tuple(notes))
 
 
 def watch(
@@ -80,20 +80,20 @@ def watch(
     settings = read_settings(config)
     every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
     check_formats(settings)
-    configure(as_json=json_log)
+    configure_logging(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
         _unexposed(made.sources)
         if not made.sources and not offline:
             hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
-            log().warning("nothing_watched", why="no provider is configured", hint=hint)
+            get_log().warning("nothing_watched", why="no provider is configured", hint=hint)
         _say(made.poll())
-        heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
+        heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=get_log())
         if once:
             return _once(made, show, heartbeat)
         with serving(made, serve):
             code = Watchdog(
                 _duties(made, show, every),
-                log=log(),
+                log=get_log(),
                 reload=partial(_reloaded, made, show, interval, config),
                 heartbeat=partial(_beat, made, heartbeat),
             ).run()
@@ -160,15 +160,15 @@ def _poll(made: Room, source: InstanceSource) -> None:
 
 def _say(polled: Polled) -> None:
     for one in polled.unseen:
-        log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
+        get_log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
     for sentence in polled.refused:
-        log().warning("not_recorded", why=sentence)
+        get_log().warning("not_recorded", why=sentence)
 
 
 def _guard(made: Room, show: Show) -> bool:
     guarded = made.judge()
     if guarded.broken:
-        log().error("observing_only", why=guarded.broken)
+        get_log().error("observing_only", why=guarded.broken)
         return False
     _report(guarded)
     show(watch_view(guarded, made))
@@ -178,10 +178,10 @@ def _guard(made: Room, show: Show) -> bool:
 def _report(guarded: Guarded) -> None:
     """What was done, as facts."""
     for note in guarded.notes:
-        log().info("held", why=note)
+        get_log().info("held", why=note)
     for run in guarded.sight.hooks if guarded.sight else ():
         if run.ended_at is not None and run.ended_at >= guarded.at:
-            log().info(
+            get_log().info(
                 "hook",
                 hook=run.hook,
                 instance_id=run.life.key.id,
@@ -193,7 +193,7 @@ def _report(guarded: Guarded) -> None:
     for intent in guarded.intents:
         if intent.moved_at >= guarded.at:
             key = intent.life.key
-            log().info(
+            get_log().info(
                 "intent",
                 instance_id=key.id,
                 provider=key.provider,
@@ -209,7 +209,7 @@ def _deliver(made: Room) -> None:
         return
     came = made.postman.deliver()
     for message, why in came.later:
-        log().warning("message_not_sent", channel=message.channel, why=why)
+        get_log().warning("message_not_sent", channel=message.channel, why=why)
 
 
 def _reports(made: Room) -> None:
@@ -234,11 +234,13 @@ def _report_due(made: Room) -> list[Exception]:
     )
     for schedule in came.seen:
         first, at = find_next_report(schedule, now, zone)
-        log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
+        get_log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
     for schedule, owed in came.put:
-        log().info("report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped)
+        get_log().info(
+            "report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped
+        )
     for schedule, wrong in came.failed:
-        log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
+        get_log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
     return [wrong for _, wrong in came.failed]
 
 

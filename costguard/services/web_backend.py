@@ -38,7 +38,7 @@ from costguard.services.watchdog_context import Room
 from costguard.settings import Settings, WebSettings, data_file, ledger_url
 from costguard.values.agent import WebToken, is_token_valid
 from costguard.values.resource import ENDED, ResourceKey
-from costguard.views.status import status_document
+from costguard.views.status import build_status_document
 
 LATE_RUNS = 3
 """A guard whose last run is older than so many intervals is late."""
@@ -249,5 +249,5 @@ def _status_text(room: Room, guarded: Guarded) -> bytes:
             beside=lambda _: annotate_resources(rules, sight, survey.works),
             overshoots=lambda *_: {one.standing.budget.name: one.overshoot for one in survey.foresights},
         )
-    document = status_document(found, (), room.audit_head(), settings.display.exchange(guarded.at))
+    document = build_status_document(found, (), room.audit_head(), settings.display.exchange(guarded.at))
     return load_renderer("json")(document).encode()

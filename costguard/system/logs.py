@@ -34,36 +34,36 @@ SECRET_TEXTS = (
 """What looks like one in any text: a provider may echo what it was sent."""
 LONGEST_TEXT = 2000
 
-Fields = MutableMapping[str, Any]
+LogFields = MutableMapping[str, Any]
 
 
-class Redacting:
+class SecretRedactor:
     """Takes secrets out of every field: those that are known, what is called one, and what looks like one."""
 
     def __init__(self, secrets: tuple[Secret, ...] = ()) -> None:
         self._secrets = secrets
 
-    def __call__(self, _logger: object, _method: str, fields: Fields) -> Fields:
+    def __call__(self, _logger: object, _method: str, fields: LogFields) -> LogFields:
         """As structlog calls it."""
-        return {name: self.cleaned(value, name) for name, value in fields.items()}
+        return {name: self.redact_value(value, name) for name, value in fields.items()}
 
-    def cleaned(self, value: object, name: str = "") -> object:
+    def redact_value(self, value: object, name: str = "") -> object:
         """`value` of the field `name`, as it may be written: numbers and truths as they are, all else as clean text."""
         if value is None or isinstance(value, bool | int | float):
             return value
         if SECRET_NAMES.search(name):
             return "[secret]"
         if isinstance(value, dict):
-            return {str(key): self.cleaned(inner, str(key)) for key, inner in value.items()}
+            return {str(key): self.redact_value(inner, str(key)) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.cleaned(one) for one in value]
+            return [self.redact_value(one) for one in value]
         text = scrub_text(str(value), self._secrets)
         for looks, instead in SECRET_TEXTS:
             text = looks.sub(instead, text)
         return to_one_line(text.replace("\n", "; "))[:LONGEST_TEXT]
 
 
-class Lines:
+class LineWriter:
     """Where lines go: each in one write, and nowhere where the stream is gone or full."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -78,7 +78,7 @@ class Lines:
     debug = info = warning = error = critical = exception = msg
 
 
-class Passed(logging.Handler):
+class LibraryLogForwarder(logging.Handler):
     """Hands what other libraries warn of to our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -87,7 +87,7 @@ class Passed(logging.Handler):
             structlog.get_logger().warning("library", name=record.name, message=record.getMessage(), said=record.levelname)
 
 
-def configure(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
+def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
     """Set the log up for this process, which writes to `stream` (stderr)."""
     out = stream or sys.stderr
     colours = out.isatty() and not os.environ.get("NO_COLOR")
@@ -100,24 +100,24 @@ def configure(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            Redacting(secrets),
-            _ordered,
+            SecretRedactor(secrets),
+            _order_fields,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=lambda *_: Lines(out),
+        logger_factory=lambda *_: LineWriter(out),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[Passed()], force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLogForwarder()], force=True)
     logging.getLogger("apscheduler").setLevel(logging.ERROR)  # what it warns of, the watchdog says with its own facts
 
 
-def log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
+def get_log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
     """The log, with `info`, `warning` and `error`, each given an event and its fields."""
     return structlog.get_logger()
 
 
-def _ordered(_logger: object, _method: str, fields: Fields) -> Fields:
+def _order_fields(_logger: object, _method: str, fields: LogFields) -> LogFields:
     """When, how grave and what stand first."""
     first = ("at", "level", "event")
     return {name: fields[name] for name in (*first, *fields) if name in fields}

@@ -9,7 +9,7 @@ import time
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
-def notify(*facts: str) -> bool:
+def notify_systemd(*facts: str) -> bool:
     """Send `facts` ("READY=1", "STATUS=..."), each on a line. Whether they were sent; it raises nothing."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
@@ -25,6 +25,6 @@ def notify(*facts: str) -> bool:
     return True
 
 
-def reloading() -> tuple[str, str]:
+def build_reload_facts() -> tuple[str, str]:
     """What is sent when a reload begins; READY ends it. systemd wants the instant by its own clock, in microseconds."""
     return "RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"

@@ -8,27 +8,35 @@
 acts it received. `RecordingNotifier` keeps what it is sent. Nothing here needs pytest.
 """
 
-from costguard.testing.cloud import Act, EndingCloud, PrepaidCloud, SimulatedCloud
+from costguard.testing.cloud import PrepaidCloud, ReceivedAction, SimulatedCloud, TerminateOnlyCloud
 from costguard.testing.doubles import FakeClock
-from costguard.testing.recording import RecordingNotifier, Told
-from costguard.testing.story_parser import read, read_file
-from costguard.testing.story_player import Outcome, Play, PollPlay, Reply, Sight, Stage, play
+from costguard.testing.recording import RecordedNotification, RecordingNotifier
+from costguard.testing.story_parser import parse_story, read_story
+from costguard.testing.story_player import (
+    GuardResult,
+    PollPlayer,
+    StoryOutcome,
+    StoryPlayer,
+    StoryReply,
+    StoryStage,
+    play_story,
+)
 
 __all__ = [
-    "Act",
-    "EndingCloud",
+    "ReceivedAction",
+    "TerminateOnlyCloud",
     "FakeClock",
-    "Outcome",
-    "Play",
-    "PollPlay",
+    "StoryOutcome",
+    "StoryPlayer",
+    "PollPlayer",
     "PrepaidCloud",
     "RecordingNotifier",
-    "Reply",
-    "Sight",
+    "StoryReply",
+    "GuardResult",
     "SimulatedCloud",
-    "Stage",
-    "Told",
-    "play",
-    "read",
-    "read_file",
+    "StoryStage",
+    "RecordedNotification",
+    "play_story",
+    "parse_story",
+    "read_story",
 ]

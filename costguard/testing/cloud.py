@@ -27,19 +27,9 @@ from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Handling, Observation
 from costguard.system.clock import Clock
-from costguard.testing.faults import DOWN, Fault, spoilt
-from costguard.testing.machine import (
-    COMPUTE,
-    DEAF,
-    DISKS,
-    LOST,
-    OBEYS,
-    REFUSES,
-    UNCLEAR,
-    Machine,
-    Store,
-)
-from costguard.testing.samples import SILENT, Rule, measured
+from costguard.testing.faults import DOWN, ListingFault, apply_listing_faults
+from costguard.testing.machine import COMPUTE, DEAF, DISKS, LOST, OBEYS, REFUSES, UNCLEAR, SimulatedDisk, SimulatedMachine
+from costguard.testing.samples import SILENT, SampleRule, generate_samples
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
 from costguard.values.acting import UNCLEAR as NO_ANSWER
 from costguard.values.balance import PrepaidBalance
@@ -48,13 +38,13 @@ from costguard.values.period import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, UtilizationSamples
 
-KEEPS_ENDED = timedelta(hours=1)
+ENDED_SHOWN_FOR = timedelta(hours=1)
 """For so long a listing shows what is gone, as EC2's does."""
 MINUTE = timedelta(minutes=1)
 REGION = "east"
 
 
-class Act(NamedTuple):
+class ReceivedAction(NamedTuple):
     """One request as the cloud received it. `started_at`: of the run that it hit; `done`: whether it was really done."""
 
     at: datetime
@@ -66,7 +56,7 @@ class Act(NamedTuple):
     done: bool
 
 
-class EndingCloud:
+class TerminateOnlyCloud:
     """One account of a simulated provider that can only end machines. `delay`: how long acts take, where a cloud says so.
 
     Keeps InstanceSource, Inspector, Terminator and UtilizationSource.
@@ -77,9 +67,9 @@ class EndingCloud:
     ) -> None:
         self._provider, self._clock, self._delay = provider, clock, delay
         self.scope = ScopeKey(provider, account, "all")
-        self.machines: dict[str, Machine] = {}
-        self.faults: list[Fault] = []
-        self._acts: list[Act] = []
+        self.machines: dict[str, SimulatedMachine] = {}
+        self.faults: list[ListingFault] = []
+        self._acts: list[ReceivedAction] = []
         self._past: list[tuple[Observation, ...]] = []
         self._told: dict[ResourceKey, datetime] = {}
 
@@ -90,19 +80,19 @@ class EndingCloud:
         rate: str | None = None,
         gpu: str = "",
         gpus: float = 1,
-        stores: tuple[Store, ...] = (),
+        stores: tuple[SimulatedDisk, ...] = (),
         at: datetime | None = None,
         handling: Handling | None = None,
         labels: Mapping[str, str] | None = None,
         **seen_as: object,
-    ) -> Machine:
+    ) -> SimulatedMachine:
         """A machine that runs since `at` (now). `rate`: dollars an hour, None: unknown. `seen_as`: of its Observation."""
         if name in self.machines:
             raise InputError(f"there is a machine '{name}' already", field="cloud.add", hint="give it another name")
         start = at or self._clock.now()
         key = ResourceKey(self._provider, self.scope.account, str(seen_as.pop("region", REGION)), f"i-{name}")
         fields: dict[str, object] = {"key": key, "state": RUNNING, "name": name, "gpu": gpu, "gpu_count": gpus if gpu else 0}
-        machine = Machine(
+        machine = SimulatedMachine(
             key=key,
             name=name,
             created_at=start,
@@ -117,7 +107,7 @@ class EndingCloud:
         self.machines[name] = machine
         return machine
 
-    def measures(self, name: str, rule: Rule, *, at: datetime | None = None) -> None:
+    def measures(self, name: str, rule: SampleRule, *, at: datetime | None = None) -> None:
         """From `at` (now) on the machine measures by `rule`."""
         self.machines[name].rules.append((at or self._clock.now(), rule))
         self.machines[name].rules.sort(key=lambda one: one[0])
@@ -128,7 +118,7 @@ class EndingCloud:
         return hasattr(self, "stop")
 
     @property
-    def acts(self) -> tuple[Act, ...]:
+    def acts(self) -> tuple[ReceivedAction, ...]:
         """Every request to act that ever arrived, in order."""
         return tuple(self._acts)
 
@@ -144,8 +134,8 @@ class EndingCloud:
     def poll(self, scope: ScopeKey) -> Poll:
         """A listing, spoilt by the faults at work, with the samples of this instant."""
         at = self._clock.now()
-        items = tuple(seen for one in self.machines.values() if (seen := one.observation(at)) and not _gone(seen, at))
-        inventory = spoilt(items, self._at_work(at), self._past)
+        items = tuple(seen for one in self.machines.values() if (seen := one.observation(at)) and not _is_gone(seen, at))
+        inventory = apply_listing_faults(items, self._at_work(at), self._past)
         self._past.append(items)
         down = any(one.what == DOWN for one in self._at_work(at))
         return Poll(scope=scope, at=at, inventory=inventory, samples=() if down else tuple(self._samples(items, at)))
@@ -157,7 +147,7 @@ class EndingCloud:
             raise UnreachableError("the provider answered 503", provider=self._provider)
         machine = self._machine(key)
         seen = machine.observation(at) if machine else None
-        return None if seen is None or _gone(seen, at) else seen
+        return None if seen is None or _is_gone(seen, at) else seen
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """A sample of each signal for each whole minute of `period`, of those that run and measure something.
@@ -204,20 +194,20 @@ class EndingCloud:
         at, machine = self._clock.now(), self._machine(key)
         here = machine.now(at) if machine else None
         if machine is None or here is None or here.state == ENDED:
-            self._acts.append(Act(at, key.id, key, act, None, MISSING, done=False))
+            self._acts.append(ReceivedAction(at, key.id, key, act, None, MISSING, done=False))
             return ActionResponse(said=MISSING, why="there is no such instance")
-        reception, done = _answered(machine, act, here.state, at, lose)
+        reception, done = _answer_action(machine, act, here.state, at, lose)
         if done:
             through, state = path
             through = STOPPED if here.state == STOPPED else through  # what is down already does not run again to end
             machine.leave(at, through, state, machine.stops_in if self._delay is None else self._delay())
-        self._acts.append(Act(at, machine.name, key, act, here.started_at, reception.said, done))
+        self._acts.append(ReceivedAction(at, machine.name, key, act, here.started_at, reception.said, done))
         return reception
 
-    def _machine(self, key: ResourceKey) -> Machine | None:
+    def _machine(self, key: ResourceKey) -> SimulatedMachine | None:
         return next((one for one in self.machines.values() if one.key == key), None)
 
-    def _at_work(self, at: datetime) -> list[Fault]:
+    def _at_work(self, at: datetime) -> list[ListingFault]:
         return [one for one in self.faults if one.start <= at < one.end]
 
     def _samples(self, items: Sequence[Observation], at: datetime) -> list[Sample]:
@@ -225,11 +215,11 @@ class EndingCloud:
         for seen in items:
             machine = self._machine(seen.key)
             rule = machine.rule(at) if machine else SILENT
-            found += measured(rule, seen.key, at, machine.families) if machine else ()
+            found += generate_samples(rule, seen.key, at, machine.families) if machine else ()
         return found
 
 
-class SimulatedCloud(EndingCloud):
+class SimulatedCloud(TerminateOnlyCloud):
     """One account of a simulated provider that can stop a machine and keep its disks, too: keeps Stopper."""
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
@@ -252,7 +242,9 @@ class PrepaidCloud(SimulatedCloud):
         return PrepaidBalance(provider=self._provider, account=self.scope.account, at=at, amount=amount, why=self.unknown)
 
 
-def _answered(machine: Machine, act: str, state: str, at: datetime, lose: frozenset[str]) -> tuple[ActionResponse, bool]:
+def _answer_action(
+    machine: SimulatedMachine, act: str, state: str, at: datetime, lose: frozenset[str]
+) -> tuple[ActionResponse, bool]:
     """What the machine's provider says to `act`, and whether it is done."""
     if act in machine.handling.protected:
         return ActionResponse(said=REFUSED, why=f"it is protected from {act}"), False
@@ -266,8 +258,8 @@ def _answered(machine: Machine, act: str, state: str, at: datetime, lose: frozen
     return ActionResponse(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
 
 
-def _gone(seen: Observation, at: datetime) -> bool:
-    return seen.state == ENDED and seen.stopped_at is not None and at - seen.stopped_at >= KEEPS_ENDED
+def _is_gone(seen: Observation, at: datetime) -> bool:
+    return seen.state == ENDED and seen.stopped_at is not None and at - seen.stopped_at >= ENDED_SHOWN_FOR
 
 
-__all__ = ["INSTANCE", "Act", "EndingCloud", "PrepaidCloud", "SimulatedCloud"]
+__all__ = ["INSTANCE", "ReceivedAction", "TerminateOnlyCloud", "PrepaidCloud", "SimulatedCloud"]

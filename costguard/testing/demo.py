@@ -46,14 +46,14 @@ LONGEST_S = 6 * 3600.0
 
 def fortnight(*, seed: int = SEED, ledger: str | None = None) -> Answer:
     """Play a fortnight that ended last midnight in UTC. `ledger`: the file to keep it in, which must hold nothing yet."""
-    from costguard.views.played import played_document
+    from costguard.views.played import build_simulated_bill_document
 
     with ExitStack() as stack:
         kept = None if ledger is None else _url(ledger)
         url = kept or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
         played = play(url, seed=seed, end=_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
-    return Answer(document=played_document(played, kept=kept), refusal=refusal)
+    return Answer(document=build_simulated_bill_document(played, kept=kept), refusal=refusal)
 
 
 def prepare(ledger: str) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from costguard.values.instant import require_instant
 
-STILL = timedelta()
+NO_TIME = timedelta()
 
 
 class FakeClock:
@@ -17,7 +17,7 @@ class FakeClock:
 
     def __init__(self, start: datetime) -> None:
         require_instant(start, "clock.start")
-        self._now, self._up = start, STILL
+        self._now, self._up = start, NO_TIME
 
     def now(self) -> datetime:
         """This instant, in UTC."""
@@ -29,7 +29,7 @@ class FakeClock:
 
     def advance(self, by: timedelta) -> datetime:
         """Let `by` pass for both clocks; InputError where it is negative. What time it is now."""
-        if by < STILL:
+        if by < NO_TIME:
             from costguard.errors import InputError
 
             raise InputError("time does not go back", field="clock.advance", hint="jump() sets the wall clock back")

@@ -19,7 +19,7 @@ LISTING_FAULTS = {
 }
 
 
-class Fault(NamedTuple):
+class ListingFault(NamedTuple):
     """`what` (of LISTING_FAULTS) from `start` on and before `end`. `polls`: of a stale one; `name`: of one that hides."""
 
     start: datetime
@@ -29,7 +29,9 @@ class Fault(NamedTuple):
     name: str = ""
 
 
-def spoilt(items: tuple[Observation, ...], faults: Sequence[Fault], past: Sequence[tuple[Observation, ...]]) -> Inventory:
+def apply_listing_faults(
+    items: tuple[Observation, ...], faults: Sequence[ListingFault], past: Sequence[tuple[Observation, ...]]
+) -> Inventory:
     """The answer of a cloud that holds `items`, with `faults` at work. `past`: what it truly held at earlier polls."""
     kinds = {one.what: one for one in faults}
     if DOWN in kinds:

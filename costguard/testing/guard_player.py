@@ -43,8 +43,8 @@ from costguard.services.guard import Guard, Guarded
 from costguard.services.latest import Latest
 from costguard.services.run.holding import hold
 from costguard.settings import check_settings
-from costguard.testing.story import Event
-from costguard.testing.story_player import PollPlay, Reply, Sight, Stage
+from costguard.testing.story import StoryEvent
+from costguard.testing.story_player import GuardResult, PollPlayer, StoryReply, StoryStage
 from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
@@ -54,7 +54,7 @@ CHANNEL = "story"
 HELD_FOR = timedelta(days=1)
 """A hold of a story, where nobody says for how long."""
 APPROVED_FOR = timedelta(hours=24)
-FULL = "cannot be written: the disk is full; nothing was written"
+DISK_FULL = "cannot be written: the disk is full; nothing was written"
 COMMAND_S = 60
 
 
@@ -66,7 +66,7 @@ class _FullBook(GuardBook):
     @contextmanager
     def _writing(self) -> Iterator[Voices]:
         if self.full:
-            raise LedgerError(FULL)
+            raise LedgerError(DISK_FULL)
         with super()._writing() as voices:
             yield voices
 
@@ -78,16 +78,16 @@ class _FullLedger(Ledger):
 
     def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
         if self.full:
-            raise LedgerError(FULL)
+            raise LedgerError(DISK_FULL)
         return super().record_polls(polls)
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
         if self.full:
-            raise LedgerError(FULL)
+            raise LedgerError(DISK_FULL)
         return super().record_samples(samples)
 
 
-class GuardPlay(PollPlay):
+class GuardPlayer(PollPlayer):
     """Costguard in a story. `guarded`: the last guard run, None before the first. A `crash` forgets all but the ledger.
 
     `folder`: in which commands of people run; None: the current one.
@@ -99,7 +99,7 @@ class GuardPlay(PollPlay):
     _postman: Postman
     _book: _FullBook
 
-    def __init__(self, stage: Stage, *, folder: Path | None = None) -> None:
+    def __init__(self, stage: StoryStage, *, folder: Path | None = None) -> None:
         self.folder = folder
         self.settings = check_settings(stage.config, stage.story.source or "story")
         self._starts = 0
@@ -127,25 +127,25 @@ class GuardPlay(PollPlay):
         except LedgerError:
             return
 
-    def seen(self) -> Sight:
+    def seen(self) -> GuardResult:
         """See `Play`."""
         found = self.guarded
         works = found.survey.works if found and found.survey else {}
-        return Sight(works=works, intents=found.intents if found else ())
+        return GuardResult(works=works, intents=found.intents if found else ())
 
-    def wish(self, event: Event) -> Reply:
+    def wish(self, event: StoryEvent) -> StoryReply:
         """See `Play`."""
-        verbs: Mapping[str, Callable[[Event], Reply]] = {
+        verbs: Mapping[str, Callable[[StoryEvent], StoryReply]] = {
             "keep": self._keep,
             "hold": self._hold,
             "run": self._run,
-            "thaw": partial(self._lift, what=FREEZE),
-            "unprotect": partial(self._lift, what=PROTECT),
+            "thaw": partial(self._lift_override, what=FREEZE),
+            "unprotect": partial(self._lift_override, what=PROTECT),
         }
         try:
             return verbs.get(event.what, self._wished)(event)
         except (InputError, LedgerError) as error:
-            return Reply(done=False, text=str(error))
+            return StoryReply(done=False, text=str(error))
 
     def fill(self, *, full: bool) -> None:
         """See `Play`."""
@@ -221,38 +221,38 @@ class GuardPlay(PollPlay):
             raise InputError(f"nothing that is there is called '{name}'", field="ID")
         return live
 
-    def _keep(self, event: Event) -> Reply:
+    def _keep(self, event: StoryEvent) -> StoryReply:
         now, live, lasts = self.stage.clock.now(), self._live(event.name), event.length or timedelta()
         life, owner = identify_incarnation(live.observation), find_owner(live.observation, self.settings.defaults.owner_from)
         meant = [policy for policy in self.settings.policies if matches_target(policy.target, live.observation, owner)]
         taken = self._book.load_overrides_since(live.first_seen_at)
         allowed = decide_lease(life, taken, meant, lasts, now, rate=compute_burn_rate(live, now))
         if not allowed.allowed:
-            return Reply(done=False, text=allowed.why)
+            return StoryReply(done=False, text=allowed.why)
         costs = "at a price nobody stated"
         if allowed.costs is not None:
             costs = f"up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
         self._add(event, LEASE, until=now + lasts, live=live, whole_life=True)
-        return Reply(done=True, text=f"kept, {costs}")
+        return StoryReply(done=True, text=f"kept, {costs}")
 
-    def _hold(self, event: Event) -> Reply:
+    def _hold(self, event: StoryEvent) -> StoryReply:
         now = self.stage.clock.now()
         if event.money is None:
-            return Reply(done=False, text="how much?")
+            return StoryReply(done=False, text="how much?")
         wanted = Hold(
             id=f"hold-{token_hex(6)}", money=event.money, who=event.who, why=event.name, taken_at=now, expires_at=now + HELD_FOR
         )
         with Holds(self.stage.ledger_url, rules=self.stage.rules) as holds:
             admission = hold(wanted, holds, self._book, self.settings.budgets, now)
-        return Reply(done=admission.admitted, text=admission.says)
+        return StoryReply(done=admission.admitted, text=admission.says)
 
-    def _run(self, event: Event) -> Reply:
+    def _run(self, event: StoryEvent) -> StoryReply:
         _, *arguments = shlex.split(event.text)
         command = [sys.executable, "-m", "costguard", *arguments]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd=self.folder)  # noqa: S603 - our own
-        return Reply(done=ran.returncode == 0, text=ran.stdout + ran.stderr)
+        return StoryReply(done=ran.returncode == 0, text=ran.stdout + ran.stderr)
 
-    def _wished(self, event: Event) -> Reply:
+    def _wished(self, event: StoryEvent) -> StoryReply:
         now, lasts = self.stage.clock.now(), event.length or timedelta()
         match event.what:
             case "protect":
@@ -274,20 +274,20 @@ class GuardPlay(PollPlay):
             case "arm":
                 self._add(event, ARM, until=now + ARMED_FOR, subject=event.name, value=event.text)
             case what:
-                return Reply(done=False, text=f"nobody listens to '{what}'")
-        return Reply(done=True, text=event.what)
+                return StoryReply(done=False, text=f"nobody listens to '{what}'")
+        return StoryReply(done=True, text=event.what)
 
-    def _lift(self, event: Event, what: str) -> Reply:
+    def _lift_override(self, event: StoryEvent, what: str) -> StoryReply:
         now = self.stage.clock.now()
         key = self.stage.key(event.name) if event.name else None
         there = [wish for wish in self._book.load_open_overrides(now) if wish.what == what and wish.key == key]
         for wish in there:
             self._book.lift_override(wish.id, who=event.who, now=now)
-        return Reply(done=bool(there), text="lifted" if there else "there was nothing to lift")
+        return StoryReply(done=bool(there), text="lifted" if there else "there was nothing to lift")
 
     def _add(
         self,
-        event: Event,
+        event: StoryEvent,
         what: str,
         *,
         until: datetime | None = None,

@@ -16,16 +16,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from costguard.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
-from costguard.testing.samples import SILENT, Rule, Value
+from costguard.testing.samples import SILENT, SampleRule, SignalValue
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
 from costguard.values.sample import STEP
 
-BILLS = (RUNNING, "stopping")
+BILLED_STATES = (RUNNING, "stopping")
 """States in which computing bills here. A machine on its way down is billed until it is down."""
 COMPUTE, DISKS = "compute", "disk"
 MONTH_HOURS = 730
-EVERY = frozenset(("duty", "power", "cpu", "io", "progress", "agent", "people", "queue"))
+ALL_FAMILIES = frozenset(("duty", "power", "cpu", "io", "progress", "agent", "people", "queue"))
 
 OBEYS, DEAF, LOST, UNCLEAR, REFUSES = "obeys", "deaf", "lost", "unclear", "refuses"
 ANSWERS = {
@@ -37,7 +37,7 @@ ANSWERS = {
 }
 
 
-class Store(NamedTuple):
+class SimulatedDisk(NamedTuple):
     """A disk: nano-units a GB-month of 730 h while the machine runs, and while it is stopped (None: the same)."""
 
     gb: int
@@ -50,7 +50,7 @@ class Store(NamedTuple):
         return self.stopped if state == STOPPED and self.stopped is not None else self.running
 
 
-class Turn(NamedTuple):
+class PowerChange(NamedTuple):
     """From `at` on it is in `state`; `started_at`: of the run it is in, or was in last."""
 
     at: datetime
@@ -59,7 +59,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Machine:
+class SimulatedMachine:
     """See the module. `seen_as`: what its listing says beside state, times and prices. `takes`: how long an act takes.
 
     `turns`: its states, in order, future ones that an act has set going too. `rules`: what it measures from when on; `more`:
@@ -71,16 +71,16 @@ class Machine:
     name: str
     created_at: datetime
     rate: Rate | None = None
-    stores: tuple[Store, ...] = ()
+    stores: tuple[SimulatedDisk, ...] = ()
     seen_as: Observation | None = None
     handling: Handling = UNKNOWN_HANDLING
     stops_in: timedelta = timedelta(seconds=60)
     gpus: float = 1
     cores: float = 32
-    families: frozenset[str] = EVERY
-    turns: list[Turn] = field(default_factory=list)
-    rules: list[tuple[datetime, Rule]] = field(default_factory=list)
-    more: list[tuple[datetime, str, Value | None]] = field(default_factory=list)
+    families: frozenset[str] = ALL_FAMILIES
+    turns: list[PowerChange] = field(default_factory=list)
+    rules: list[tuple[datetime, SampleRule]] = field(default_factory=list)
+    more: list[tuple[datetime, str, SignalValue | None]] = field(default_factory=list)
     answers: list[tuple[datetime, str, int | None]] = field(default_factory=list)
     labels: list[tuple[datetime, dict[str, str]]] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ class Machine:
         """It comes to be in `state` at `at`; later turns are forgotten."""
         self.turns = [one for one in self.turns if one.at < at]
         before = self.turns[-1].started_at if self.turns else None
-        self.turns.append(Turn(at, state, started_at or before))
+        self.turns.append(PowerChange(at, state, started_at or before))
 
     def leave(self, at: datetime, through: str, state: str, takes: timedelta) -> None:
         """It is on its way through `through` from `at`, and in `state` after `takes`."""
@@ -100,19 +100,19 @@ class Machine:
             self.turn(at, through)
         self.turn(at + takes, state)
 
-    def now(self, at: datetime) -> Turn | None:
+    def now(self, at: datetime) -> PowerChange | None:
         """What it is in at `at`; None before it came to exist."""
         return next((one for one in reversed(self.turns) if one.at <= at), None)
 
-    def rule(self, at: datetime) -> Rule:
+    def rule(self, at: datetime) -> SampleRule:
         """What it measures at `at`: nothing while it does not run."""
         here = self.now(at)
-        if here is None or here.state not in BILLS:
+        if here is None or here.state not in BILLED_STATES:
             return SILENT
         rule = next((rule for since, rule in reversed(self.rules) if since <= at), SILENT)
         if rule is SILENT:
             return SILENT
-        more: dict[str, Value | None] = {STEP: self._steps(at)}
+        more: dict[str, SignalValue | None] = {STEP: self._steps(at)}
         more |= {signal: value for since, signal, value in self.more if since <= at}
         return replace(rule, values={**rule.values, **{signal: v for signal, v in more.items() if v is not None}})
 
@@ -157,10 +157,10 @@ class Machine:
         rate = self.rate.nano_per_hour if self.rate else 0
         total = Fraction(0)
         for begin, until, state in self._pieces(start, end):
-            if idle and (state not in BILLS or not self.rule(begin).idle):
+            if idle and (state not in BILLED_STATES or not self.rule(begin).idle):
                 continue
             hours = Fraction((until - begin) // timedelta(microseconds=1), 3600 * 10**6)
-            if COMPUTE in what and state in BILLS:
+            if COMPUTE in what and state in BILLED_STATES:
                 total += rate * hours
             if DISKS in what and state != ENDED:
                 total += sum((Fraction(one.gb * one.price(state)) for one in self.stores), Fraction(0)) * hours / MONTH_HOURS

@@ -15,7 +15,7 @@ from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.system.clock import Clock
 
 
-class Told(NamedTuple):
+class RecordedNotification(NamedTuple):
     """`message`, as it arrived at `at`."""
 
     at: datetime
@@ -30,7 +30,7 @@ class RecordingNotifier:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
-        self.told: list[Told] = []
+        self.told: list[RecordedNotification] = []
         self.tries: list[Notification] = []
         self._failing, self._again = 0, True
         self._down: list[tuple[datetime, datetime]] = []
@@ -42,7 +42,7 @@ class RecordingNotifier:
         if self._failing or any(start <= at < end for start, end in self._down):
             self._failing = max(0, self._failing - 1)
             return DeliveryResult(sent=False, why="the channel was told to fail", again=self._again)
-        self.told.append(Told(at, message))
+        self.told.append(RecordedNotification(at, message))
         return DeliveryResult(sent=True)
 
     @property

@@ -21,7 +21,7 @@ from costguard.values import sample as signals
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
-Value = float | Callable[[datetime], float]
+SignalValue = float | Callable[[datetime], float]
 """A constant, or a function of the instant."""
 
 FLOOR_W, LIMIT_W = 70.0, 700.0
@@ -50,20 +50,20 @@ FAMILY_OF: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class SampleRule:
     """What is measured: `values` by signal. `idle`: in truth nobody needs it, so it is waste. `steps`: its job counts them."""
 
-    values: Mapping[str, Value] = field(default_factory=dict)
+    values: Mapping[str, SignalValue] = field(default_factory=dict)
     idle: bool = False
     steps: bool = False
 
 
-SILENT = Rule()
+SILENT = SampleRule()
 
 
-def quiet(*, gpus: float = 1, memory: float = 0.0) -> Rule:
+def make_quiet_rule(*, gpus: float = 1, memory: float = 0.0) -> SampleRule:
     """Everything at rest; `memory`: percent of GPU memory that is held all the same."""
-    values: dict[str, Value] = {
+    values: dict[str, SignalValue] = {
         signals.GPU_UTIL: 0.0,
         signals.GPU_BUSY_COUNT: 0.0,
         signals.GPU_MEMORY_USED: memory,
@@ -76,14 +76,14 @@ def quiet(*, gpus: float = 1, memory: float = 0.0) -> Rule:
         signals.DISK: 0.0,
         signals.AGENT_ALIVE: 1.0,
     }
-    return Rule(idle=True, values=values)
+    return SampleRule(idle=True, values=values)
 
 
-def busy(*, gpus: float = 1, duty: float = 92.0, working: float | None = None) -> Rule:
+def make_busy_rule(*, gpus: float = 1, duty: float = 92.0, working: float | None = None) -> SampleRule:
     """Training at `duty` percent on all GPUs or on so many as are `working`; the step counter rises by one a second."""
     at_work = gpus if working is None else working
     watts = FLOOR_W + (LIMIT_W - FLOOR_W) * min(1.0, duty / 100)
-    values: dict[str, Value] = {
+    values: dict[str, SignalValue] = {
         signals.GPU_UTIL: duty,
         signals.GPU_BUSY_COUNT: at_work,
         signals.GPU_MEMORY_USED: 60.0,
@@ -92,21 +92,21 @@ def busy(*, gpus: float = 1, duty: float = 92.0, working: float | None = None) -
         signals.CPU_UTIL: 12.0,
         signals.CPU_CORES: max(1.0, at_work),
     }
-    return Rule(values={**quiet(gpus=gpus).values, **values}, steps=True)
+    return SampleRule(values={**make_quiet_rule(gpus=gpus).values, **values}, steps=True)
 
 
-def transfer(bytes_s: float, *, gpus: float = 1) -> Rule:
+def make_transfer_rule(bytes_s: float, *, gpus: float = 1) -> SampleRule:
     """A download onto the disk at `bytes_s`, the GPUs at rest."""
-    return Rule(values={**quiet(gpus=gpus).values, signals.NETWORK: bytes_s, signals.DISK: bytes_s})
+    return SampleRule(values={**make_quiet_rule(gpus=gpus).values, signals.NETWORK: bytes_s, signals.DISK: bytes_s})
 
 
-def computing(used: float, *, cores: float, gpus: float = 1, memory: float = 50.0) -> Rule:
+def make_cpu_rule(used: float, *, cores: float, gpus: float = 1, memory: float = 50.0) -> SampleRule:
     """`used` of `cores` at work, `memory` percent of GPU memory held, the GPUs at rest."""
     values = {signals.CPU_UTIL: 100 * used / cores, signals.CPU_CORES: used}
-    return Rule(values={**quiet(gpus=gpus, memory=memory).values, **values}, idle=used < LEAST_CORES)
+    return SampleRule(values={**make_quiet_rule(gpus=gpus, memory=memory).values, **values}, idle=used < LEAST_CORES)
 
 
-def hanging(watts: float, *, gpus: float = 1) -> Rule:
+def make_hang_rule(watts: float, *, gpus: float = 1) -> SampleRule:
     """GPUs that spin at `watts` each: 100 % of the time in a kernel, and no step."""
     values = {
         signals.GPU_UTIL: 100.0,
@@ -114,10 +114,10 @@ def hanging(watts: float, *, gpus: float = 1) -> Rule:
         signals.GPU_POWER: watts * gpus,
         signals.GPU_POWER_BUSIEST: watts,
     }
-    return Rule(values={**quiet(gpus=gpus, memory=60.0).values, **values}, idle=True)
+    return SampleRule(values={**make_quiet_rule(gpus=gpus, memory=60.0).values, **values}, idle=True)
 
 
-def measured(rule: Rule, key: ResourceKey, at: datetime, families: frozenset[str]) -> Iterator[Sample]:
+def generate_samples(rule: SampleRule, key: ResourceKey, at: datetime, families: frozenset[str]) -> Iterator[Sample]:
     """The samples of `rule` at `at`, of those `families` that the machine delivers."""
     for signal, value in rule.values.items():
         if FAMILY_OF.get(signal, AGENT) in families:

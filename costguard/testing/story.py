@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.metering.observation import Handling
-from costguard.testing.machine import Store
+from costguard.testing.machine import SimulatedDisk
 from costguard.values.money import Money
 
 MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED = (
@@ -24,7 +24,7 @@ with a listing, what a person says, what is wrong around costguard, that a contr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class StoryMachine:
     """A machine of the story. `age`: since when it existed, counted back from the start. `later`: it appears by an event."""
 
     name: str
@@ -34,7 +34,7 @@ class Cast:
     rate: str | None = None
     gpu: str = ""
     gpus: int = 1
-    stores: tuple[Store, ...] = ()
+    stores: tuple[SimulatedDisk, ...] = ()
     handling: Handling | None = None
     labels: tuple[tuple[str, str], ...] = ()
     owner: str = ""
@@ -49,7 +49,7 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudCast:
+class StoryCloud:
     """What is special of a provider: whether it can stop, what was paid in advance, how long an act takes (half, p95)."""
 
     provider: str
@@ -61,7 +61,7 @@ class CloudCast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class StoryEvent:
     """Something that happens at `at`, or from `at` to `until`. `what`: the word of its kind; `name`: of what or whom.
 
     `text`, `length`, `amount`, `who`: what else was said (a reason or command, for how long, how much, by whom).
@@ -81,7 +81,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class StoryExpectation:
     """What must be so, or never so: `what` of `name` at `at`, or from `at` to `until`; None: at any time of the story.
 
     `topic`: of a notice, a state, or what spending counts. `text`: what must be said. `times`: how often; None: at least once.
@@ -111,9 +111,9 @@ class Story:
     end: datetime
     zone: tzinfo
     poll: timedelta
-    cast: tuple[Cast, ...]
-    clouds: tuple[CloudCast, ...]
+    cast: tuple[StoryMachine, ...]
+    clouds: tuple[StoryCloud, ...]
     config: str
-    events: tuple[Event, ...]
-    expectations: tuple[Expectation, ...]
+    events: tuple[StoryEvent, ...]
+    expectations: tuple[StoryExpectation, ...]
     source: str = ""

@@ -23,12 +23,12 @@ from dataclasses import replace
 
 from costguard.testing.faults import LISTING_FAULTS
 from costguard.testing.machine import ANSWERS
-from costguard.testing.story import ANSWER, LABEL, LISTING, MEASURES, PERSON, REPLACED, SURROUNDINGS, TURNS, Event
-from costguard.testing.story_setup import read_pairs
-from costguard.testing.story_tokens import Moments, length, money, tokens, wrong
+from costguard.testing.story import ANSWER, LABEL, LISTING, MEASURES, PERSON, REPLACED, SURROUNDINGS, TURNS, StoryEvent
+from costguard.testing.story_setup import parse_labels
+from costguard.testing.story_tokens import MomentReader, build_line_error, parse_amount, parse_duration, split_tokens
 
 _BYTES: Mapping[str, float] = {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
-BY_HAND = ("restarts", "starts", "stops", "ends")
+MANUAL_CHANGES = ("restarts", "starts", "stops", "ends")
 _MEASURED = re.compile(
     r"(busy on|busy|quiet|connected|alone|types|no signal|io|cpu|hang|gpu|queue)(?: ([\d.]+) ?(\S+))?(?: (holding))?"
 )
@@ -42,45 +42,47 @@ _UNITS: Mapping[str, Collection[str]] = {
 }
 
 
-def read_event(text: str, line: int, moments: Moments, machines: Collection[str], providers: Collection[str]) -> Event:
+def parse_event(
+    text: str, line: int, moments: MomentReader, machines: Collection[str], providers: Collection[str]
+) -> StoryEvent:
     """One event. InputError that names the line."""
     at, until, rest = moments.read(text, line)
     if at is None:
-        raise wrong(line, "an event has no time", "begin with 18:05, Fri 18:05, +45m or 19:55-20:40")
-    words = tokens(rest)
+        raise build_line_error(line, "an event has no time", "begin with 18:05, Fri 18:05, +45m or 19:55-20:40")
+    words = split_tokens(rest)
     if not words:
-        raise wrong(line, "nothing happens", "say what: box quiet")
+        raise build_line_error(line, "nothing happens", "say what: box quiet")
     if words[0] in machines:
-        kind, what, amount, name = _of_machine(words, line)
-        read = Event(at=at, kind=kind, what=what, line=line, name=words[0], amount=amount, text=name)
+        kind, what, amount, name = _parse_machine_event(words, line)
+        read = StoryEvent(at=at, kind=kind, what=what, line=line, name=words[0], amount=amount, text=name)
     elif words[0] in ("watchdog", "channel", "ledger", "clock"):
-        read = _around(Event(at=at, kind=SURROUNDINGS, what="", line=line), words)
+        read = _parse_surroundings(StoryEvent(at=at, kind=SURROUNDINGS, what="", line=line), words)
     elif words[0] in providers:
-        read = _of_listing(Event(at=at, kind=LISTING, what="", line=line, name=words[0]), words, machines)
+        read = _parse_listing_event(StoryEvent(at=at, kind=LISTING, what="", line=line, name=words[0]), words, machines)
     else:
-        read = _of_person(Event(at=at, kind=PERSON, what=words[0], line=line), words, machines)
+        read = _parse_person_event(StoryEvent(at=at, kind=PERSON, what=words[0], line=line), words, machines)
     needs_end = read.kind == LISTING or (read.kind == SURROUNDINGS and read.what in ("down", "full"))
     if needs_end != (until is not None):
         what, hint = ("needs an end", "19:55-20:40") if needs_end else ("happens at one moment", "18:05")
-        raise wrong(line, f"'{rest}' {what}", f"write {hint} {rest}")
+        raise build_line_error(line, f"'{rest}' {what}", f"write {hint} {rest}")
     return replace(read, until=until)
 
 
-def _of_machine(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: PLR0911 - a table of words
+def _parse_machine_event(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: PLR0911 - a table of words
     """Kind, word, amount and text."""
     said = " ".join(words[1:])
     if found := _MEASURED.fullmatch(said):
         what, number, unit = found[1], found[2], found[3] or ""
         if bool(number) != (what in _UNITS) or (number and unit not in _UNITS[what]):
-            raise wrong(
+            raise build_line_error(
                 line, f"'{said}' has a wrong amount or unit", "write: io 6.1 MB/s, cpu 1 core, hang 80 W, gpu 12 %, busy"
             )
         return MEASURES, what, float(number or 0) * _BYTES.get(unit, 1), found[4] or ""
     match words[1:]:
-        case [turn] if turn in BY_HAND:
+        case [turn] if turn in MANUAL_CHANGES:
             return TURNS, turn, 0, ""
         case ["label", *pairs] if pairs:
-            return LABEL, "label", 0, "\n".join("=".join(pair) for pair in read_pairs(pairs, line))
+            return LABEL, "label", 0, "\n".join("=".join(pair) for pair in parse_labels(pairs, line))
         case ["unlabel", key]:
             return LABEL, "unlabel", 0, key
         case ["replaced", "by", name]:
@@ -92,10 +94,12 @@ def _of_machine(words: list[str], line: int) -> tuple[str, str, float, str]:  # 
         case [how, number, "times"] if how in ANSWERS:
             return ANSWER, how, float(number), ""
         case _:
-            raise wrong(line, f"nothing is known of '{said}'", "write: box quiet, box restarts, box label k=v, box deaf")
+            raise build_line_error(
+                line, f"nothing is known of '{said}'", "write: box quiet, box restarts, box label k=v, box deaf"
+            )
 
 
-def _around(event: Event, words: list[str]) -> Event:
+def _parse_surroundings(event: StoryEvent, words: list[str]) -> StoryEvent:
     match words:
         case ["watchdog" | "channel" as name, "down"]:
             return replace(event, name=name, what="down")
@@ -105,13 +109,15 @@ def _around(event: Event, words: list[str]) -> Event:
             return replace(event, name="watchdog", what="crashes")
         case ["clock", "jumps", by]:
             back = by.startswith("-")
-            found = length(by.removeprefix("-"), event.line)
+            found = parse_duration(by.removeprefix("-"), event.line)
             return replace(event, name="clock", what="jumps", length=-found if back else found)
         case _:
-            raise wrong(event.line, f"nothing is known of '{' '.join(words)}'", "write: watchdog down, clock jumps 1h")
+            raise build_line_error(
+                event.line, f"nothing is known of '{' '.join(words)}'", "write: watchdog down, clock jumps 1h"
+            )
 
 
-def _of_listing(event: Event, words: list[str], machines: Collection[str]) -> Event:
+def _parse_listing_event(event: StoryEvent, words: list[str], machines: Collection[str]) -> StoryEvent:
     match words[1:]:
         case ["stale", polls, "polls"]:
             return replace(event, what="stale", amount=float(polls))
@@ -121,39 +127,39 @@ def _of_listing(event: Event, words: list[str], machines: Collection[str]) -> Ev
             return replace(event, what=fault)
         case _:
             hint = f"write {words[0]} down, empty, partial, stale 3 polls or hides NAME"
-            raise wrong(event.line, f"nothing is known of '{' '.join(words)}'", hint)
+            raise build_line_error(event.line, f"nothing is known of '{' '.join(words)}'", hint)
 
 
-def _of_person(event: Event, words: list[str], machines: Collection[str]) -> Event:  # noqa: PLR0911 - a table of words
-    words, who, why = _who_and_why(words)
+def _parse_person_event(event: StoryEvent, words: list[str], machines: Collection[str]) -> StoryEvent:  # noqa: PLR0911 - a table of words
+    words, who, why = _split_who_and_why(words)
     event = replace(event, who=who, text=why)
     match words:
         case ["keep", name, "for", time] if name in machines:
-            return replace(event, name=name, length=length(time, event.line))
+            return replace(event, name=name, length=parse_duration(time, event.line))
         case ["protect" | "unprotect", name] if name in machines:
             return replace(event, name=name)
         case ["approve", act, name] if name in machines:
             return replace(event, name=name, text=act)
         case ["snooze", topic, "for", time]:
-            return replace(event, name=topic, length=length(time, event.line))
+            return replace(event, name=topic, length=parse_duration(time, event.line))
         case ["freeze" | "thaw" | "accept"]:
             return event
         case ["phase", phase, name, "for", time] if name in machines:
-            return replace(event, name=name, text=phase, length=length(time, event.line))
+            return replace(event, name=name, text=phase, length=parse_duration(time, event.line))
         case ["arm", policy, level]:
             return replace(event, name=policy, text=level)
         case ["hold", name, amount]:
-            return replace(event, name=name, money=money(amount, event.line))
+            return replace(event, name=name, money=parse_amount(amount, event.line))
         case ["run", command]:
             return replace(event, text=command)
         case _:
             what = f"nobody can '{' '.join(words)}'"
-            raise wrong(
+            raise build_line_error(
                 event.line, what, "write: keep NAME for 2h, protect NAME, freeze, approve ACT NAME, arm POLICY LEVEL, run"
             )
 
 
-def _who_and_why(words: list[str]) -> tuple[list[str], str, str]:
+def _split_who_and_why(words: list[str]) -> tuple[list[str], str, str]:
     """`words` without `by ada` and `why "..."` at their end, and those two."""
     who = why = ""
     while len(words) > 2 and words[-2] in ("by", "why"):  # noqa: PLR2004 - a verb stays

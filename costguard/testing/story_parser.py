@@ -31,12 +31,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costguard.errors import InputError
-from costguard.testing.configuring import budget_toml, policy_toml
-from costguard.testing.expecting import read_expectation
-from costguard.testing.story import Cast, Event, Story
-from costguard.testing.story_events import read_event
-from costguard.testing.story_setup import read_cast, read_cloud
-from costguard.testing.story_tokens import Moments, length, wrong
+from costguard.testing.configuring import build_budget_toml, build_policy_toml
+from costguard.testing.expecting import parse_expectation
+from costguard.testing.story import Story, StoryEvent, StoryMachine
+from costguard.testing.story_events import parse_event
+from costguard.testing.story_setup import parse_cloud, parse_machine
+from costguard.testing.story_tokens import MomentReader, build_line_error, parse_duration
 from costguard.values.checks import find_nearest_names
 
 HEADS = ("title", "hazard", "start", "end", "zone", "poll")
@@ -44,52 +44,54 @@ SECTIONS = ("machines", "clouds", "policies", "budgets", "config", "events", "ex
 _HEAD = re.compile(r"(\w+):\s*(.*)")
 _COMMENT = re.compile(r'^((?:"[^"]*"|\'[^\']*\'|[^#"\'])*?)(?:(?<!\S)#.*)?$')
 
-Lines = list[tuple[int, str]]
+NumberedLines = list[tuple[int, str]]
 
 
 @dataclass(slots=True)
-class _Text:
+class _StoryText:
     """The lines of a story by heading and section, with their numbers."""
 
     heads: dict[str, tuple[int, str]] = field(default_factory=dict)
-    sections: dict[str, Lines] = field(default_factory=dict)
+    sections: dict[str, NumberedLines] = field(default_factory=dict)
 
 
-def read_file(path: Path) -> Story:
+def read_story(path: Path) -> Story:
     """The story in a file; errors name the file and the line."""
     try:
-        return read(path.read_text(encoding="utf-8"), source=path.name)
+        return parse_story(path.read_text(encoding="utf-8"), source=path.name)
     except InputError as error:
         raise InputError(error.what, field=f"{path.name} {error.field or ''}".strip(), hint=error.hint) from error
 
 
-def read(text: str, *, source: str = "") -> Story:
+def parse_story(text: str, *, source: str = "") -> Story:
     """The story that `text` tells. InputError that names the line of what cannot be read."""
-    found = _cut(text)
-    start, end, zone = _times(found.heads)
-    machines = tuple(read_cast(said, line) for line, said in found.sections.get("machines", []))
-    _refuse_doubles(machines)
+    found = _split_sections(text)
+    start, end, zone = _parse_times(found.heads)
+    machines = tuple(parse_machine(said, line) for line, said in found.sections.get("machines", []))
+    _reject_duplicates(machines)
     names, providers = [one.name for one in machines], {one.provider for one in machines}
-    happening, expected = (Moments(start, zone, start) for _ in range(2))
-    events = [read_event(said, line, happening, names, providers) for line, said in found.sections.get("events", [])]
-    expectations = tuple(read_expectation(said, line, expected, names) for line, said in found.sections.get("expect", []))
+    happening, expected = (MomentReader(start, zone, start) for _ in range(2))
+    events = [parse_event(said, line, happening, names, providers) for line, said in found.sections.get("events", [])]
+    expectations = tuple(parse_expectation(said, line, expected, names) for line, said in found.sections.get("expect", []))
     placed = [*((one.at, one.line) for one in events), *((one.at, one.line) for one in expectations)]
     for at, line in placed:
         if at is not None and not start <= at <= end:
-            raise wrong(line, f"{at.astimezone(zone):%a %d %b %H:%M} lies outside the story", "mind its start and its end")
-    config = [policy_toml(said, line) for line, said in found.sections.get("policies", [])]
-    config += [budget_toml(said, line) for line, said in found.sections.get("budgets", [])]
+            raise build_line_error(
+                line, f"{at.astimezone(zone):%a %d %b %H:%M} lies outside the story", "mind its start and its end"
+            )
+    config = [build_policy_toml(said, line) for line, said in found.sections.get("policies", [])]
+    config += [build_budget_toml(said, line) for line, said in found.sections.get("budgets", [])]
     config += [said for _, said in found.sections.get("config", [])]
-    _refuse_strangers(events, machines)
+    _reject_unknown_replacements(events, machines)
     return Story(
         title=found.heads["title"][1],
         hazard=found.heads["hazard"][1],
         start=start,
         end=end,
         zone=zone,
-        poll=length(found.heads.get("poll", (0, "60s"))[1], found.heads.get("poll", (0, ""))[0]),
+        poll=parse_duration(found.heads.get("poll", (0, "60s"))[1], found.heads.get("poll", (0, ""))[0]),
         cast=machines,
-        clouds=tuple(read_cloud(said, line) for line, said in found.sections.get("clouds", [])),
+        clouds=tuple(parse_cloud(said, line) for line, said in found.sections.get("clouds", [])),
         config="\n".join(config),
         events=tuple(sorted(events, key=lambda one: one.at)),
         expectations=expectations,
@@ -97,15 +99,15 @@ def read(text: str, *, source: str = "") -> Story:
     )
 
 
-def _cut(text: str) -> _Text:
-    found, section = _Text(), ""
+def _split_sections(text: str) -> _StoryText:
+    found, section = _StoryText(), ""
     for line, raw in enumerate(text.splitlines(), 1):
-        bare = raw if section == "config" and raw[:1].isspace() else _without_comment(raw)
+        bare = raw if section == "config" and raw[:1].isspace() else _strip_comment(raw)
         if not bare.strip():
             continue
         if bare[0].isspace():
             if not section:
-                raise wrong(line, "an indented line stands in no section", f"begin one: {', '.join(SECTIONS)}")
+                raise build_line_error(line, "an indented line stands in no section", f"begin one: {', '.join(SECTIONS)}")
             found.sections[section].append((line, bare.strip()))
         elif bare.strip() in SECTIONS:
             section = bare.strip()
@@ -113,51 +115,53 @@ def _cut(text: str) -> _Text:
         elif head := _HEAD.fullmatch(bare.strip()):
             if head[1] not in HEADS:
                 near = ", ".join(find_nearest_names(head[1], HEADS)) or ", ".join(HEADS)
-                raise wrong(line, f"'{head[1]}' is no heading", f"did you mean {near}?")
+                raise build_line_error(line, f"'{head[1]}' is no heading", f"did you mean {near}?")
             found.heads[head[1]] = (line, head[2].strip())
         else:
             near = ", ".join(find_nearest_names(bare.strip(), SECTIONS)) or ", ".join(SECTIONS)
-            raise wrong(line, f"'{bare.strip()}' is neither a heading nor a section", f"did you mean {near}?")
+            raise build_line_error(line, f"'{bare.strip()}' is neither a heading nor a section", f"did you mean {near}?")
     for needed in ("title", "hazard", "start", "end"):
         if needed not in found.heads:
             raise InputError(f"has no {needed}", field="story", hint=f"write {needed}: ... at its top")
     return found
 
 
-def _times(heads: Mapping[str, tuple[int, str]]) -> tuple[datetime, datetime, tzinfo]:
+def _parse_times(heads: Mapping[str, tuple[int, str]]) -> tuple[datetime, datetime, tzinfo]:
     line, name = heads.get("zone", (0, "UTC"))
     try:
         zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        raise wrong(line, f"there is no zone '{name}'", "write Europe/Berlin") from None
+        raise build_line_error(line, f"there is no zone '{name}'", "write Europe/Berlin") from None
     line, said = heads["start"]
     try:
         start = datetime.fromisoformat(said).replace(tzinfo=zone).astimezone(UTC)
     except ValueError:
-        raise wrong(line, f"'{said}' is no start", "write 2026-11-06 16:00") from None
+        raise build_line_error(line, f"'{said}' is no start", "write 2026-11-06 16:00") from None
     line, said = heads["end"]
-    end = Moments(start, zone, start).at(said, line)
+    end = MomentReader(start, zone, start).at(said, line)
     if not timedelta() < end - start <= timedelta(days=400):
-        raise wrong(line, "the story has no time", "let it end after it starts")
+        raise build_line_error(line, "the story has no time", "let it end after it starts")
     return start, end, zone
 
 
-def _without_comment(raw: str) -> str:
+def _strip_comment(raw: str) -> str:
     found = _COMMENT.match(raw)
     return (found[1] if found else raw).rstrip()
 
 
-def _refuse_doubles(machines: tuple[Cast, ...]) -> None:
+def _reject_duplicates(machines: tuple[StoryMachine, ...]) -> None:
     seen = set[str]()
     for one in machines:
         if one.name in seen:
-            raise wrong(one.line, f"there are two machines '{one.name}'", "give one another name")
+            raise build_line_error(one.line, f"there are two machines '{one.name}'", "give one another name")
         seen.add(one.name)
 
 
-def _refuse_strangers(events: list[Event], machines: tuple[Cast, ...]) -> None:
+def _reject_unknown_replacements(events: list[StoryEvent], machines: tuple[StoryMachine, ...]) -> None:
     """Whoever replaces a machine is cast, and for later."""
     later = {one.name for one in machines if one.later}
     for event in events:
         if event.kind == "replaced" and event.text not in later:
-            raise wrong(event.line, f"'{event.text}' is not cast for later", f"add it to machines: {event.text} ..., later")
+            raise build_line_error(
+                event.line, f"'{event.text}' is not cast for later", f"add it to machines: {event.text} ..., later"
+            )

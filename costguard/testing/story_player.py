@@ -18,22 +18,22 @@ from typing import Protocol
 from costguard.guard.action_intents import Intent
 from costguard.guard.work import Activity
 from costguard.metering.billing import BillingRule
-from costguard.testing.cloud import Act, EndingCloud
+from costguard.testing.cloud import ReceivedAction, TerminateOnlyCloud
 from costguard.testing.doubles import FakeClock
-from costguard.testing.recording import RecordingNotifier, Told
-from costguard.testing.staging import clouds_of, happen
-from costguard.testing.story import PERSON, SURROUNDINGS, Event, Story
+from costguard.testing.recording import RecordedNotification, RecordingNotifier
+from costguard.testing.staging import _apply_event, _build_clouds
+from costguard.testing.story import PERSON, SURROUNDINGS, Story, StoryEvent
 from costguard.values.instant import EPOCH
 from costguard.values.resource import ResourceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class StoryStage:
     """What a story gives costguard. `clock` may jump where the story says so; the clouds go by a right one."""
 
     story: Story
     clock: FakeClock
-    clouds: Mapping[str, EndingCloud]
+    clouds: Mapping[str, TerminateOnlyCloud]
     notifier: RecordingNotifier
     ledger_url: str
 
@@ -53,7 +53,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class StoryReply:
     """What a person was told: `done`, or refused; `text` as they read it."""
 
     done: bool
@@ -61,14 +61,14 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class GuardResult:
     """What costguard makes of it after a guard run: the state of work of each machine, and every intent there ever was."""
 
     works: Mapping[ResourceKey, Activity] = field(default_factory=dict)
     intents: Sequence[Intent] = ()
 
 
-class Play(Protocol):
+class StoryPlayer(Protocol):
     """Costguard in a story. `guard` follows each `poll`; both go by `Stage.clock`."""
 
     def poll(self) -> None:
@@ -77,10 +77,10 @@ class Play(Protocol):
     def guard(self) -> None:
         """One guard run."""
 
-    def wish(self, event: Event) -> Reply:
+    def wish(self, event: StoryEvent) -> StoryReply:
         """What a person says: `event.what` is the verb, of those in `happening`."""
 
-    def seen(self) -> Sight:
+    def seen(self) -> GuardResult:
         """What it makes of things now."""
 
     def crash(self) -> None:
@@ -93,13 +93,13 @@ class Play(Protocol):
         """The story is over."""
 
 
-class PollPlay:
+class PollPlayer:
     """Polls and measures with the real flows and the real ledger, guards nothing, and refuses what people want.
 
     `ledger`: open for writing. `polled`: the last round.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: StoryStage) -> None:
         self.stage = stage
         self._open()
 
@@ -114,13 +114,13 @@ class PollPlay:
     def guard(self) -> None:
         """Nothing."""
 
-    def wish(self, event: Event) -> Reply:
+    def wish(self, event: StoryEvent) -> StoryReply:
         """Always no."""
-        return Reply(done=False, text=f"nobody listens to '{event.what}'")
+        return StoryReply(done=False, text=f"nobody listens to '{event.what}'")
 
-    def seen(self) -> Sight:
+    def seen(self) -> GuardResult:
         """Nothing is seen."""
-        return Sight()
+        return GuardResult()
 
     def crash(self) -> None:
         """Open the ledger anew."""
@@ -141,14 +141,14 @@ class PollPlay:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class StoryOutcome:
     """What came of it. `works`, `intents`: what changed, when, by the name of the machine.
 
     `faults`: what was not as it should be, a sentence each; empty is good. `end`: when the last poll was due.
     """
 
-    stage: Stage
-    replies: list[tuple[datetime, Event, Reply]] = field(default_factory=list)
+    stage: StoryStage
+    replies: list[tuple[datetime, StoryEvent, StoryReply]] = field(default_factory=list)
     works: list[tuple[datetime, str, Activity]] = field(default_factory=list)
     intents: list[tuple[datetime, str, Intent]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -156,12 +156,12 @@ class Outcome:
     end: datetime = EPOCH
 
     @property
-    def acts(self) -> list[Act]:
+    def acts(self) -> list[ReceivedAction]:
         """Every act that any cloud received, in order of time."""
         return sorted((act for cloud in self.stage.clouds.values() for act in cloud.acts), key=lambda act: act.at)
 
     @property
-    def told(self) -> list[Told]:
+    def told(self) -> list[RecordedNotification]:
         """Every message that arrived."""
         return self.stage.notifier.told
 
@@ -178,54 +178,56 @@ class Outcome:
         return "\n".join(lines)
 
 
-def play(story: Story, opened: Callable[[Stage], Play], folder: Path, *, seed: int = 0, ledger_url: str = "") -> Outcome:
+def play_story(
+    story: Story, opened: Callable[[StoryStage], StoryPlayer], folder: Path, *, seed: int = 0, ledger_url: str = ""
+) -> StoryOutcome:
     """Play `story` to its end, with its ledger at `ledger_url`, or in `folder`. `seed`: of what takes a random time."""
-    from costguard.testing.story_checks import faults
+    from costguard.testing.story_checks import find_faults
 
     truth, clock = FakeClock(story.start), FakeClock(story.start)
     notifier = RecordingNotifier(clock)
-    stage = Stage(
+    stage = StoryStage(
         story=story,
         clock=clock,
-        clouds=clouds_of(story, truth, seed),
+        clouds=_build_clouds(story, truth, seed),
         notifier=notifier,
         ledger_url=ledger_url or f"sqlite:///{folder}/story.db",
     )
-    outcome, run, left = Outcome(stage=stage), opened(stage), list(story.events)
+    outcome, run, left = StoryOutcome(stage=stage), opened(stage), list(story.events)
     try:
         at, full = story.start, False
         while at <= story.end:
             while left and left[0].at <= at:
-                _go_on((truth, clock), left[0].at)
-                _happen(left.pop(0), run, outcome)
-            _go_on((truth, clock), at)
-            full = _fill(run, story, at, was=full)
-            if not _asleep(story, at):
+                _advance_clocks((truth, clock), left[0].at)
+                _dispatch_event(left.pop(0), run, outcome)
+            _advance_clocks((truth, clock), at)
+            full = _update_disk(run, story, at, was=full)
+            if not _is_watchdog_down(story, at):
                 run.poll()
                 run.guard()
                 outcome.polls += 1
-                _note(run.seen(), outcome, at)
+                _record_changes(run.seen(), outcome, at)
             outcome.end = at
             at += story.poll
     finally:
         run.close()
-    outcome.faults += faults(outcome)
+    outcome.faults += find_faults(outcome)
     return outcome
 
 
-def _go_on(clocks: tuple[FakeClock, FakeClock], at: datetime) -> None:
+def _advance_clocks(clocks: tuple[FakeClock, FakeClock], at: datetime) -> None:
     """Let time pass on both clocks until the right one, which is the first, says `at`."""
     by = max(timedelta(), at - clocks[0].now())
     for one in clocks:
         one.advance(by)
 
 
-def _happen(event: Event, run: Play, outcome: Outcome) -> None:
+def _dispatch_event(event: StoryEvent, run: StoryPlayer, outcome: StoryOutcome) -> None:
     stage = outcome.stage
     if event.kind == PERSON:
         outcome.replies.append((event.at, event, run.wish(event)))
     elif event.kind != SURROUNDINGS:
-        happen(event, stage.story, stage.clouds)
+        _apply_event(event, stage.story, stage.clouds)
     elif event.what == "jumps" and event.length:
         stage.clock.jump(event.length)
     elif event.what == "crashes":
@@ -234,7 +236,7 @@ def _happen(event: Event, run: Play, outcome: Outcome) -> None:
         stage.notifier.fail_between(event.at, event.until)
 
 
-def _fill(run: Play, story: Story, at: datetime, *, was: bool) -> bool:
+def _update_disk(run: StoryPlayer, story: Story, at: datetime, *, was: bool) -> bool:
     """Whether the ledger's disk is full at `at`; `run` is told where that is new."""
     full = any(one.what == "full" and one.until and one.at <= at < one.until for one in story.events)
     if full != was:
@@ -242,12 +244,12 @@ def _fill(run: Play, story: Story, at: datetime, *, was: bool) -> bool:
     return full
 
 
-def _asleep(story: Story, at: datetime) -> bool:
+def _is_watchdog_down(story: Story, at: datetime) -> bool:
     """Whether the watchdog is down at `at`."""
     return any(one.name == "watchdog" and one.until and one.at <= at < one.until for one in story.events)
 
 
-def _note(sight: Sight, outcome: Outcome, at: datetime) -> None:
+def _record_changes(sight: GuardResult, outcome: StoryOutcome, at: datetime) -> None:
     """Write down what changed since the last guard run."""
     names = {one.key: name for cloud in outcome.stage.clouds.values() for name, one in cloud.machines.items()}
     last_work = {name: work for _, name, work in outcome.works}

@@ -21,50 +21,50 @@ _TOKENS = re.compile(r'"[^"]*"|\'[^\']*\'|\S+')
 _PARTS = re.compile(r'(?:"[^"]*"|\'[^\']*\'|[^,"\'])+')
 _DAY = r"(?:mon|tue|wed|thu|fri|sat|sun|day \d+|\d{4}-\d\d-\d\d)"
 MOMENT = re.compile(rf"(?:(?P<day>{_DAY}) )?(?P<clock>\d\d:\d\d(?::\d\d)?)|\+(?P<after>[0-9.dhms]+)", re.IGNORECASE)
-_WHEN = re.compile(rf"(?P<one>{MOMENT.pattern})", re.IGNORECASE)
+_WHEN_PATTERN = re.compile(rf"(?P<one>{MOMENT.pattern})", re.IGNORECASE)
 
 
-def wrong(line: int, what: str, hint: str) -> InputError:
+def build_line_error(line: int, what: str, hint: str) -> InputError:
     """An error that names the line."""
     return InputError(what, field=f"line {line}", hint=hint)
 
 
-def length(text: str, line: int) -> timedelta:
+def parse_duration(text: str, line: int) -> timedelta:
     """A duration such as "45m", "7d", "2h30m", "90s"."""
     found = _LENGTH.fullmatch(text)
     if not found or not any(found.groups()):
-        raise wrong(line, f"'{text}' is no duration", 'write "45m", "7d", "90s" or "2h30m"')
+        raise build_line_error(line, f"'{text}' is no duration", 'write "45m", "7d", "90s" or "2h30m"')
     numbers = zip(found.groups(), _UNITS.values(), strict=True)
     return timedelta(seconds=sum(float(number) * unit for number, unit in numbers if number))
 
 
-def money(text: str, line: int) -> Money:
+def parse_amount(text: str, line: int) -> Money:
     """An amount such as "$2,027.92" or "$32.77/h"."""
     sign, bare = text[:1], text[1:].removesuffix("/h").replace(",", "")
     try:
         return Money.parse(bare if sign == "$" else "")
     except InputError:
-        raise wrong(line, f"'{text}' is no amount", 'write "$33.86"') from None
+        raise build_line_error(line, f"'{text}' is no amount", 'write "$33.86"') from None
 
 
-def plain(amount: Money) -> str:
+def format_amount_plainly(amount: Money) -> str:
     """An amount as people write it: "32.77", "12000"."""
     whole, _, part = f"{amount.to_decimal():f}".partition(".")
     return f"{whole}.{part.rstrip('0')}" if part.rstrip("0") else whole
 
 
-def tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """The words of `text`; what stands in quotes is one, without them."""
     return [one[1:-1] if one[0] in "\"'" and one[0] == one[-1] and len(one) > 1 else one for one in _TOKENS.findall(text)]
 
 
-def cut(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
     """`text` at its commas, but for those in quotes and in amounts ($2,027.92 holds none of ours)."""
     return [part.strip() for part in _PARTS.findall(re.sub(r"(?<=\d),(?=\d{3})", "", text)) if part.strip()]
 
 
 @dataclass(slots=True)
-class Moments:
+class MomentReader:
     """Reads moments one after the other. `last`: the one before, at first the start, whose day a bare time shares."""
 
     last: datetime
@@ -81,7 +81,7 @@ class Moments:
         if rest.startswith("-"):
             second = MOMENT.match(rest[1:].lstrip())
             if not second:
-                raise wrong(line, "a stretch has no end", 'write "19:55-20:40"')
+                raise build_line_error(line, "a stretch has no end", 'write "19:55-20:40"')
             self.last = begin
             end = self._moment(second, line)
             end = end if end > begin or second["day"] else self._next_day(end)
@@ -94,7 +94,7 @@ class Moments:
         """The one moment that `text` is."""
         begin, end, rest = self.read(text, line)
         if begin is None or end is not None or rest:
-            raise wrong(line, f"'{text}' is no moment", 'write "Fri 18:05", "18:05", "day 7 10:00" or "+45m"')
+            raise build_line_error(line, f"'{text}' is no moment", 'write "Fri 18:05", "18:05", "day 7 10:00" or "+45m"')
         return begin
 
     def _next_day(self, at: datetime) -> datetime:
@@ -102,7 +102,7 @@ class Moments:
 
     def _moment(self, found: re.Match[str], line: int) -> datetime:
         if found["after"]:
-            return self.last + length(found["after"], line)
+            return self.last + parse_duration(found["after"], line)
         day = (found["day"] or "").lower()
         local = self.last.astimezone(self.zone)
         try:
@@ -117,5 +117,5 @@ class Moments:
                 fit = next(one for one in dates if not day or DAYS[one.weekday()] == day)
                 found_at = datetime.combine(fit, clock, self.zone)
         except ValueError:
-            raise wrong(line, f"'{found[0]}' is no time of day", 'write "18:05"') from None
+            raise build_line_error(line, f"'{found[0]}' is no time of day", 'write "18:05"') from None
         return found_at.astimezone(UTC)

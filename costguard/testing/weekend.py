@@ -30,15 +30,23 @@ from costguard.services.further import Question
 from costguard.services.poll import poll
 from costguard.services.report import full_report
 from costguard.settings import read_settings
-from costguard.testing.guard_player import GuardPlay
-from costguard.testing.machine import Machine
-from costguard.testing.story import Event
-from costguard.testing.story_parser import read
-from costguard.testing.story_player import Outcome, play
+from costguard.testing.guard_player import GuardPlayer
+from costguard.testing.machine import SimulatedMachine
+from costguard.testing.story import StoryEvent
+from costguard.testing.story_parser import parse_story
+from costguard.testing.story_player import StoryOutcome, play_story
 from costguard.values.money import Money
 from costguard.values.period import Period
-from costguard.views.demo import DONE as BY_US
-from costguard.views.demo import TOLD, WORLD, Beside, Moment, Saving, Weekend, weekend_document
+from costguard.views.demo import (
+    BY_WORLD,
+    TOLD_TO_PEOPLE,
+    Weekend,
+    WeekendEvent,
+    WeekendMachine,
+    WeekendSaving,
+    build_weekend_document,
+)
+from costguard.views.demo import DONE_BY_COSTGUARD as BY_US
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder made there is this process's own
 """A disk in memory, where there is one: nobody needs this ledger afterwards, and a real disk's promises take their time."""
@@ -116,7 +124,7 @@ ALONE = ("fetch",)
 ACTS: Mapping[str, str] = {"stop": "stopped", "terminate": "terminated"}
 
 
-class Listed(GuardPlay):
+class Listed(GuardPlayer):
     """Clouds that tell what their machines measure with the listing, and are not asked for it apart."""
 
     def poll(self) -> None:
@@ -138,14 +146,14 @@ def weekend(*, config: str | None = None, now: datetime | None = None) -> Answer
     today = (now or datetime.now(UTC)).astimezone(zone).date()
     friday = today - timedelta(days=(today.weekday() - FRIDAY) % 7)
     friday -= timedelta(days=0 if today - friday > LASTS else 7)
-    story = read(STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
+    story = parse_story(STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
     with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        found = made_of(play(story, Listed, Path(folder)))
+        found = made_of(play_story(story, Listed, Path(folder)))
     wrong = CostguardError(f"the weekend went wrong in {len(found.faults)} ways: this is a bug in costguard")
-    return Answer(document=weekend_document(found), refusal=wrong if found.faults else None)
+    return Answer(document=build_weekend_document(found), refusal=wrong if found.faults else None)
 
 
-def made_of(outcome: Outcome) -> Weekend:
+def made_of(outcome: StoryOutcome) -> Weekend:
     """What came of the play, its ledger read once more."""
     stage = outcome.stage
     period = Period(start=stage.story.start, end=outcome.end)
@@ -167,7 +175,7 @@ def made_of(outcome: Outcome) -> Weekend:
         repeats=sum(one.message.why_now == REPEAT_DUE for one in outcome.told),
         savings=savings,
         machines=tuple(
-            Beside(
+            WeekendMachine(
                 who=one.name,
                 money=spent[one.key],
                 truth=_money(one.spent(one.created_at, period.end)),
@@ -180,16 +188,16 @@ def made_of(outcome: Outcome) -> Weekend:
     )
 
 
-def _moments(outcome: Outcome) -> Iterator[Moment]:
+def _moments(outcome: StoryOutcome) -> Iterator[WeekendEvent]:
     for event in outcome.stage.story.events:
         what = WORDS[event.what].format(machine=event.name)
-        yield Moment(at=event.at, kind=WORLD, who=event.name, what=what, why=_by(event))
+        yield WeekendEvent(at=event.at, kind=BY_WORLD, who=event.name, what=what, why=_by(event))
     for told in outcome.told:
         if told.message.why_now != REPEAT_DUE:
             facts = dict(told.message.notices[0].facts)
-            yield Moment(
+            yield WeekendEvent(
                 at=told.at,
-                kind=TOLD,
+                kind=TOLD_TO_PEOPLE,
                 who=_machine(told.message),
                 what=format_title(told.message).removeprefix("costguard: "),
                 why=facts.get("why", ""),
@@ -197,15 +205,15 @@ def _moments(outcome: Outcome) -> Iterator[Moment]:
             )
     for at, name, work in outcome.works:
         if name in ALONE and work.state == ACTIVE:
-            yield Moment(at=at, kind=BY_US, who=name, what="active: left alone", why="; ".join(work.reasons))
+            yield WeekendEvent(at=at, kind=BY_US, who=name, what="active: left alone", why="; ".join(work.reasons))
     for act in outcome.acts:
-        yield Moment(at=act.at, kind=BY_US, who=act.name, what=f"{act.act} sent: {act.said}")
+        yield WeekendEvent(at=act.at, kind=BY_US, who=act.name, what=f"{act.act} sent: {act.said}")
     for at, name, intent in outcome.intents:
         if intent.state == DONE:
-            yield Moment(at=at, kind=BY_US, who=name, what=f"proven {ACTS[intent.act]}", why=intent.outcome)
+            yield WeekendEvent(at=at, kind=BY_US, who=name, what=f"proven {ACTS[intent.act]}", why=intent.outcome)
 
 
-def _by(event: Event) -> str:
+def _by(event: StoryEvent) -> str:
     return f"{event.who} says yes" if event.what == "approve" else ""
 
 
@@ -215,7 +223,7 @@ def _machine(message: Notification) -> str:
     return subject.rpartition("/")[2].removeprefix("i-").removeprefix("budget ")
 
 
-def _savings(outcome: Outcome, books: Books, end: datetime) -> Iterator[Saving]:
+def _savings(outcome: StoryOutcome, books: Books, end: datetime) -> Iterator[WeekendSaving]:
     """Each machine that costguard ended, from the proof on. Every machine has a provider of its own."""
     machines = {one.name: one for one in _machines(outcome)}
     for at, name, intent in outcome.intents:
@@ -224,10 +232,10 @@ def _savings(outcome: Outcome, books: Books, end: datetime) -> Iterator[Saving]:
             found = books.load_spending(Period(start=at, end=end), end)
             disks = sum((s.money.expected for s in found if s.attribution.provider == intent.life.key.provider), Money(nano=0))
             avoided = rate.multiply_seconds(int((end - at).total_seconds()))
-            yield Saving(who=name, act=ACTS[intent.act], at=at, avoided=avoided, disks=disks)
+            yield WeekendSaving(who=name, act=ACTS[intent.act], at=at, avoided=avoided, disks=disks)
 
 
-def _machines(outcome: Outcome) -> list[Machine]:
+def _machines(outcome: StoryOutcome) -> list[SimulatedMachine]:
     return [one for cloud in outcome.stage.clouds.values() for one in cloud.machines.values()]
 
 

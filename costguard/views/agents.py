@@ -17,13 +17,13 @@ LONGEST = 60
 REVOKED = "revoked"
 
 
-def enrol_document(code: EnrollmentCode, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
+def build_enrolment_document(code: EnrollmentCode, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
     """A code that was just made, which nobody is shown again. `address`: of the watchdog, as the machine calls it."""
     line = f"python3 costguard-agent.pyz join {address} {shown}"
     fetch = f"curl -fsSO {address}/costguard-agent.pyz && {line} && python3 costguard-agent.pyz install"
     data = {
         "schema": "costguard.enrol/1",
-        **_place(code.key),
+        **_build_key_data(code.key),
         "through_restarts": code.life is None,
         "code": shown,
         "expires_at": format_instant(code.expires_at),
@@ -46,11 +46,13 @@ def enrol_document(code: EnrollmentCode, shown: str, *, called: str, address: st
     )
 
 
-def agents_document(
+def build_agents_document(
     agents: Sequence[Agent], live: Mapping[ResourceKey, LiveResource], now: datetime, *, did: str = ""
 ) -> Document:
     """Every agent, those that were revoked last. `did`: what was just done, in words."""
-    rows = [_agent(one, live.get(one.key), now) for one in sorted(agents, key=lambda one: one.revoked_at is not None)]
+    rows = [
+        _build_agent_data(one, live.get(one.key), now) for one in sorted(agents, key=lambda one: one.revoked_at is not None)
+    ]
     data = {"schema": "costguard.agents/1", "at": format_instant(now), "agents": rows}
     table = TableView(
         title="",
@@ -71,9 +73,9 @@ def agents_document(
     return Document(data=data, records=tuple(rows), lead=lead, tables=(table,) if agents else ())
 
 
-def tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "", did: str = "") -> Document:
+def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "", did: str = "") -> Document:
     """Every token by its name. `shown`: the one that was just made, which nobody is shown again."""
-    rows = [_token(one, now) for one in tokens]
+    rows = [_build_token_data(one, now) for one in tokens]
     data: dict[str, object] = {"schema": "costguard.tokens/1", "at": format_instant(now), "tokens": rows}
     if shown:
         data["token"] = shown
@@ -91,10 +93,10 @@ def tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())
 
 
-def _agent(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, object]:
+def _build_agent_data(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, object]:
     return {
         "agent": one.id,
-        **_place(one.key),
+        **_build_key_data(one.key),
         "name": live.observation.name if live else "",
         "state": REVOKED if one.revoked_at is not None else get_agent_state(one, live, now),
         "through_restarts": one.life is None,
@@ -107,7 +109,7 @@ def _agent(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, ob
     }
 
 
-def _token(one: WebToken, now: datetime) -> dict[str, object]:
+def _build_token_data(one: WebToken, now: datetime) -> dict[str, object]:
     state = REVOKED if one.revoked_at is not None else "counts" if is_token_valid(one, now) else "run out"
     return {
         "name": one.name,
@@ -120,5 +122,5 @@ def _token(one: WebToken, now: datetime) -> dict[str, object]:
     }
 
 
-def _place(key: ResourceKey) -> dict[str, object]:
+def _build_key_data(key: ResourceKey) -> dict[str, object]:
     return {"provider": key.provider, "account": key.account, "region": key.region, "resource": key.id}

@@ -9,22 +9,22 @@ from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
 from costguard.values.text_format import format_instant
 from costguard.views.document import Document, TableView
 
-SCHEMA = "costguard.audit/1"
-MOST_SHOWN = 50
+AUDIT_SCHEMA = "costguard.audit/1"
+MOST_FINDINGS_SHOWN = 50
 """Findings that are written out for people. JSON holds all of them."""
-NOT_SEEN = (
+NO_ANCHOR_NOTE = (
     "Without --anchor nobody can tell that the last rows were cut off with all they tell of, or all rows written anew: "
     "give it a head from an old message."
 )
 
 
-def verified(
+def build_audit_verification_document(
     ledger: str, *, rows: int, head: str, anchors: Sequence[AuditAnchor], findings: Sequence[AuditFinding]
 ) -> Document:
     """Whether it is whole. `rows`: how many there are; `head`: the last one's short form, "" for none."""
     records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
     data = {
-        "schema": SCHEMA,
+        "schema": AUDIT_SCHEMA,
         "action": "verify",
         "ledger": ledger,
         "whole": not findings,
@@ -35,21 +35,21 @@ def verified(
     }
     through = f" It passes through {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
     whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
-    notes = [f"- {found.what}." for found in findings[:MOST_SHOWN]]
-    more = len(findings) - MOST_SHOWN
+    notes = [f"- {found.what}." for found in findings[:MOST_FINDINGS_SHOWN]]
+    more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []
     notes += [f"Head: audit {head}"] if head else []
-    notes += [NOT_SEEN] if not findings and not anchors else []
+    notes += [NO_ANCHOR_NOTE] if not findings and not anchors else []
     lead = f"The audit of {ledger} does not hold:" if findings else whole
     return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
 
 
-def shown(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
+def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
     """The rows in words, in order."""
     records = tuple(
         {
             "seq": row.seq,
-            "at": _at(row.at_us),
+            "at": _format_at(row.at_us),
             "kind": row.kind,
             "what": describe_audit_row(row.kind, row.body),
             "hash": row.hash,
@@ -57,7 +57,7 @@ def shown(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
         for row in rows
     )
     data = {
-        "schema": SCHEMA,
+        "schema": AUDIT_SCHEMA,
         "action": "show",
         "ledger": ledger,
         "head": head or None,
@@ -81,6 +81,6 @@ def shown(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
     )
 
 
-def _at(at_us: int) -> str | None:
+def _format_at(at_us: int) -> str | None:
     """None where somebody edited it to be no instant."""
     return format_instant(from_micros(at_us)) if to_micros(EARLIEST) <= at_us < to_micros(LATEST) else None

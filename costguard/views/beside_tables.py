@@ -16,35 +16,35 @@ from costguard.views.document import TableView
 LONGEST_NAME = 60
 
 
-def further_tables(statement: Statement) -> Iterator[TableView]:
+def list_section_tables(statement: Statement) -> Iterator[TableView]:
     """The dearest resources, what was saved, quotes."""
     if len(statement.spenders) > 1:
         yield TableView(
             title="Dearest resources",
             columns=("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>"),
-            rows=tuple(_spender_row(one) for one in statement.spenders),
+            rows=tuple(_build_spender_row(one) for one in statement.spenders),
         )
     if statement.saved.savings:
         yield TableView(
             title="Acts of the guard",
             columns=("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>"),
-            rows=tuple(_saving_row(one) for one in statement.saved.savings),
+            rows=tuple(_build_saving_row(one) for one in statement.saved.savings),
         )
     if statement.quotes:
         yield TableView(
             title="Quoted and actual",
             columns=("run", "who", "why", "quoted>", "actual>", "difference>"),
-            rows=tuple(_quoted_rows(statement.quotes)),
+            rows=tuple(_list_quoted_rows(statement.quotes)),
         )
 
 
-def _spender_row(one: TopResource) -> tuple[str, ...]:
+def _build_spender_row(one: TopResource) -> tuple[str, ...]:
     of = one.attribution
     gpu = f"{shorten(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
     cost = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
     return (
         shorten(one.bearer.key.provider, LONGEST_NAME),
-        _called(one.bearer.name, one.bearer.key.id),
+        _format_machine_name(one.bearer.name, one.bearer.key.id),
         gpu,
         of.tier or "-",
         shorten(of.owner or "-", LONGEST_NAME),
@@ -53,11 +53,11 @@ def _spender_row(one: TopResource) -> tuple[str, ...]:
     )
 
 
-def _saving_row(one: Saving) -> tuple[str, ...]:
+def _build_saving_row(one: Saving) -> tuple[str, ...]:
     code = get_currency_sign(one.rest.currency)
     again = "-" if one.again_at is None else f"after {format_length(one.again_at - one.at)}"
     return (
-        f"{one.act.life.key.provider} {_called(one.act.name, one.act.life.key.id)}",
+        f"{one.act.life.key.provider} {_format_machine_name(one.act.name, one.act.life.key.id)}",
         shorten(one.act.owner or "-", LONGEST_NAME),
         one.act.policy,
         one.act.act,
@@ -69,18 +69,18 @@ def _saving_row(one: Saving) -> tuple[str, ...]:
     )
 
 
-def _quoted_row(one: QuotedRun) -> tuple[str, ...]:
+def _build_quoted_row(one: QuotedRun) -> tuple[str, ...]:
     hold, code = one.hold, get_currency_sign(one.hold.money.currency)
     texts = (shorten(text or "-", LONGEST_NAME) for text in (hold.id, hold.who, hold.why))
     return (*texts, f"{code}{hold.money.format()}", f"{code}{one.actual.format()}", f"{code}{one.over.format()}")
 
 
-def _quoted_rows(quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
+def _list_quoted_rows(quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
     """A row a run; below the last attempt of a job that took several, what they came to together."""
     several = {(one.job, one.quoted.currency): one for one in group_runs_by_job(quotes) if one.attempts > 1}
     left = {key: one.attempts for key, one in several.items()}
     for quote in quotes:
-        yield _quoted_row(quote)
+        yield _build_quoted_row(quote)
         key = (quote.job, quote.hold.money.currency)
         if key in left:
             left[key] -= 1
@@ -91,7 +91,7 @@ def _quoted_rows(quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
                 yield (*named, *(f"{code}{money.format()}" for money in amounts))
 
 
-def _called(name: str, id_: str) -> str:
+def _format_machine_name(name: str, id_: str) -> str:
     return (
         f"{shorten(name, LONGEST_NAME)} ({shorten(id_, LONGEST_NAME)})" if name and name != id_ else shorten(id_, LONGEST_NAME)
     )

@@ -14,12 +14,12 @@ from costguard.values.instant import DAY_US, from_micros
 from costguard.values.period import Period
 from costguard.values.text_format import format_exact, format_instant, get_currency_sign, limit_lines
 from costguard.views.document import Document, TableView
-from costguard.views.reconciled import OUTCOMES, interval_of, money, signed
+from costguard.views.reconciled import OUTCOMES, _format_amounts, _format_signed_amount, _to_money
 
-SCHEMA = "costguard.reconcile/1"
-MOST_TOLD = 5
+RECONCILE_SCHEMA = "costguard.reconcile/1"
+MOST_SENTENCES = 5
 LONGEST_NAME = 40
-OUTSIDE = "outside of the statement"
+OUTSIDE_STATEMENT = "outside of the statement"
 """What a row is of that has charges from before the bill begins or after its newest line, all together."""
 
 
@@ -42,10 +42,10 @@ class Reconciliation:
     told: int = 0
 
 
-def reconcile_document(found: Reconciliation) -> Document:
+def build_reconciliation_document(found: Reconciliation) -> Document:
     """The whole of it."""
     data = {
-        "schema": SCHEMA,
+        "schema": RECONCILE_SCHEMA,
         "period": {
             "start": format_instant(found.period.start),
             "end": format_instant(found.period.end),
@@ -53,37 +53,37 @@ def reconcile_document(found: Reconciliation) -> Document:
         },
         "as_of": format_instant(found.at),
         "tolerance": found.tolerance.format(),
-        "imports": [_import(one) for one in found.imports],
+        "imports": [_build_import_data(one) for one in found.imports],
         "not_asked": [{"provider": name, "why": why} for name, why in found.not_asked],
-        "accounts": [_result(one) for one in found.results],
+        "accounts": [_build_result_data(one) for one in found.results],
         "notes": list(found.notes),
         "told": found.told,
     }
     return Document(
         data=data,
-        records=tuple(record for result in found.results for record in _records(found, result)),
-        lead=tuple(_lead(found)),
-        tables=tuple(_tables(found)),
-        notes=(*limit_lines(_told(found), "lines"),),
+        records=tuple(record for result in found.results for record in _list_account_records(found, result)),
+        lead=tuple(_list_lead_lines(found)),
+        tables=tuple(_list_tables(found)),
+        notes=(*limit_lines(_list_notes(found), "lines"),),
     )
 
 
-def refusal_of(found: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
+def build_reconciliation_error(found: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
     """Exit 3 for drift beyond tolerance; with `strict`, exit 4 for what could not be asked or compared."""
     beyond = [one for one in found.results if one.outcome == BEYOND]
     if beyond:
-        hint = "\n".join(_sentence(one) for one in beyond[:3])
+        hint = "\n".join(_format_result(one) for one in beyond[:3])
         return NoAnswerError(f"{len(beyond)} of {len(found.results)} bills differ from the charges", hint=hint)
     unsure = [one for one in found.results if one.outcome == UNSURE]
     if strict and (found.not_asked or unsure):
         names = [name for name, _ in found.not_asked] + [f"{one.provider}/{to_one_line(one.account)}" for one in unsure]
         told = "\n".join(f"{name}: {to_one_line(why)}" for name, why in found.not_asked[:3])
-        what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_TOLD])}"
+        what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_SENTENCES])}"
         return IncompleteError(what, hint=told or None)
     return None
 
 
-def _lead(found: Reconciliation) -> Iterator[str]:
+def _list_lead_lines(found: Reconciliation) -> Iterator[str]:
     if not found.results:
         yield f"{found.label}: no bill was held against the charges."
         return
@@ -93,9 +93,9 @@ def _lead(found: Reconciliation) -> Iterator[str]:
     yield f"{found.label}: {bills} held against the charges, tolerance {found.tolerance.format()}: {told}."
 
 
-def _told(found: Reconciliation) -> Iterator[str]:
+def _list_notes(found: Reconciliation) -> Iterator[str]:
     for one in found.imports:
-        yield _imported(one)
+        yield _format_import(one)
     yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in found.not_asked)
     yield from (f"{note.rstrip('.')}." for note in found.notes)
     yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in found.results if one.why)
@@ -103,7 +103,7 @@ def _told(found: Reconciliation) -> Iterator[str]:
         yield f"{found.told} notices were written for the routes of the settings."
 
 
-def _imported(one: BillImport) -> str:
+def _format_import(one: BillImport) -> str:
     parts = [f"{one.lines} lines", f"{one.added} new"]
     parts += [f"{one.replaced} replaced"] if one.replaced else []
     parts += [f"{one.withdrawn} withdrawn"] if one.withdrawn else []
@@ -113,14 +113,14 @@ def _imported(one: BillImport) -> str:
     return f"Bill of {one.provider} from {shorten(to_one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
 
 
-def _tables(found: Reconciliation) -> Iterator[TableView]:
+def _list_tables(found: Reconciliation) -> Iterator[TableView]:
     if found.results:
         yield TableView(
             title="Bills beside charges",
             columns=("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome"),
-            rows=tuple(_row(one) for one in found.results),
+            rows=tuple(_build_result_row(one) for one in found.results),
         )
-    causes = tuple(_cause_row(one, part) for one in found.results for part in one.parts)
+    causes = tuple(_build_cause_row(one, part) for one in found.results for part in one.parts)
     if causes:
         yield TableView(
             title="What it comes from",
@@ -129,11 +129,11 @@ def _tables(found: Reconciliation) -> Iterator[TableView]:
         )
 
 
-def _row(one: DriftResult) -> tuple[str, ...]:
-    low, expected, high = (money(nano, one.currency).format() for nano in one.charged)
+def _build_result_row(one: DriftResult) -> tuple[str, ...]:
+    low, expected, high = (_to_money(nano, one.currency).format() for nano in one.charged)
     mark = get_currency_sign(one.currency)
-    billed, off = money(abs(one.billed), one.currency).format(), money(one.unexplained, one.currency).format()
-    drift = signed(one.drift, one.currency)
+    billed, off = _to_money(abs(one.billed), one.currency).format(), _to_money(one.unexplained, one.currency).format()
+    drift = _format_signed_amount(one.drift, one.currency)
     names = (one.provider, shorten(to_one_line(one.account), LONGEST_NAME))
     return (
         *names,
@@ -147,20 +147,20 @@ def _row(one: DriftResult) -> tuple[str, ...]:
     )
 
 
-def _cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:
+def _build_cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:
     names = (one.provider, shorten(to_one_line(one.account), LONGEST_NAME))
     sku = shorten(to_one_line(part.sku), LONGEST_NAME) or "-"
     apart = f"{part.cause} (apart)" if part.explained else part.cause
-    return (*names, apart, part.charge or "-", sku, signed(part.nano, one.currency), to_one_line(part.reason))
+    return (*names, apart, part.charge or "-", sku, _format_signed_amount(part.nano, one.currency), to_one_line(part.reason))
 
 
-def _sentence(one: DriftResult) -> str:
+def _format_result(one: DriftResult) -> str:
     part = next((part for part in one.parts if not part.explained), None)
     why = f": {to_one_line(part.reason)}" if part else ""
-    return f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)} {signed(one.drift, one.currency)}{why}"
+    return f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)} {_format_signed_amount(one.drift, one.currency)}{why}"
 
 
-def _import(one: BillImport) -> dict[str, object]:
+def _build_import_data(one: BillImport) -> dict[str, object]:
     return {
         "provider": one.provider,
         "source": one.source,
@@ -177,31 +177,31 @@ def _import(one: BillImport) -> dict[str, object]:
     }
 
 
-def _result(one: DriftResult) -> dict[str, object]:
+def _build_result_data(one: DriftResult) -> dict[str, object]:
     return {
         "provider": one.provider,
         "account": one.account,
         "currency": one.currency,
         "outcome": one.outcome,
         "why": one.why or None,
-        "billed": format_exact(money(one.billed, one.currency)),
-        "charged": interval_of(one.charged, one.currency),
-        "drift": format_exact(money(one.drift, one.currency)),
-        "unexplained": format_exact(money(one.unexplained, one.currency)),
-        "allowed": format_exact(money(one.allowed, one.currency)),
-        "causes": [_part(part, one.currency) for part in one.parts],
-        "days": [_day(day, one.currency) for day in one.cells],
-        "resources": [_group(group, one.currency) for group in one.groups],
+        "billed": format_exact(_to_money(one.billed, one.currency)),
+        "charged": _format_amounts(one.charged, one.currency),
+        "drift": format_exact(_to_money(one.drift, one.currency)),
+        "unexplained": format_exact(_to_money(one.unexplained, one.currency)),
+        "allowed": format_exact(_to_money(one.allowed, one.currency)),
+        "causes": [_build_part_data(part, one.currency) for part in one.parts],
+        "days": [_build_day_data(day, one.currency) for day in one.cells],
+        "resources": [_build_group_data(group, one.currency) for group in one.groups],
     }
 
 
-def _part(part: DriftPart, currency: str) -> dict[str, object]:
+def _build_part_data(part: DriftPart, currency: str) -> dict[str, object]:
     return {
         "cause": part.cause,
         "charge": part.charge or None,
         "sku": part.sku or None,
-        "amount": format_exact(money(part.nano, currency)),
-        "outside": format_exact(money(part.off, currency)),
+        "amount": format_exact(_to_money(part.nano, currency)),
+        "outside": format_exact(_to_money(part.off, currency)),
         "explained": part.explained,
         "resources": part.resources,
         "lines": part.lines,
@@ -210,41 +210,41 @@ def _part(part: DriftPart, currency: str) -> dict[str, object]:
     }
 
 
-def _day(day: CellAmounts, currency: str) -> dict[str, object]:
+def _build_day_data(day: CellAmounts, currency: str) -> dict[str, object]:
     """One UTC day."""
     return {
         "day": f"{from_micros(day.cell * DAY_US):%Y-%m-%d}",
-        "billed": format_exact(money(day.billed, currency)),
-        "charged": interval_of(day.charged, currency),
+        "billed": format_exact(_to_money(day.billed, currency)),
+        "charged": _format_amounts(day.charged, currency),
     }
 
 
-def _group(group: DriftGroup, currency: str) -> dict[str, object]:
+def _build_group_data(group: DriftGroup, currency: str) -> dict[str, object]:
     return {
         "id": group.resource or None,
         "region": group.region or None,
         "charge": group.charge,
         "sku": group.sku or None,
-        "billed": format_exact(money(group.billed, currency)),
-        "charged": interval_of(group.charged, currency),
+        "billed": format_exact(_to_money(group.billed, currency)),
+        "charged": _format_amounts(group.charged, currency),
         "cause": group.cause,
     }
 
 
-def _records(found: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
+def _list_account_records(found: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
     """Rows that add up to the account: its resources, what is billed apart, and charges that the statement does not reach."""
     for one in result.groups:
         whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
-        yield _record(found, result, whose, (one.billed, one.charged))
+        yield _build_amount_record(found, result, whose, (one.billed, one.charged))
     for part in result.parts:
         if part.charge in (TAX, CREDIT):
-            yield _record(found, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0)))
+            yield _build_amount_record(found, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0)))
     low, expected, high = (total - sum(one.charged[end] for one in result.groups) for end, total in enumerate(result.charged))
     if high:
-        yield _record(found, result, {"cause": OUTSIDE}, (0, (low, expected, high)))
+        yield _build_amount_record(found, result, {"cause": OUTSIDE_STATEMENT}, (0, (low, expected, high)))
 
 
-def _record(
+def _build_amount_record(
     found: Reconciliation, result: DriftResult, whose: Mapping[str, str], amounts: tuple[int, NanoAmounts]
 ) -> Mapping[str, object]:
     """Amounts are numbers here: a text that begins with a minus sign is no number to a spreadsheet."""
@@ -255,8 +255,8 @@ def _record(
         "account": result.account,
         **{name: whose.get(name, "") for name in ("region", "resource", "charge", "sku")},
         "currency": result.currency,
-        "billed": money(billed, result.currency).to_decimal(),
-        **interval_of(charged, result.currency),
-        "drift": money(billed - charged[1], result.currency).to_decimal(),
+        "billed": _to_money(billed, result.currency).to_decimal(),
+        **_format_amounts(charged, result.currency),
+        "drift": _to_money(billed - charged[1], result.currency).to_decimal(),
         "cause": whose["cause"],
     }

@@ -13,7 +13,7 @@ from costguard.views.document import TableView
 PERCENT = 100
 
 
-def standing_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
+def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
     """`time_to_cap_hours`: 0 where the cap is reached, None: not in this period. `left`: below 0 where more is promised.
 
     `overshoot`: by how much a hard cap could be exceeded at worst, were the guard to act now; None: not hard, or not known.
@@ -35,16 +35,16 @@ def standing_data(standing: BudgetStatus, overshoot: Money | None = None) -> dic
         "burn_per_hour": format_interval_exact(standing.burn, RATE_PLACES),
         "holds": format_exact(standing.holds),
         "left": format_exact(standing.left),
-        "spent_share": _number(standing.fraction),
-        "pace": _number(standing.pace),
-        "time_to_cap_hours": _number(standing.time_to_cap_hours),
+        "spent_share": _to_number(standing.fraction),
+        "pace": _to_number(standing.pace),
+        "time_to_cap_hours": _to_number(standing.time_to_cap_hours),
         "worst_overshoot": format_exact(overshoot) if overshoot is not None else None,
         "warnings": [{"measure": concern.measure, "says": concern.says} for concern in list_budget_warnings(standing)],
         "notes": list(standing.notes),
     }
 
 
-def standings_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
+def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
     """A row a budget. `overshoots`: as in `standing_data`, by name."""
     return TableView(
         title="Budgets",
@@ -60,11 +60,11 @@ def standings_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, 
             "at worst over by>",
             "warning",
         ),
-        rows=tuple(_row(standing, overshoots.get(standing.budget.name)) for standing in standings),
+        rows=tuple(_build_budget_row(standing, overshoots.get(standing.budget.name)) for standing in standings),
     )
 
 
-def _row(standing: BudgetStatus, overshoot: Money | None) -> tuple[str, ...]:
+def _build_budget_row(standing: BudgetStatus, overshoot: Money | None) -> tuple[str, ...]:
     budget, hours = standing.budget, standing.time_to_cap_hours
     period = f"{budget.days} days" if budget.days else budget.period
     return (
@@ -76,16 +76,16 @@ def _row(standing: BudgetStatus, overshoot: Money | None) -> tuple[str, ...]:
         standing.holds.format(),
         format_interval(standing.forecast),
         "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached",
-        _over(standing, overshoot),
+        _format_overshoot(standing, overshoot),
         "; ".join(concern.says for concern in list_budget_warnings(standing)) or "-",
     )
 
 
-def _over(standing: BudgetStatus, overshoot: Money | None) -> str:
+def _format_overshoot(standing: BudgetStatus, overshoot: Money | None) -> str:
     if not standing.budget.hard:
         return "not hard"
     return "not known" if overshoot is None else overshoot.format()
 
 
-def _number(value: Fraction | None) -> float | None:
+def _to_number(value: Fraction | None) -> float | None:
     return None if value is None else round(float(value), 4)

@@ -9,16 +9,16 @@ from costguard.sizing.calibration import MEMORY_SPREAD, FamilyEstimate, RunFamil
 from costguard.sizing.evidence import CalibrationAnswer
 from costguard.views.document import Document, TableView
 
-SCHEMA = "costguard.calibration/1"
+CALIBRATION_SCHEMA = "costguard.calibration/1"
 
 
-def calibration_document(answer: CalibrationAnswer) -> Document:
+def build_calibration_document(answer: CalibrationAnswer) -> Document:
     """A row a family: how many runs, what they saw, how far quotes move."""
     found = answer.weighed
     beliefs = sorted(found.calibration.beliefs.items(), key=lambda item: (item[0].measure != "speed", item[0]))
-    records = tuple(_record(family, belief, answer.spread) for family, belief in beliefs)
+    records = tuple(_build_family_record(family, belief, answer.spread) for family, belief in beliefs)
     data = {
-        "schema": SCHEMA,
+        "schema": CALIBRATION_SCHEMA,
         "file": answer.file,
         "runs": len(answer.runs),
         "new": answer.new,
@@ -29,21 +29,21 @@ def calibration_document(answer: CalibrationAnswer) -> Document:
     return Document(
         data=data,
         records=records,
-        lead=(_lead(answer),),
-        tables=(_table(beliefs, answer.spread),) if beliefs else (),
+        lead=(_format_calibration_lead(answer),),
+        tables=(_build_family_table(beliefs, answer.spread),) if beliefs else (),
         notes=tuple(f"Warning: {w}." for w in answer.warnings),
     )
 
 
-def _lead(answer: CalibrationAnswer) -> str:
+def _format_calibration_lead(answer: CalibrationAnswer) -> str:
     if not answer.runs:
         return "No runs: quotes and sizes are what the shipped model says."
     new = f", {answer.new} of them new" if answer.new else ""
     return f"{len(answer.runs)} observed runs{new}, kept in {answer.file}."
 
 
-def _record(family: RunFamily, belief: FamilyEstimate, spread: float) -> dict[str, object]:
-    shift, width = belief.shift(_spread(family, spread))
+def _build_family_record(family: RunFamily, belief: FamilyEstimate, spread: float) -> dict[str, object]:
+    shift, width = belief.shift(_get_spread(family, spread))
     return {
         "measure": family.measure,
         "method": family.method,
@@ -57,10 +57,10 @@ def _record(family: RunFamily, belief: FamilyEstimate, spread: float) -> dict[st
     }
 
 
-def _table(beliefs: Sequence[tuple[RunFamily, FamilyEstimate]], spread: float) -> TableView:
+def _build_family_table(beliefs: Sequence[tuple[RunFamily, FamilyEstimate]], spread: float) -> TableView:
     rows = []
     for family, belief in beliefs:
-        own = _spread(family, spread)
+        own = _get_spread(family, spread)
         shift, width = belief.shift(own)
         interval = f"{math.exp(width):.2f} (was {math.exp(own):.2f})" if family.measure == "speed" else "-"
         seen, factor = f"{math.exp(belief.mean):.3f}", f"x {math.exp(shift):.3f}"
@@ -69,5 +69,5 @@ def _table(beliefs: Sequence[tuple[RunFamily, FamilyEstimate]], spread: float) -
     return TableView(title="", columns=columns, rows=tuple(rows))
 
 
-def _spread(family: RunFamily, spread: float) -> float:
+def _get_spread(family: RunFamily, spread: float) -> float:
     return spread if family.measure == "speed" else MEMORY_SPREAD

@@ -12,19 +12,19 @@ from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.text_format import format_exact, format_instant, format_interval_exact
 from costguard.views.document import Document, TableView
-from costguard.views.report import report_document
+from costguard.views.report import build_report_document
 
-WORLD, TOLD, DONE = "world", "told", "done"
+BY_WORLD, TOLD_TO_PEOPLE, DONE_BY_COSTGUARD = "world", "told", "done"
 """Whose doing a moment is: what happened by itself or by a person, what people were told, what costguard did."""
-LONGEST = 72
+LONGEST_COLUMN = 72
 """Characters of a column."""
-_MARKS = {WORLD: "  ", TOLD: "! ", DONE: "* "}
-_MADE_OF = re.compile(r" \(\d[\d.]*x[^)]*\)")
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
+_MARKS = {BY_WORLD: "  ", TOLD_TO_PEOPLE: "! ", DONE_BY_COSTGUARD: "* "}
+_MACHINE_PARTS = re.compile(r" \(\d[\d.]*x[^)]*\)")
+_UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class WeekendEvent:
     """Something of the weekend. `kind`: WORLD, TOLD or DONE; `who`: the machine; `cost`: as people were told it."""
 
     at: datetime
@@ -36,7 +36,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
+class WeekendSaving:
     """A machine from when its end was proven (`at`) to the end of the weekend.
 
     `avoided`: what computing would have cost until then; `disks`: what the ledger says that it went on costing.
@@ -55,7 +55,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class WeekendMachine:
     """A machine: what the ledger says, and what it truly cost, to the nano-unit."""
 
     who: str
@@ -75,11 +75,11 @@ class Weekend:
     zone: tzinfo
     every_s: int
     polls: int
-    moments: tuple[Moment, ...]
+    moments: tuple[WeekendEvent, ...]
     letter: tuple[str, str]
     repeats: int
-    savings: tuple[Saving, ...]
-    machines: tuple[Beside, ...]
+    savings: tuple[WeekendSaving, ...]
+    machines: tuple[WeekendMachine, ...]
     statement: Statement
     faults: tuple[str, ...] = ()
 
@@ -89,12 +89,16 @@ class Weekend:
         return sum((one.net for one in self.savings), Money(nano=0))
 
 
-def weekend_document(weekend: Weekend) -> Document:
+def build_weekend_document(weekend: Weekend) -> Document:
     """The timeline and what it came to."""
     right = sum(one.right for one in weekend.machines)
     title, body = weekend.letter
-    report = report_document(weekend.statement)
-    start, end, count = _local(weekend.period.start, weekend), _local(weekend.period.end, weekend), len(weekend.machines)
+    report = build_report_document(weekend.statement)
+    start, end, count = (
+        _format_local_time(weekend.period.start, weekend),
+        _format_local_time(weekend.period.end, weekend),
+        len(weekend.machines),
+    )
     often = f"{count} machines of {count} clouds, polled every {weekend.every_s // 60} minutes, {weekend.polls} times"
     lead = (
         f"A simulated weekend, {start} to {end} ({weekend.zone}): {often}.",
@@ -109,32 +113,39 @@ def weekend_document(weekend: Weekend) -> Document:
         *(f"WRONG: {fault}" for fault in weekend.faults),
     ]
     return Document(
-        data=_data(weekend),
-        records=tuple(_record(one) for one in weekend.moments),
+        data=_build_weekend_data(weekend),
+        records=tuple(_build_event_record(one) for one in weekend.moments),
         lead=lead,
-        tables=(_timeline(weekend), _savings(weekend), *_statement(report)),
+        tables=(_build_timeline_table(weekend), _build_savings_table(weekend), *_list_statement_tables(report)),
         notes=tuple(notes),
     )
 
 
-def _statement(report: Document) -> Iterator[TableView]:
+def _list_statement_tables(report: Document) -> Iterator[TableView]:
     for table in report.tables[:1]:
         yield TableView(title="The report of the weekend, from its ledger", columns=table.columns, rows=table.rows)
 
 
-def _timeline(weekend: Weekend) -> TableView:
+def _build_timeline_table(weekend: Weekend) -> TableView:
     rows = tuple(
-        (_local(one.at, weekend), one.who, _MARKS[one.kind] + _short(one.what, weekend), _short(one.why, weekend), one.cost)
+        (
+            _format_local_time(one.at, weekend),
+            one.who,
+            _MARKS[one.kind] + _shorten_event_text(one.what, weekend),
+            _shorten_event_text(one.why, weekend),
+            one.cost,
+        )
         for one in weekend.moments
     )
     return TableView(title="", columns=("when", "machine", "what", "why", "so far>"), rows=rows)
 
 
-def _savings(weekend: Weekend) -> TableView:
+def _build_savings_table(weekend: Weekend) -> TableView:
     rows = [
-        (s.who, s.act, _local(s.at, weekend), s.avoided.format(), s.disks.format(), s.net.format()) for s in weekend.savings
+        (s.who, s.act, _format_local_time(s.at, weekend), s.avoided.format(), s.disks.format(), s.net.format())
+        for s in weekend.savings
     ]
-    total = ("all", "", "", _total(s.avoided for s in weekend.savings), _total(s.disks for s in weekend.savings))
+    total = ("all", "", "", _format_total(s.avoided for s in weekend.savings), _format_total(s.disks for s in weekend.savings))
     return TableView(
         title="Saved until Monday",
         columns=("machine", "act", "proven", "not computed $>", "its disks $>", "saved $>"),
@@ -142,26 +153,26 @@ def _savings(weekend: Weekend) -> TableView:
     )
 
 
-def _total(amounts: Iterator[Money]) -> str:
+def _format_total(amounts: Iterator[Money]) -> str:
     return sum(amounts, Money(nano=0)).format()
 
 
-def _short(text: str, weekend: Weekend) -> str:
+def _shorten_event_text(text: str, weekend: Weekend) -> str:
     """`text` for a narrow column: its first clause, without what a machine is made of, in local times."""
-    first = _MADE_OF.sub("", text.partition(";")[0].partition(" (confidence")[0])
-    told = _MOMENT.sub(lambda found: f"{_moment(found[1]).astimezone(weekend.zone):%a %H:%M}", first)
-    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+    first = _MACHINE_PARTS.sub("", text.partition(";")[0].partition(" (confidence")[0])
+    told = _UTC_TIME.sub(lambda found: f"{_parse_utc_time(found[1]).astimezone(weekend.zone):%a %H:%M}", first)
+    return told if len(told) <= LONGEST_COLUMN else f"{told[: LONGEST_COLUMN - 1]}…"
 
 
-def _moment(text: str) -> datetime:
+def _parse_utc_time(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def _local(at: datetime, weekend: Weekend) -> str:
+def _format_local_time(at: datetime, weekend: Weekend) -> str:
     return f"{at.astimezone(weekend.zone):%a %d %b %H:%M}"
 
 
-def _record(one: Moment) -> dict[str, object]:
+def _build_event_record(one: WeekendEvent) -> dict[str, object]:
     return {
         "at": format_instant(one.at),
         "kind": one.kind,
@@ -172,14 +183,14 @@ def _record(one: Moment) -> dict[str, object]:
     }
 
 
-def _data(weekend: Weekend) -> dict[str, object]:
+def _build_weekend_data(weekend: Weekend) -> dict[str, object]:
     title, body = weekend.letter
     return {
         "start": format_instant(weekend.period.start),
         "end": format_instant(weekend.period.end),
         "zone": str(weekend.zone),
         "polls": weekend.polls,
-        "moments": [_record(one) for one in weekend.moments],
+        "moments": [_build_event_record(one) for one in weekend.moments],
         "notice": {"title": title, "text": body},
         "repeats": weekend.repeats,
         "savings": [
@@ -203,6 +214,6 @@ def _data(weekend: Weekend) -> dict[str, object]:
             }
             for one in weekend.machines
         ],
-        "report": report_document(weekend.statement).data,
+        "report": build_report_document(weekend.statement).data,
         "wrong": list(weekend.faults),
     }

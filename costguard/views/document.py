@@ -32,7 +32,7 @@ STACKED, HEAT, BARS = "stacked", "heat", "bars"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One part of a chart. `values`: one a label, None where nothing is known; `texts`: the same for people."""
 
     name: str
@@ -51,12 +51,12 @@ class Chart:
     kind: str
     unit: str
     labels: tuple[str, ...]
-    series: tuple[Series, ...]
+    series: tuple[ChartSeries, ...]
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class HeadlineFigure:
     """A number that people look for first: `$1234.56` under `Spent`. `note`: what bounds or explains it."""
 
     name: str
@@ -78,7 +78,7 @@ class Document:
     tables: tuple[TableView, ...] = ()
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[HeadlineFigure, ...] = ()
     items: ChargeItems | None = None
 
 

@@ -7,7 +7,7 @@ from costguard.values.gpu import GIB
 from costguard.views.document import TableView
 
 
-def exact_data(size: SizeAnswer) -> dict[str, object] | None:
+def _build_exact_data(size: SizeAnswer) -> dict[str, object] | None:
     """Bytes at each moment; None where nobody asked."""
     exact = size.exact
     if exact is None:
@@ -34,7 +34,7 @@ def exact_data(size: SizeAnswer) -> dict[str, object] | None:
     }
 
 
-def exact_tables(size: SizeAnswer) -> tuple[TableView, ...]:
+def _list_exact_tables(size: SizeAnswer) -> tuple[TableView, ...]:
     """A row a moment."""
     if size.exact is None:
         return ()

@@ -6,22 +6,22 @@ from costguard.quoting.quote import QuoteOption
 from costguard.sizing.memory.footprint import Footprint
 from costguard.values.gpu import GIB
 from costguard.views.document import TableView
-from costguard.views.job import hours_text
+from costguard.views.job import format_hours
 
 
-def footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
+def list_footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
     """Memory, a row a term."""
     rows = tuple((e.term, f"{e.bytes / GIB:.3f}", e.formula, e.source) for e in footprint.explain())
     return (TableView(title="Memory, term by term", columns=("term", "GiB>", "formula", "source"), rows=rows),)
 
 
-def option_tables(option: QuoteOption) -> tuple[TableView, ...]:
+def list_option_tables(option: QuoteOption) -> tuple[TableView, ...]:
     """Memory, speed, hours and money of one option."""
-    memory = footprint_tables(option.footprint) if option.footprint else ()
-    return (*memory, *_speed(option), *_hours(option), *_money(option))
+    memory = list_footprint_tables(option.footprint) if option.footprint else ()
+    return (*memory, *_list_speed_tables(option), *_list_hours_tables(option), *_list_money_tables(option))
 
 
-def _speed(option: QuoteOption) -> tuple[TableView, ...]:
+def _list_speed_tables(option: QuoteOption) -> tuple[TableView, ...]:
     if option.throughput is None:
         return ()
     speed = option.throughput
@@ -34,16 +34,17 @@ def _speed(option: QuoteOption) -> tuple[TableView, ...]:
     return (TableView(title=f"Speed on {option.gpu.name}", columns=("kind", "value>", "what"), rows=tuple(rows)),)
 
 
-def _hours(option: QuoteOption) -> tuple[TableView, ...]:
+def _list_hours_tables(option: QuoteOption) -> tuple[TableView, ...]:
     if option.duration is None:
         return ()
     rows = tuple(
-        (name, hours_text(i.expected), f"{hours_text(i.low)} to {hours_text(i.high)}") for name, i in option.duration.parts
+        (name, format_hours(i.expected), f"{format_hours(i.low)} to {format_hours(i.high)}")
+        for name, i in option.duration.parts
     )
     return (TableView(title="Hours, part by part", columns=("part", "expected>", "80 % interval"), rows=rows),)
 
 
-def _money(option: QuoteOption) -> tuple[TableView, ...]:
+def _list_money_tables(option: QuoteOption) -> tuple[TableView, ...]:
     if option.rate is None or option.usd is None or option.hours is None:
         return ()
     disk = option.storage_usd

@@ -6,14 +6,14 @@ from costguard.reporting.focus.check import FocusCheckResult
 from costguard.reporting.focus.finding import FocusFinding
 from costguard.views.document import Document, TableView
 
-SCHEMA = "costguard.focus_check/1"
+FOCUS_CHECK_SCHEMA = "costguard.focus_check/1"
 
 
-def focus_document(file: str, checked: FocusCheckResult) -> Document:
+def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document:
     """All findings that are told, in the order of the file."""
-    records = [_record(finding) for finding in checked.findings]
+    records = [_build_finding_record(finding) for finding in checked.findings]
     data = {
-        "schema": SCHEMA,
+        "schema": FOCUS_CHECK_SCHEMA,
         "file": file,
         "focus_version": checked.version,
         "rows": checked.rows,
@@ -25,22 +25,22 @@ def focus_document(file: str, checked: FocusCheckResult) -> Document:
     return Document(
         data=data,
         records=tuple(records),
-        lead=(f"{file}: {checked.rows:,} rows held against FOCUS {checked.version}, {_count(checked.count)}.",),
+        lead=(f"{file}: {checked.rows:,} rows held against FOCUS {checked.version}, {_format_count(checked.count)}.",),
         tables=(TableView(title="", columns=("line>", "column", "rule", "what", "instead"), rows=rows),),
         notes=(f"{more:,} more of the same kinds are not shown.",) if more else (),
     )
 
 
-def findings_text(count: int) -> str:
+def format_finding_count(count: int) -> str:
     """What the refusal says."""
-    return f"{_count(count)}, and a file that keeps to the standard has none"
+    return f"{_format_count(count)}, and a file that keeps to the standard has none"
 
 
-def _count(count: int) -> str:
+def _format_count(count: int) -> str:
     return "no finding" if not count else f"{count:,} finding{'s' if count > 1 else ''}"
 
 
-def _record(finding: FocusFinding) -> dict[str, object]:
+def _build_finding_record(finding: FocusFinding) -> dict[str, object]:
     fault = finding.fault
     return {
         "line": finding.line,

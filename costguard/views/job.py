@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
 
-def job_data(job: Job) -> dict[str, object]:
+def build_job_data(job: Job) -> dict[str, object]:
     """The job as understood: every field filled in, so that a script sees what was assumed."""
     a, r = job.architecture, job.recipe
     return {
@@ -35,13 +35,13 @@ def job_data(job: Job) -> dict[str, object]:
         "checkpointing": r.checkpointing if r.trains else None,
         "attention": r.attention,
         "lora": {"rank": r.lora.rank, "targets": r.lora.targets} if r.adapters else None,
-        "parallel": parallel_data(job.parallel) if job.parallel else None,
-        "preference": beside_data(job.beside, job.recipe) if job.beside else None,
+        "parallel": build_parallel_data(job.parallel) if job.parallel else None,
+        "preference": _build_companion_data(job.beside, job.recipe) if job.beside else None,
         "assumed": dict(job.assumed),
     }
 
 
-def beside_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
+def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
     """The models beside the policy, and what each example asks of them."""
     return {
         "algorithm": beside.algorithm,
@@ -65,12 +65,12 @@ def beside_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]
     }
 
 
-def parallel_data(parallel: Parallelism) -> dict[str, object]:
+def build_parallel_data(parallel: Parallelism) -> dict[str, object]:
     """The split, a key a field."""
     return asdict(parallel)
 
 
-def split_text(parallel: Parallelism) -> str:
+def format_split(parallel: Parallelism) -> str:
     """The split in a few letters: `fsdp`, `zero2`, `tp4 pp2`, or `-` for whole copies."""
     ways = [f"{n}{getattr(parallel, n)}" for n in ("tp", "pp", "cp", "ep") if getattr(parallel, n) > 1]
     sharding = "fsdp" if parallel.fsdp else f"zero{parallel.zero}" if parallel.zero else ""
@@ -78,39 +78,39 @@ def split_text(parallel: Parallelism) -> str:
     return " ".join(filter(None, (sharding, *ways, offload))) or "-"
 
 
-def memory_data(footprint: Footprint) -> dict[str, object]:
+def build_memory_data(footprint: Footprint) -> dict[str, object]:
     """GiB per GPU: the terms alive at the peak (they add up to it), context, peak, its phase, reserved."""
-    terms: dict[str, object] = {term: gib(footprint.at_peak[term]) for term in TERMS}
+    terms: dict[str, object] = {term: to_gib(footprint.at_peak[term]) for term in TERMS}
     return terms | {
-        "context": gib(footprint.context),
-        "peak": gib(footprint.peak),
+        "context": to_gib(footprint.context),
+        "peak": to_gib(footprint.peak),
         "peak_phase": footprint.peak_phase,
-        "reserved": gib(footprint.reserved),
+        "reserved": to_gib(footprint.reserved),
     }
 
 
-def interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float] | None:
+def build_interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float] | None:
     """{"low", "expected", "high"}, to `digits` significant digits; None where unknown."""
     if interval is None:
         return None
     return {
-        "low": rounded(interval.low, digits),
-        "expected": rounded(interval.expected, digits),
-        "high": rounded(interval.high, digits),
+        "low": round_digits(interval.low, digits),
+        "expected": round_digits(interval.expected, digits),
+        "high": round_digits(interval.high, digits),
     }
 
 
-def rounded(value: float, digits: int) -> float:
+def round_digits(value: float, digits: int) -> float:
     """`value` to so many significant digits."""
     return float(f"{value:.{digits}g}")
 
 
-def gib(size: float) -> float:
+def to_gib(size: float) -> float:
     """Bytes as GiB with three decimals."""
     return round(size / GIB, 3)
 
 
-def hours_text(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """Hours as people say them: `24 min`, `7.4 h`, `3.2 d`, `2.1 y`."""
     if hours < 1:
         return f"{hours * 60:.0f} min"
@@ -121,8 +121,8 @@ def hours_text(hours: float) -> str:
     return f"{hours / 8760:,.1f} y"
 
 
-def range_text(interval: Interval | None) -> str:
+def format_hours_range(interval: Interval | None) -> str:
     """`5.9 h (4.4 h - 7.9 h)`."""
     if interval is None:
         return "unknown"
-    return f"{hours_text(interval.expected)} ({hours_text(interval.low)} - {hours_text(interval.high)})"
+    return f"{format_hours(interval.expected)} ({format_hours(interval.low)} - {format_hours(interval.high)})"

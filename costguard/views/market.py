@@ -8,10 +8,10 @@ from datetime import date
 from costguard.quoting.offer import Offer
 from costguard.views.document import Document, TableView
 
-SCHEMA = "costguard.offers/1"
+OFFERS_SCHEMA = "costguard.offers/1"
 
 
-def offers_document(
+def build_offers_document(
     offers: Sequence[Offer],
     market: Mapping[str, object],
     *,
@@ -20,9 +20,9 @@ def offers_document(
     live: Collection[Offer] | None = None,
 ) -> Document:
     """`market`: facts about the file the offers come from. `live`: those that were asked for just now, None: nobody was."""
-    records = tuple(_record(o, today) | ({} if live is None else {"live": o in live}) for o in offers)
-    data = {"schema": SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
-    rows = tuple(_row(o, today, live=live is not None and o in live) for o in offers)
+    records = tuple(_build_offer_record(o, today) | ({} if live is None else {"live": o in live}) for o in offers)
+    data = {"schema": OFFERS_SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
+    rows = tuple(_build_offer_row(o, today, live=live is not None and o in live) for o in offers)
     table = TableView(
         title="",
         columns=("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price"),
@@ -33,7 +33,7 @@ def offers_document(
     )
 
 
-def _record(o: Offer, today: date) -> dict[str, object]:
+def _build_offer_record(o: Offer, today: date) -> dict[str, object]:
     return {
         "provider": o.provider,
         "region": o.region,
@@ -52,7 +52,7 @@ def _record(o: Offer, today: date) -> dict[str, object]:
     }
 
 
-def _row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
+def _build_offer_row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
     each = f"{o.rate.nano_per_hour / o.gpu_count / 1e9:.3f}" if o.rate else "unknown"
     age = "live" if live else o.format_staleness(today) or f"{o.count_age_days(today)}d old"
     return (

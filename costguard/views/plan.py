@@ -24,16 +24,16 @@ from costguard.values.text_format import (
     limit_lines,
 )
 from costguard.views.document import Document, TableView
-from costguard.views.policy import step_text
+from costguard.views.policy import format_step
 
 SCHEMA = "costguard.plan/1"
 LONGEST_NAME = 48
-ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
-SHOWN = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT: "no"}
+RESULT_ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
+RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT: "no"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlanRow:
     """A verdict and what follows from it. `rate`: money an hour, None: unknown; `waste`: since the condition holds, if known.
 
     `level`: how far its policy is armed today. `agent`: how the agent of the machine stands, "" where it has none.
@@ -54,44 +54,44 @@ class PlanView:
     """The fleet as it is at `at`. `hash`: of what would be done; `unaccepted`: why it has to be accepted first, "" if not."""
 
     at: datetime
-    rows: tuple[Planned, ...]
+    rows: tuple[PlanRow, ...]
     hash: str = ""
     unaccepted: str = ""
     notes: tuple[str, ...] = ()
 
 
-def plan_document(plan: PlanView) -> Document:
+def build_plan_document(plan: PlanView) -> Document:
     """The whole plan. What holds, or nearly does, stands first; what no policy finds anything of is only counted."""
-    rows = sorted(plan.rows, key=_weight)
+    rows = sorted(plan.rows, key=_get_sort_key)
     shown = [row for row in rows if row.verdict.finding != DOES_NOT or row.proposals]
     data = {
         "schema": SCHEMA,
         "at": format_instant(plan.at),
         "hash": plan.hash,
         "accepted": not plan.unaccepted,
-        "rows": [_row(row, plan.at) for row in rows],
+        "rows": [_build_row_data(row, plan.at) for row in rows],
         "notes": list(plan.notes),
     }
     lead = [f"WARNING: {plan.unaccepted}. Accept it with: costguard plan --accept {plan.hash}"] if plan.unaccepted else []
     return Document(
         data=data,
-        records=tuple(record for row in rows for record in _records(row, plan.at)),
-        lead=(*lead, _summary(plan, rows)),
-        tables=(_table(shown, plan.at),) if shown else (),
-        notes=(*limit_lines(_reasons(shown), "reasons"), *limit_lines(plan.notes, "notes")),
+        records=tuple(record for row in rows for record in _list_step_records(row, plan.at)),
+        lead=(*lead, _format_summary(plan, rows)),
+        tables=(_build_table(shown, plan.at),) if shown else (),
+        notes=(*limit_lines(_list_reasons(shown), "reasons"), *limit_lines(plan.notes, "notes")),
     )
 
 
-def _weight(row: Planned) -> tuple[int, int, str, tuple[str, ...]]:
+def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
     return (
-        ORDER[row.verdict.finding],
+        RESULT_ORDER[row.verdict.finding],
         -(row.rate.nano if row.rate else 0),
         row.verdict.policy.name,
         tuple(row.verdict.life.key),
     )
 
 
-def _summary(plan: PlanView, rows: Sequence[Planned]) -> str:
+def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     lives = {row.verdict.life for row in rows}
     going = sum(proposal.is_ready(plan.at) for row in rows for proposal in row.proposals)
     held = sum(bool(proposal.held_by) for row in rows for proposal in row.proposals)
@@ -100,7 +100,7 @@ def _summary(plan: PlanView, rows: Sequence[Planned]) -> str:
     return f"{format_local_time(plan.at)}: {told}."
 
 
-def _row(row: Planned, at: datetime) -> dict[str, object]:
+def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
     verdict, key = row.verdict, row.verdict.life.key
     return {
         "provider": key.provider,
@@ -109,8 +109,8 @@ def _row(row: Planned, at: datetime) -> dict[str, object]:
         "id": key.id,
         "name": row.name,
         "owner": row.owner or None,
-        "usd_per_hour": _dollars(row.rate, RATE_PLACES),
-        "waste_usd": _dollars(row.waste, 2),
+        "usd_per_hour": _format_dollars(row.rate, RATE_PLACES),
+        "waste_usd": _format_dollars(row.waste, 2),
         "policy": verdict.policy.name,
         "rule": verdict.policy.rule,
         "level": row.level,
@@ -119,17 +119,17 @@ def _row(row: Planned, at: datetime) -> dict[str, object]:
         "missing": list(verdict.truth.missing),
         "reasons": list(verdict.reasons),
         "agent": row.agent or None,
-        "work": _work(verdict.work),
-        "steps": [_step(proposal, at) for proposal in row.proposals],
+        "work": _build_activity_data(verdict.work),
+        "steps": [_build_step_data(proposal, at) for proposal in row.proposals],
     }
 
 
-def _dollars(money: Money | None, least: int) -> str | None:
+def _format_dollars(money: Money | None, least: int) -> str | None:
     """None: unknown, or in another currency."""
     return format_exact(money, least) if money is not None and money.currency == "USD" else None
 
 
-def _work(work: Activity) -> dict[str, object]:
+def _build_activity_data(work: Activity) -> dict[str, object]:
     return {
         "state": work.state,
         "confidence": work.confidence,
@@ -139,76 +139,84 @@ def _work(work: Activity) -> dict[str, object]:
     }
 
 
-def _step(proposal: Proposal, at: datetime) -> dict[str, object]:
+def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
     return {
         "number": proposal.number,
         "do": proposal.step.do,
-        "told": step_text(proposal.step),
+        "told": format_step(proposal.step),
         "due_at": format_instant(proposal.due_at),
         "goes": proposal.is_ready(at),
         "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
     }
 
 
-def _records(row: Planned, at: datetime) -> Iterator[Mapping[str, object]]:
+def _list_step_records(row: PlanRow, at: datetime) -> Iterator[Mapping[str, object]]:
     """The machine and its verdict, once for each step."""
-    whole = _row(row, at)
+    whole = _build_row_data(row, at)
     flat = {key: whole[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
     flat |= {key: whole[key] for key in ("policy", "level", "finding", "since")}
     flat |= {"work": row.verdict.work.state, "confidence": row.verdict.work.confidence}
-    for step in (*(_step(proposal, at) for proposal in row.proposals), *(() if row.proposals else (_NOTHING,))):
-        held = " ".join(reason for reason, _ in _held(step))
+    for step in (*(_build_step_data(proposal, at) for proposal in row.proposals), *(() if row.proposals else (_NO_STEP,))):
+        held = " ".join(reason for reason, _ in _list_hold_reasons(step))
         yield flat | {"do": step["do"], "due_at": step["due_at"], "goes": step["goes"], "held_by": held}
 
 
-_NOTHING: Mapping[str, object] = {"do": None, "due_at": None, "goes": False, "held_by": []}
+_NO_STEP: Mapping[str, object] = {"do": None, "due_at": None, "goes": False, "held_by": []}
 
 
-def _held(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _list_hold_reasons(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     held = step["held_by"]
     return ((str(one["reason"]), str(one["says"])) for one in (held if isinstance(held, list) else []))
 
 
-def _table(rows: Sequence[Planned], at: datetime) -> TableView:
+def _build_table(rows: Sequence[PlanRow], at: datetime) -> TableView:
     return TableView(
         title="",
         columns=("machine", "owner", "$/h>", "policy", "finding", "work", "since", "step", "when", "held back by"),
-        rows=tuple(cells for row in rows for cells in _cells(row, at)),
+        rows=tuple(cells for row in rows for cells in _list_row_cells(row, at)),
     )
 
 
-def _cells(row: Planned, at: datetime) -> Iterator[tuple[str, ...]]:
+def _list_row_cells(row: PlanRow, at: datetime) -> Iterator[tuple[str, ...]]:
     verdict = row.verdict
     work = f"{verdict.work.state} ({verdict.work.confidence:.2f})"
     since = format_length(at - verdict.since) if verdict.since else "-"
-    finding = SHOWN[verdict.finding]
+    finding = RESULT_TEXTS[verdict.finding]
     if verdict.finding == CANNOT_SAY and verdict.truth.missing:
         finding = f"cannot say: no {', '.join(verdict.truth.missing)}"
-    head = (_called(row), shorten(row.owner or "-", LONGEST_NAME), _rate(row), verdict.policy.name, finding, work, since)
+    head = (
+        _format_machine_name(row),
+        shorten(row.owner or "-", LONGEST_NAME),
+        _format_rate(row),
+        verdict.policy.name,
+        finding,
+        work,
+        since,
+    )
     for number, proposal in enumerate(row.proposals):
         when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
         held = ", ".join(says for _, says in proposal.held_by) or "-"
-        yield (*(head if number == 0 else ("",) * len(head)), step_text(proposal.step), when, held)
+        yield (*(head if number == 0 else ("",) * len(head)), format_step(proposal.step), when, held)
     if not row.proposals:
         yield (*head, "-", "-", "-")
 
 
-def _called(row: Planned) -> str:
+def _format_machine_name(row: PlanRow) -> str:
     key = row.verdict.life.key
     name = f"{row.name} ({key.id})" if row.name and row.name != key.id else key.id
     return f"{key.provider} {shorten(name, LONGEST_NAME)}"
 
 
-def _rate(row: Planned) -> str:
+def _format_rate(row: PlanRow) -> str:
     if row.rate is None:
         return "unknown"
     return f"{'' if row.rate.currency == 'USD' else get_currency_sign(row.rate.currency)}{row.rate.format(RATE_PLACES)}"
 
 
-def _reasons(rows: Sequence[Planned]) -> Iterator[str]:
+def _list_reasons(rows: Sequence[PlanRow]) -> Iterator[str]:
     """Why each is judged so, a line a machine and policy that would lead to something."""
     for row in rows:
         does = any(STEP_LEVELS[proposal.step.do] != OBSERVE for proposal in row.proposals)
         reasons = "; ".join(row.verdict.work.reasons[:3])
         if does and reasons:
-            yield f"{_called(row)}: {row.verdict.work.state} because {reasons}."
+            yield f"{_format_machine_name(row)}: {row.verdict.work.state} because {reasons}."

@@ -12,7 +12,7 @@ from costguard.views.document import Document, TableView
 PLACES = 9
 
 
-def played_document(played: SimulatedBillCheck, *, kept: str | None = None) -> Document:
+def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | None = None) -> Document:
     """The comparison, cloud by cloud. `kept`: the URL of the ledger it was written to, if that was kept."""
     resources = sum(len(cloud.resources) for cloud in played.clouds)
     stated = sum(cloud.stated for cloud in played.clouds)
@@ -36,15 +36,15 @@ def played_document(played: SimulatedBillCheck, *, kept: str | None = None) -> D
     if kept:
         notes.append(f"The ledger was kept. Ask it: COSTGUARD_LEDGER__URL={kept} costguard report")
     return Document(
-        data=_data(played, kept),
-        records=tuple(_record(cloud) for cloud in played.clouds),
+        data=_build_simulated_bill_data(played, kept),
+        records=tuple(_build_cloud_record(cloud) for cloud in played.clouds),
         lead=lead,
-        tables=(_table(played),),
+        tables=(_build_cloud_table(played),),
         notes=tuple(notes),
     )
 
 
-def _table(played: SimulatedBillCheck) -> TableView:
+def _build_cloud_table(played: SimulatedBillCheck) -> TableView:
     return TableView(
         title="",
         columns=("cloud", "resources>", "low $>", "expected $>", "high $>", "the bill $>", "exact>", "right>"),
@@ -55,7 +55,7 @@ def _table(played: SimulatedBillCheck) -> TableView:
                 cloud.money.low.format(PLACES),
                 cloud.money.expected.format(PLACES),
                 cloud.money.high.format(PLACES),
-                _dollars(cloud.billed),
+                _format_dollars(cloud.billed),
                 str(cloud.stated),
                 f"{len(cloud.resources) - len(cloud.wrong)} of {len(cloud.resources)}",
             )
@@ -64,7 +64,7 @@ def _table(played: SimulatedBillCheck) -> TableView:
     )
 
 
-def _data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
+def _build_simulated_bill_data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
     return {
         "seed": played.seed,
         "start": played.period.start.isoformat().replace("+00:00", "Z"),
@@ -78,7 +78,7 @@ def _data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
                 "provider": cloud.provider,
                 "resources": len(cloud.resources),
                 "usd": format_interval_exact(cloud.money),
-                "bill_usd": _dollars(cloud.billed),
+                "bill_usd": _format_dollars(cloud.billed),
                 "exact": cloud.stated,
                 "wrong": [one.key.id for one in cloud.wrong],
             }
@@ -87,18 +87,18 @@ def _data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
     }
 
 
-def _record(cloud: CloudBillCheck) -> dict[str, object]:
+def _build_cloud_record(cloud: CloudBillCheck) -> dict[str, object]:
     money = format_interval_exact(cloud.money)
     return {
         "provider": cloud.provider,
         "resources": len(cloud.resources),
         **{f"usd_{end}": amount for end, amount in money.items()},
-        "bill_usd": _dollars(cloud.billed),
+        "bill_usd": _format_dollars(cloud.billed),
         "exact": cloud.stated,
         "wrong": len(cloud.wrong),
     }
 
 
-def _dollars(amount: Fraction) -> str:
+def _format_dollars(amount: Fraction) -> str:
     nano = divide_half_even(amount.numerator * NANO, amount.denominator)
     return Money(nano=nano).format(PLACES)

@@ -35,20 +35,20 @@ from costguard.values.text_format import format_length, format_local_time
 from costguard.views.document import Document
 
 SCHEMA = "costguard.policy/1"
-HALF = Fraction(1, 2)
+FLEET_SHARE_UNREMARKED = Fraction(1, 2)
 """Rails that stop more of the fleet in a day than this need no remark."""
-RULES = {
+RULE_TEXTS = {
     IDLE_RULE: "doubt lets it run",
     CAP_RULE: "doubt counts the money, and stops at the limit",
     SCHEDULE_RULE: "a desired state by the clock",
 }
-AT_WORK = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
+WORKING_MACHINE_FACTS = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
 """What is known of a machine that works, whatever else is."""
 MEASURES_LEAST, MINUTE = 3, timedelta(minutes=1)
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 
 
-def lint_document(
+def build_policy_lint_document(
     where: str,
     policies: Sequence[Policy],
     *,
@@ -60,15 +60,21 @@ def lint_document(
 
     `hard`: the names of hard budgets. `configured`: the providers that are watched.
     """
-    remarks = [remark for policy in policies for remark in (*_remarks(policy), *_late_remarks(policy, configured))]
-    remarks += [_rails_remark(name, rails or Rails()) for name in hard if (rails or Rails()).fleet_share_day <= HALF]
+    remarks = [
+        remark for policy in policies for remark in (*_list_remarks(policy), *_list_late_metric_remarks(policy, configured))
+    ]
+    remarks += [
+        _format_limit_remark(name, rails or Rails())
+        for name in hard
+        if (rails or Rails()).fleet_share_day <= FLEET_SHARE_UNREMARKED
+    ]
     lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, and nothing wrong with them."
     rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
     data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
     return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
 
 
-def _rails_remark(name: str, rails: Rails) -> str:
+def _format_limit_remark(name: str, rails: Rails) -> str:
     """What the rails mean for a hard cap on a small fleet: at 20 % a day, fewer than ten machines stop one a day."""
     fewer, percent = -(-2 // rails.fleet_share_day), float(100 * rails.fleet_share_day)
     return (
@@ -77,9 +83,9 @@ def _rails_remark(name: str, rails: Rails) -> str:
     )
 
 
-def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, datetime | None]]) -> Document:
+def build_policy_explanation_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, datetime | None]]) -> Document:
     """Each policy in words. `armed`: how far each may go today, and until when."""
-    told = {policy.name: list(_explained(policy, *armed.get(policy.name, (policy.arm, None)))) for policy in policies}
+    told = {policy.name: list(_explain_policy(policy, *armed.get(policy.name, (policy.arm, None)))) for policy in policies}
     data = {
         "schema": SCHEMA,
         "action": "explain",
@@ -91,7 +97,7 @@ def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, 
                 "level": armed.get(policy.name, (policy.arm, None))[0],
                 "when": policy.when.text,
                 "for_seconds": int(policy.hold.total_seconds()),
-                "steps": [_step_data(step) for step in policy.then],
+                "steps": [_build_step_data(step) for step in policy.then],
                 "told": told[policy.name],
             }
             for policy in policies
@@ -102,7 +108,7 @@ def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, 
     return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("No [[policy]] is in the settings.",))
 
 
-def tried_document(policy: Policy, facts: Mapping[str, str], truth: ConditionResult) -> Document:
+def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: ConditionResult) -> Document:
     """What `policy` finds of `facts`, as they were typed."""
     answer = ANSWERS[truth.value]
     data = {
@@ -118,7 +124,9 @@ def tried_document(policy: Policy, facts: Mapping[str, str], truth: ConditionRes
     missing = [f"missing: {name} ({FACTS[name].told})" for name in truth.missing if name in FACTS]
     because = [truth.why] if truth.why and not missing else []
     then = (
-        f"after {format_length(policy.hold)} of it: {step_text(policy.then[0])}" if policy.hold else step_text(policy.then[0])
+        f"after {format_length(policy.hold)} of it: {format_step(policy.then[0])}"
+        if policy.hold
+        else format_step(policy.then[0])
     )
     lead = [
         f"{policy.name}: {answer}",
@@ -132,7 +140,7 @@ def tried_document(policy: Policy, facts: Mapping[str, str], truth: ConditionRes
     return Document(data=data, records=(record,), lead=tuple(lead), notes=notes)
 
 
-def step_text(step: PolicyStep) -> str:
+def format_step(step: PolicyStep) -> str:
     """`notify the owner`; `run the hook checkpoint (at most 5 min)`; `ask whether to terminate`."""
     if step.do == NOTIFY:
         return f"{'page' if step.severity == 'page' else 'notify'} {step.to if '@' in step.to else f'the {step.to}'}"
@@ -145,18 +153,18 @@ def step_text(step: PolicyStep) -> str:
     )
 
 
-def whom_text(target: PolicyTarget) -> str:
+def _format_target(target: PolicyTarget) -> str:
     """`machines with a GPU; provider aws or gcp; team=vision`."""
     match = target.match
     parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "what has no GPU"]
-    for word, values in _stated(match, target):
+    for word, values in _list_selectors(match, target):
         parts.append(f"{word} {' or '.join(values)}" if values else f"no {word} at all: it selects nothing")
     for key, values in match.labels or ():
         parts.append(f"{key}={' or '.join(values)}")
     return "; ".join(parts) or "everything"
 
 
-def _stated(match: ResourceFilter, target: PolicyTarget) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _list_selectors(match: ResourceFilter, target: PolicyTarget) -> Iterator[tuple[str, tuple[str, ...]]]:
     pairs = (
         ("provider", match.providers),
         ("account", match.accounts),
@@ -171,8 +179,8 @@ def _stated(match: ResourceFilter, target: PolicyTarget) -> Iterator[tuple[str, 
     return ((word, values) for word, values in pairs if values is not None)
 
 
-def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[str]:
-    yield f"whom: {whom_text(policy.target)}"
+def _explain_policy(policy: Policy, level: str, until: datetime | None) -> Iterator[str]:
+    yield f"whom: {_format_target(policy.target)}"
     held = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{held}"
     if policy.alone:
@@ -182,9 +190,9 @@ def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[s
     for step in policy.then:
         moment = f"{format_length(step.after)} after the first step" if step.after else "at once"
         short = "" if reaches_level(level, STEP_LEVELS[step.do]) else f"  (not while it is armed for {level})"
-        yield f"{moment}: {step_text(step)}{short}"
+        yield f"{moment}: {format_step(step)}{short}"
     yield f"armed for: {level}{f' until {format_local_time(until)}, then notify' if until else ''}"
-    yield f"rule: {policy.rule}: {RULES.get(policy.rule, policy.rule)}"
+    yield f"rule: {policy.rule}: {RULE_TEXTS.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
         yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
@@ -193,7 +201,7 @@ def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[s
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 
 
-def _remarks(policy: Policy) -> Iterator[str]:
+def _list_remarks(policy: Policy) -> Iterator[str]:
     furthest = [step.do for step in policy.then if not reaches_level(policy.arm, STEP_LEVELS[step.do])]
     if policy.arm == OBSERVE:
         yield f"{policy.name} is not armed: it only records what it would have done. costguard policy arm {policy.name} notify"
@@ -204,19 +212,22 @@ def _remarks(policy: Policy) -> Iterator[str]:
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one look is enough for its first step."
     ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
-    if policy.rule == IDLE_RULE and ends and policy.when.evaluate(AT_WORK).value is not False:
+    if policy.rule == IDLE_RULE and ends and policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False:
         yield (
             f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
             "a [[budget]] with hard = true stops those too, and so does a schedule."
         )
 
 
-def _late_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Iterator[str]:
+def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Iterator[str]:
     """Where a provider's measures come so rarely and so late that `for` rests on too few of them.
 
     Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
     """
-    if policy.when.evaluate(AT_WORK).value is not False or policy.when.evaluate({"power": RUNNING}).value is False:
+    if (
+        policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False
+        or policy.when.evaluate({"power": RUNNING}).value is False
+    ):
         return  # it does not rest on measures of work
     window, named = max(policy.hold, ACTIVITY_WINDOW_MIN), policy.target.match.providers
     for one in configured:
@@ -229,5 +240,5 @@ def _late_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Ite
             )
 
 
-def _step_data(step: PolicyStep) -> dict[str, object]:
-    return {"after_seconds": int(step.after.total_seconds()), "do": step.do, "told": step_text(step)}
+def _build_step_data(step: PolicyStep) -> dict[str, object]:
+    return {"after_seconds": int(step.after.total_seconds()), "do": step.do, "told": format_step(step)}

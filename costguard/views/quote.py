@@ -11,7 +11,16 @@ from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, ex
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.subscription import Subscription
 from costguard.views.document import Document, TableView
-from costguard.views.job import hours_text, interval_data, job_data, memory_data, parallel_data, range_text, rounded, split_text
+from costguard.views.job import (
+    build_interval_data,
+    build_job_data,
+    build_memory_data,
+    build_parallel_data,
+    format_hours,
+    format_hours_range,
+    format_split,
+    round_digits,
+)
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.quoting.template import TemplateComparison
@@ -20,7 +29,7 @@ SCHEMA = "costguard.quote/1"
 REFUSALS_SHOWN = 6
 
 
-def quote_document(
+def build_quote_document(
     quote: Quote,
     shown: tuple[QuoteOption, ...],
     *,
@@ -33,40 +42,42 @@ def quote_document(
 
     `compared`: what a template's source says, beside what costguard says.
     """
-    options, told = [_option_data(o, today) for o in shown], _told(compared)
+    options, told = [_build_option_data(o, today) for o in shown], _build_template_parts(compared)
     data = {
         "schema": SCHEMA,
-        "job": job_data(quote.asked) if not isinstance(quote.asked, Rental) else _rental_data(quote.asked),
+        "job": build_job_data(quote.asked) if not isinstance(quote.asked, Rental) else _build_rental_data(quote.asked),
         "options": options,
-        "refused": [_refused_data(r) for r in quote.refused],
-        "warnings": [*quote.warnings, *_stale_warning(shown, today)],
-        "subscriptions": [_plan_data(p, quote) for p in plans],
+        "refused": [_build_refused_data(r) for r in quote.refused],
+        "warnings": [*quote.warnings, *_list_stale_warnings(shown, today)],
+        "subscriptions": [_build_plan_data(p, quote) for p in plans],
         "template": told[0],
     }
     return Document(
         data=data,
-        records=tuple(_record(o, today) for o in shown),
-        lead=(_title(quote),),
+        records=tuple(_build_option_record(o, today) for o in shown),
+        lead=(_format_title(quote),),
         tables=(
-            _table(quote, shown, today),
+            _build_option_table(quote, shown, today),
             *told[1],
             *explain,
-            *_plans_table(plans, quote),
+            *_list_plan_tables(plans, quote),
         ),
-        notes=(*told[2], *_notes(quote, shown, today)),
+        notes=(*told[2], *_list_notes(quote, shown, today)),
     )
 
 
-def _told(compared: TemplateComparison | None) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
+def _build_template_parts(
+    compared: TemplateComparison | None,
+) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
     """The comparison with a template's source: data, tables and notes; nothing where no template was asked for."""
     if compared is None:
         return None, (), ()
-    from costguard.views.template import compared_data, compared_notes, compared_tables
+    from costguard.views.template import build_comparison_data, list_comparison_notes, list_comparison_tables
 
-    return compared_data(compared), compared_tables(compared), compared_notes(compared)
+    return build_comparison_data(compared), list_comparison_tables(compared), list_comparison_notes(compared)
 
 
-def _title(quote: Quote) -> str:
+def _format_title(quote: Quote) -> str:
     asked = quote.asked
     if isinstance(asked, Rental):
         return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
@@ -77,10 +88,10 @@ def _title(quote: Quote) -> str:
     return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
 
-def _table(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> TableView:
+def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
     timed = any(o.duration for o in shown)
-    rows = tuple(_row(o, ranks[id(o)], today, timed=timed) for o in shown)
+    rows = tuple(_build_option_row(o, ranks[id(o)], today, timed=timed) for o in shown)
     speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
     return TableView(
         title="",
@@ -101,10 +112,10 @@ def _table(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> TableVi
     )
 
 
-def _row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
+def _build_option_row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
     gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
     place = o.placement
-    fit = (split_text(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
+    fit = (format_split(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
     return (
         str(rank),
         o.offer.provider if o.offer else "-",
@@ -113,14 +124,14 @@ def _row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, .
         o.offer.tier if o.offer else "-",
         o.rate.format(2) if o.rate else "unknown",
         *fit,
-        range_text(o.hours) if timed or o.hours is None else hours_text(o.hours.expected),
-        _money_text(o),
-        _price_age(o.offer, today),
+        format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected),
+        _format_money(o),
+        _format_price_age(o.offer, today),
         ", ".join(o.marks),
     )
 
 
-def _money_text(o: QuoteOption) -> str:
+def _format_money(o: QuoteOption) -> str:
     if o.usd is None:
         return "unknown"
     if o.usd.low == o.usd.high:
@@ -128,16 +139,16 @@ def _money_text(o: QuoteOption) -> str:
     return f"{o.usd.expected.format()} ({o.usd.low.format()} - {o.usd.high.format()})"
 
 
-def _price_age(offer: Offer | None, today: date) -> str:
+def _format_price_age(offer: Offer | None, today: date) -> str:
     if offer is None or offer.rate is None:
         return "unknown"
     return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
 
 
-def _notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> list[str]:
+def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> list[str]:
     hidden = len(quote.options) - len(shown)
     notes = [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."] if hidden else []
-    notes += _refusals(quote.refused)
+    notes += _list_refusals(quote.refused)
     first = next((o for o in shown if o.usd), None)
     most = explain_uncertainty(first) if first else None
     notes += [f"Of the assumptions, {most}."] if most else []
@@ -148,11 +159,11 @@ def _notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> list[st
         )
     for option in shown[:1]:
         notes += [f"First option: {n}." for n in option.notes]
-    notes += [f"Warning: {w}." for w in (*quote.warnings, *_stale_warning(shown, today))]
+    notes += [f"Warning: {w}." for w in (*quote.warnings, *_list_stale_warnings(shown, today))]
     return notes
 
 
-def _refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
+def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
     """The nearest misses, and how many there were in all."""
     if not refused:
         return []
@@ -161,14 +172,14 @@ def _refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
     return [f"Refused {len(refused)}: {named}{' ...' if len(refused) > len(nearest) else ''}."]
 
 
-def _stale_warning(shown: tuple[QuoteOption, ...], today: date) -> list[str]:
+def _list_stale_warnings(shown: tuple[QuoteOption, ...], today: date) -> list[str]:
     stale = Counter(o.offer.provider for o in shown if o.offer and o.offer.is_stale(today))
     if not stale:
         return []
     return [f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"]
 
 
-def _option_data(o: QuoteOption, today: date) -> dict[str, object]:
+def _build_option_data(o: QuoteOption, today: date) -> dict[str, object]:
     place, offer = o.placement, o.offer
     return {
         "provider": offer.provider if offer else None,
@@ -185,23 +196,23 @@ def _option_data(o: QuoteOption, today: date) -> dict[str, object]:
             "stale": offer.is_stale(today) if offer else None,
             "age_days": offer.count_age_days(today) if offer else None,
         },
-        "memory_gib": memory_data(place.footprint) if place else None,
+        "memory_gib": build_memory_data(place.footprint) if place else None,
         "gpu_memory_gib": round(o.gpu.memory_gib, 3),
         "fits": place.fits if place else None,
-        "parallel": parallel_data(place.parallel) if place else None,
-        "tokens_per_s_per_gpu": interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
-        "hours": interval_data(o.hours),
+        "parallel": build_parallel_data(place.parallel) if place else None,
+        "tokens_per_s_per_gpu": build_interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
+        "hours": build_interval_data(o.hours),
         "usd": o.usd.format_ends() if o.usd else None,
         "storage_usd": o.storage_usd.format_ends(4) if o.storage_usd else None,
-        "startup_hours": rounded(o.duration.startup_hours.expected, 3) if o.duration else None,
+        "startup_hours": round_digits(o.duration.startup_hours.expected, 3) if o.duration else None,
         "marks": list(o.marks),
         "notes": list(o.notes),
     }
 
 
-def _record(o: QuoteOption, today: date) -> dict[str, object]:
+def _build_option_record(o: QuoteOption, today: date) -> dict[str, object]:
     """The option as one flat row."""
-    data = _option_data(o, today)
+    data = _build_option_data(o, today)
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
     for name in ("hours", "usd"):
         three = data[name] if isinstance(data[name], dict) else {}
@@ -218,7 +229,7 @@ def _record(o: QuoteOption, today: date) -> dict[str, object]:
     }
 
 
-def _refused_data(r: QuoteRefusal) -> dict[str, object]:
+def _build_refused_data(r: QuoteRefusal) -> dict[str, object]:
     who = {"offer": r.offer, "gpu": r.gpu} if r.offer else {"gpu": r.gpu}
     return who | {
         "gpu_count": r.gpu_count,
@@ -228,43 +239,45 @@ def _refused_data(r: QuoteRefusal) -> dict[str, object]:
     }
 
 
-def _rental_data(asked: Rental) -> dict[str, object]:
+def _build_rental_data(asked: Rental) -> dict[str, object]:
     return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "hours": asked.hours}
 
 
-def _plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
-    option = _on(plan, quote)
+def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
+    option = _find_plan_option(plan, quote)
     return {
         "provider": plan.provider,
         "plan": plan.plan,
         "gpu": plan.gpu,
         "usd": plan.price.format(),
         "units": plan.units,
-        "units_per_hour": interval_data(plan.units_per_hour),
-        "units_needed": interval_data(plan.compute_units(option.hours)) if option and option.hours else None,
+        "units_per_hour": build_interval_data(plan.units_per_hour),
+        "units_needed": build_interval_data(plan.compute_units(option.hours)) if option and option.hours else None,
         "session_hours": plan.session_hours,
         "observed_at": plan.observed_on,
         "source": plan.source,
     }
 
 
-def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
+def _list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
     """A row a GPU that some paid plan may give: what the run takes of a plan's units, and what the plans are."""
     rows = []
     for gpu in dict.fromkeys(p.gpu for p in plans):
         same = [p for p in plans if p.gpu == gpu and p.units]
-        option = _on(same[0], quote) if same else None
+        option = _find_plan_option(same[0], quote) if same else None
         if option is None or option.hours is None:
             continue
         needs = same[0].compute_units(option.hours)
         names = (f"{p.plan} ${p.price.format()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
-        rows.append((same[0].provider, gpu, range_text(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names)))
+        rows.append(
+            (same[0].provider, gpu, format_hours_range(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names))
+        )
     title = "Subscriptions: not ranked, since a plan promises no GPU"
     view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))
     return (view,) if rows else ()
 
 
-def _on(plan: Subscription, quote: Quote) -> QuoteOption | None:
+def _find_plan_option(plan: Subscription, quote: Quote) -> QuoteOption | None:
     """The quickest option on one GPU of the plan's kind, whoever sells it: it gives the hours."""
     same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
     return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)

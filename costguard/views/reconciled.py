@@ -18,7 +18,7 @@ from costguard.values.text_format import (
 OUTCOMES = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
 
 
-def held_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
+def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
     """The report's `reconciliation`: each account whose bill was held against its charges, and providers of which none was."""
     rows: list[dict[str, object]] = [
         {
@@ -28,10 +28,10 @@ def held_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> lis
             "state": one.outcome,
             "at": format_instant(one.at),
             "period": {"start": format_instant(one.period.start), "end": format_instant(one.period.end)},
-            "billed": format_exact(money(one.billed, one.currency)),
-            "charged": interval_of(one.charged, one.currency),
-            "drift": format_exact(money(one.billed - one.charged[1], one.currency)),
-            "unexplained": format_exact(money(one.unexplained, one.currency)),
+            "billed": format_exact(_to_money(one.billed, one.currency)),
+            "charged": _format_amounts(one.charged, one.currency),
+            "drift": format_exact(_to_money(one.billed - one.charged[1], one.currency)),
+            "unexplained": format_exact(_to_money(one.unexplained, one.currency)),
             "tolerance": one.tolerance,
         }
         for one in held
@@ -40,13 +40,15 @@ def held_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> lis
     return rows + [{"provider": name, "state": "not reconciled"} for name in spent if name not in known]
 
 
-def held_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
+def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
     """The same for people, a sentence each without its full stop."""
     for one in held:
         mark = get_currency_sign(one.currency)
-        drift = signed(one.billed - one.charged[1], one.currency)
-        told = f"held against the bill on {format_local_time(one.at)}: {mark}{money(one.billed, one.currency).format()} billed"
-        off = f"{mark}{money(one.unexplained, one.currency).format()} of it unexplained"
+        drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
+        told = (
+            f"held against the bill on {format_local_time(one.at)}: {mark}{_to_money(one.billed, one.currency).format()} billed"
+        )
+        off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
         yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} beside the charges, {off}, {OUTCOMES[one.outcome]}"
     known = {one.provider for one in held}
     missing = [name for name in spent if name not in known]
@@ -54,18 +56,18 @@ def held_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> It
         yield f"Not reconciled with a bill: {', '.join(missing)}"
 
 
-def money(nano: int, currency: str) -> Money:
+def _to_money(nano: int, currency: str) -> Money:
     """An amount of the ledger's."""
     return Money(nano=nano, currency=currency)
 
 
-def interval_of(amounts: NanoAmounts, currency: str) -> dict[str, str]:
+def _format_amounts(amounts: NanoAmounts, currency: str) -> dict[str, str]:
     """{"low", "expected", "high"} to the nano-unit."""
-    low, expected, high = (money(nano, currency) for nano in amounts)
+    low, expected, high = (_to_money(nano, currency) for nano in amounts)
     return format_interval_exact(MoneyInterval(low=low, expected=expected, high=high))
 
 
-def signed(nano: int, currency: str) -> str:
+def _format_signed_amount(nano: int, currency: str) -> str:
     """`+$1.68`, `-$0.40`, `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
-    return f"{plus}{get_currency_sign(currency)}{money(abs(nano), currency).format()}"
+    return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"

@@ -28,77 +28,85 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.beside_tables import further_tables
+from costguard.views.beside_tables import list_section_tables
 from costguard.views.document import Document, TableView
-from costguard.views.figures import figures_of
-from costguard.views.reconciled import held_data, held_lines
-from costguard.views.report_charts import charts_of
-from costguard.views.report_sections import further_data, further_lead, further_notes, group_data, saved_data
+from costguard.views.figures import list_headline_figures
+from costguard.views.reconciled import build_bill_comparison_data, list_bill_comparison_lines
+from costguard.views.report_charts import list_report_charts
+from costguard.views.report_sections import (
+    build_group_data,
+    build_savings_data,
+    build_section_data,
+    list_lead_sentences,
+    list_section_notes,
+)
 
 SCHEMA = "costguard.report/1"
 MOST_HINTS = 3
-MISSING = "what both began and ended while its scope was not seen"
+SHORT_LIVED_NOTE = "what both began and ended while its scope was not seen"
 
 
-def report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
+def build_report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
     """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
     sums = (statement.usd, *statement.others)
-    told = [[_told(group) for group in one.groups] for one in sums]
-    left_out = tuple(not_counted(statement))
+    told = [[_build_group_fields(group) for group in one.groups] for one in sums]
+    left_out = tuple(list_not_counted(statement))
     data = {
         "schema": SCHEMA,
-        "period": _period(statement),
+        "period": _build_period_data(statement),
         "as_of": format_instant(statement.as_of),
         "totals": format_interval_exact(statement.usd.total),
-        "groups": [_group(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
-        "other_currencies": [_other(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
-        **further_data(statement),
+        "groups": [_build_group_json(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
+        "other_currencies": [_build_currency_json(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
+        **build_section_data(statement),
         "not_counted": list(left_out),
-        "saved": saved_data(statement),
-        "reconciliation": held_data(statement.held, statement.spent_at),
+        "saved": build_savings_data(statement),
+        "reconciliation": build_bill_comparison_data(statement.held, statement.spent_at),
     }
     return Document(
         data=data,
-        records=tuple(_record(statement, one.currency, each) for one, of in zip(sums, told, strict=True) for each in of),
-        lead=tuple(_lead(statement, exchange)),
-        tables=(*(_table(statement, one, exchange) for one in sums if one.groups), *further_tables(statement)),
+        records=tuple(_build_record(statement, one.currency, each) for one, of in zip(sums, told, strict=True) for each in of),
+        lead=tuple(_list_lead_lines(statement, exchange)),
+        tables=(*(_build_group_table(statement, one, exchange) for one in sums if one.groups), *list_section_tables(statement)),
         notes=(
-            *_marks(sums),
-            *further_notes(statement),
-            *(_ended(line) for line in held_lines(statement.held, statement.spent_at)),
-            *limit_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"),
+            *_list_footnotes(sums),
+            *list_section_notes(statement),
+            *(_end_sentence(line) for line in list_bill_comparison_lines(statement.held, statement.spent_at)),
+            *limit_lines((f"Not counted: {_end_sentence(line)}" for line in left_out), "lines"),
         ),
-        charts=tuple(charts_of(statement)),
-        figures=tuple(figures_of(statement)),
+        charts=tuple(list_report_charts(statement)),
+        figures=tuple(list_headline_figures(statement)),
     )
 
 
-def not_counted(statement: Statement) -> Iterator[str]:
+def list_not_counted(statement: Statement) -> Iterator[str]:
     """What the sums leave out or only bound, a sentence each."""
     for sums in (statement.usd, *statement.others):
         for group in sums.groups:
             if group.unknown is not None:
-                yield _unknown(group, group.unknown)
-    holes = [unseen_text(one, statement) for one in statement.unseen]
-    yield from _dated_ahead(statement)
+                yield _format_unknown_price(group, group.unknown)
+    holes = [_format_unseen_scope(one, statement) for one in statement.unseen]
+    yield from _list_misdated_scopes(statement)
     yield from holes
     if holes:
-        yield MISSING
+        yield SHORT_LIVED_NOTE
     for provider, sentence in statement.not_modelled:
         named = sentence.casefold().startswith(f"{provider.casefold()}:")
         yield sentence if named else f"{provider}: {sentence}"
 
 
-def report_warnings(statement: Statement) -> tuple[str, ...]:
+def list_report_warnings(statement: Statement) -> tuple[str, ...]:
     """What makes the sums doubtful: a sentence for each scope dated by a wrong clock, or not seen all through."""
-    return limit_lines((*_dated_ahead(statement), *(unseen_text(one, statement) for one in statement.unseen)), "scopes")
+    return limit_lines(
+        (*_list_misdated_scopes(statement), *(_format_unseen_scope(one, statement) for one in statement.unseen)), "scopes"
+    )
 
 
-def _dated_ahead(statement: Statement) -> tuple[str, ...]:
+def _list_misdated_scopes(statement: Statement) -> tuple[str, ...]:
     return tuple(describe_misdated_scope(scope.scope, scope.at) for scope in statement.misdated)
 
 
-def incompleteness(statement: Statement) -> IncompleteError | None:
+def build_incomplete_report_error(statement: Statement) -> IncompleteError | None:
     """What `--strict` refuses; None where every scope was seen all through."""
     if not statement.incomplete:
         return None
@@ -106,49 +114,49 @@ def incompleteness(statement: Statement) -> IncompleteError | None:
         hint = "let costguard poll the accounts first"
         return IncompleteError(f"nothing was seen in {statement.label}: the ledger knows of no scope", hint=hint)
     count = f"{len(statement.unseen)} of {statement.scopes} scopes"
-    hint = "\n".join(unseen_text(one, statement) for one in statement.unseen[:MOST_HINTS])
+    hint = "\n".join(_format_unseen_scope(one, statement) for one in statement.unseen[:MOST_HINTS])
     return IncompleteError(f"{count} were not seen completely all through {statement.label}", hint=hint)
 
 
-def unseen_text(unseen: UncoveredScope, statement: Statement) -> str:
+def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
     """`aws/123/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
     name, (first, *later) = format_scope(unseen.scope), unseen.holes
     if unseen.never:
-        return f"{name} was never seen completely in {statement.label}{_why(first)}"
+        return f"{name} was never seen completely in {statement.label}{_format_hole_reason(first)}"
     if first.why or first.period.start != statement.period.start:
-        return f"{name} {_holes_text(unseen.holes)}"
+        return f"{name} {_format_holes(unseen.holes)}"
     begun = (
         f"was not looked at before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
     )
-    return f"{name} {begun}, and {_holes_text(later)}" if later else f"{name} {begun}"
+    return f"{name} {begun}, and {_format_holes(later)}" if later else f"{name} {begun}"
 
 
-def _holes_text(holes: Sequence[CoverageGap]) -> str:
+def _format_holes(holes: Sequence[CoverageGap]) -> str:
     longest = max(holes, key=lambda hole: hole.period.length)
-    spell = f"for {format_length(longest.period.length)} from {format_local_time(longest.period.start)}{_why(longest)}"
+    spell = f"for {format_length(longest.period.length)} from {format_local_time(longest.period.start)}{_format_hole_reason(longest)}"
     if len(holes) == 1:
         return f"was not seen completely {spell}"
     together = sum((hole.period.length for hole in holes), timedelta())
     return f"was not seen completely for {format_length(together)}: {len(holes)} times, the longest {spell}"
 
 
-def _why(hole: CoverageGap) -> str:
+def _format_hole_reason(hole: CoverageGap) -> str:
     return format_scope_reason(hole.why or "nobody looked")
 
 
-def _unknown(group: CostGroup, money: MoneyInterval) -> str:
+def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
     currency = get_currency_sign(money.low.currency)
     low, expected, high = money.format_ends().values()
     return f"{name}: nobody stated a price; counted as {currency}{expected}, and surely between {low} and {high}"
 
 
-def _ended(line: str) -> str:
+def _end_sentence(line: str) -> str:
     """`line` with a full stop."""
     return f"{line.rstrip('.')}."
 
 
-def _period(statement: Statement) -> dict[str, object]:
+def _build_period_data(statement: Statement) -> dict[str, object]:
     return {
         "start": format_instant(statement.period.start),
         "end": format_instant(statement.period.end),
@@ -157,7 +165,7 @@ def _period(statement: Statement) -> dict[str, object]:
     }
 
 
-class _Told(NamedTuple):
+class _GroupFields(NamedTuple):
     """A group as data, as it stands in JSON and in CSV."""
 
     by: dict[str, str | None]
@@ -167,17 +175,17 @@ class _Told(NamedTuple):
     more: dict[str, object]
 
 
-def _told(group: CostGroup) -> _Told:
-    return _Told(
+def _build_group_fields(group: CostGroup) -> _GroupFields:
+    return _GroupFields(
         by={key: value or None for key, value in group.by.items()},
-        hours=_hours(group.us),
-        gpu_hours=_hours(group.gpu_milli_us / 1000),
+        hours=_to_hours(group.us),
+        gpu_hours=_to_hours(group.gpu_milli_us / 1000),
         money=format_interval_exact(group.money),
-        more=group_data(group),
+        more=build_group_data(group),
     )
 
 
-def _group(group: CostGroup, told: _Told) -> dict[str, object]:
+def _build_group_json(group: CostGroup, told: _GroupFields) -> dict[str, object]:
     """`unknown_usd`: the part of `usd` whose price nobody stated."""
     return {
         "by": told.by,
@@ -189,12 +197,12 @@ def _group(group: CostGroup, told: _Told) -> dict[str, object]:
     }
 
 
-def _other(sums: CurrencySums, told: Sequence[_Told]) -> dict[str, object]:
+def _build_currency_json(sums: CurrencySums, told: Sequence[_GroupFields]) -> dict[str, object]:
     groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in told]
     return {"currency": sums.currency, "totals": format_interval_exact(sums.total), "groups": groups}
 
 
-def _record(statement: Statement, currency: str, told: _Told) -> Mapping[str, object]:
+def _build_record(statement: Statement, currency: str, told: _GroupFields) -> Mapping[str, object]:
     return {
         "period": statement.label,
         "zone": statement.zone,
@@ -207,11 +215,11 @@ def _record(statement: Statement, currency: str, told: _Told) -> Mapping[str, ob
     }
 
 
-def _hours(us: float) -> float:
+def _to_hours(us: float) -> float:
     return round(us / HOUR_US, 4)
 
 
-def _lead(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
+def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
         yield f"{name} lies ahead: nothing is spent in it yet."
@@ -223,12 +231,12 @@ def _lead(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."
     if exchange is not None:
         yield f"In {exchange.currency}: {format_interval(exchange.convert_interval(statement.usd.total))}, {exchange.label}."
-    yield from further_lead(statement)
+    yield from list_lead_sentences(statement)
     for other in statement.others:
         yield f"Apart from that, in another currency: {get_currency_sign(other.currency)}{format_interval(other.total)}."
 
 
-def _table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
+def _build_group_table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
     """The groups and their total. Columns of what is known of no group are left out."""
     dearest = get_currency_sign(sums.currency).strip()
     judged = any(group.waste for group in sums.groups)
@@ -251,27 +259,27 @@ def _table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | No
             *(("before>",) if compared else ()),
             *((f"{shown.currency}>",) if shown else ()),
         ),
-        rows=(*(_row(group, shown, judged=judged, compared=compared) for group in sums.groups), tuple(total)),
+        rows=(*(_build_group_row(group, shown, judged=judged, compared=compared) for group in sums.groups), tuple(total)),
         sums=1,
     )
 
 
-def _row(group: CostGroup, exchange: ExchangeRate | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
+def _build_group_row(group: CostGroup, exchange: ExchangeRate | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
     low, expected, high = group.money.format_ends().values()
     shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
-    idle = "-" if not group.computing else "unknown" if group.waste is None else _idle(group.waste)
+    idle = "-" if not group.computing else "unknown" if group.waste is None else _format_idle_money(group.waste)
     before = "-" if group.before is None else group.before.format()
     other = "" if exchange is None else exchange.convert(group.money.expected).format()
     more = (*((idle,) if judged else ()), *((before,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
 
 
-def _idle(waste: Waste) -> str:
+def _format_idle_money(waste: Waste) -> str:
     return Money(nano=waste.idle + waste.partly).format()
 
 
-def _marks(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:
+def _list_footnotes(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:
     groups = [group for one in sums for group in one.groups if group.unknown is not None]
     partly = any(group.unknown != group.money for group in groups)
     return ("* Part of it billed at a price that nobody stated: see below.",) if partly else ()

@@ -18,7 +18,7 @@ from costguard.reporting.statement.statement import Statement
 from costguard.values.instant import EPOCH
 from costguard.values.money import Money
 from costguard.values.text_format import format_bounds, format_share
-from costguard.views.document import BARS, HEAT, STACKED, Chart, Series
+from costguard.views.document import BARS, HEAT, STACKED, Chart, ChartSeries
 
 MOST_SERIES, MOST_BARS = 6, 12
 OTHER, NOBODY = "other", "not stated"
@@ -28,24 +28,24 @@ NANO = 10**9
 HUNDRED = 100
 
 
-def charts_of(statement: Statement) -> Iterator[Chart]:
+def list_report_charts(statement: Statement) -> Iterator[Chart]:
     """Those there is anything to draw in; none where the statement was made for formats that cannot draw."""
     if statement.days is not None and statement.days.parts:
-        yield _days(statement.days, statement)
+        yield _build_day_chart(statement.days, statement)
     if statement.burn is not None and any(cell for row in statement.burn.cells for cell in row):
-        yield _burn(statement.burn)
+        yield _build_burn_chart(statement.burn)
     if statement.days is not None:
         for key, title in (("owner", "Spend by owner"), ("gpu", "Spend by GPU")):
-            yield from _bars(statement, key, title)
-        yield from _idle_days(statement, statement.days)
-        yield from _idle(statement)
+            yield from _list_spend_bars(statement, key, title)
+        yield from _list_idle_day_charts(statement, statement.days)
+        yield from _list_idle_charts(statement)
 
 
-def _days(days: CostByDay, statement: Statement) -> Chart:
+def _build_day_chart(days: CostByDay, statement: Statement) -> Chart:
     """What each value of a key cost by day, the dearest first, and all others as one; None on a day that nobody looked at."""
     spent = [sum(nanos) for nanos in zip(*days.parts.values(), strict=True)]
     bare = (number for number, nano in enumerate(spent) if not nano and not days.monthly)
-    blank = {number for number in bare if _unseen(days.days[number], statement)}
+    blank = {number for number in bare if _is_unseen_day(days.days[number], statement)}
     ranked = sorted(days.parts, key=lambda value: (-sum(days.parts[value]), value))
     named = [(value or NOBODY, days.parts[value]) for value in ranked[:MOST_SERIES]]
     rest = [days.parts[value] for value in ranked[MOST_SERIES:]]
@@ -56,12 +56,12 @@ def _days(days: CostByDay, statement: Statement) -> Chart:
         kind=STACKED,
         unit="$",
         labels=tuple(f"{day:%Y-%m}" if days.monthly else f"{day:%Y-%m-%d}" for day in days.days),
-        series=tuple(_amounts(name, nanos, blank) for name, nanos in named),
+        series=tuple(_build_amount_series(name, nanos, blank) for name, nanos in named),
         note=f"{'Months' if days.monthly else 'Days'} of UTC, as the ledger keeps them; what is expected.",
     )
 
 
-def _burn(burn: WeeklyBurn) -> Chart:
+def _build_burn_chart(burn: WeeklyBurn) -> Chart:
     """Mean dollars an hour for each hour of the week."""
     return Chart(
         title="Burn by weekday and hour",
@@ -69,7 +69,7 @@ def _burn(burn: WeeklyBurn) -> Chart:
         unit="$/h",
         labels=tuple(f"{hour:02d}" for hour in range(len(burn.cells[0]))),
         series=tuple(
-            Series(
+            ChartSeries(
                 name=day,
                 values=tuple(None if cell is None else round(cell, 4) for cell in row),
                 texts=tuple("" if cell is None else f"{cell:.2f}" for cell in row),
@@ -80,7 +80,7 @@ def _burn(burn: WeeklyBurn) -> Chart:
     )
 
 
-def _bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
+def _list_spend_bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
     """One bar a value of `key`, the dearest first; only where the groups know it."""
     if key not in statement.by:
         return
@@ -101,16 +101,16 @@ def _bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
         unit="$",
         labels=tuple(shorten(value, LONGEST_LABEL) for value, _ in shown),
         series=(
-            Series(
+            ChartSeries(
                 name="cost",
                 values=tuple(expected / NANO for _, (_, expected, _) in shown),
-                texts=tuple(_interval(nanos) for _, nanos in shown),
+                texts=tuple(_format_nano_interval(nanos) for _, nanos in shown),
             ),
         ),
     )
 
 
-def _idle_days(statement: Statement, days: CostByDay) -> Iterator[Chart]:
+def _list_idle_day_charts(statement: Statement, days: CostByDay) -> Iterator[Chart]:
     """Which share of the computing that could be judged did nothing, by day or month; None where none could be judged."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     form = "%Y-%m" if days.monthly else "%Y-%m-%d"
@@ -127,7 +127,7 @@ def _idle_days(statement: Statement, days: CostByDay) -> Iterator[Chart]:
             unit="%",
             labels=tuple(labels),
             series=(
-                Series(
+                ChartSeries(
                     name="idle",
                     values=tuple(None if share is None else round(float(HUNDRED * share), 2) for share in shares),
                     texts=tuple("" if share is None else f"{float(share):.0%}" for share in shares),
@@ -137,25 +137,25 @@ def _idle_days(statement: Statement, days: CostByDay) -> Iterator[Chart]:
         )
 
 
-def _idle(statement: Statement) -> Iterator[Chart]:
+def _list_idle_charts(statement: Statement) -> Iterator[Chart]:
     """Which share of the computing that could be judged did nothing, by the first key of the groups."""
     if not statement.by:
         return
     groups: dict[str, list[CostGroup]] = defaultdict(list)
     for group in statement.usd.groups:
         groups[next(iter(group.by.values())) or NOBODY].append(group)
-    shares = {value: share for value, of in groups.items() if (share := _idle_share(of)) is not None}
+    shares = {value: share for value, of in groups.items() if (share := _compute_idle_share(of)) is not None}
     if not shares:
         return
     ranked: Sequence[str] = sorted(shares, key=lambda value: (-shares[value], value))[:MOST_BARS]
-    judged = _judged(groups)
+    judged = _sum_judged(groups)
     yield Chart(
         title=f"Idle share by {statement.by[0]}",
         kind=BARS,
         unit="%",
         labels=tuple(shorten(value, LONGEST_LABEL) for value in ranked),
         series=(
-            Series(
+            ChartSeries(
                 name="idle",
                 values=tuple(round(float(HUNDRED * shares[value]), 2) for value in ranked),
                 texts=tuple(f"{float(shares[value]):.0%}" for value in ranked),
@@ -165,19 +165,19 @@ def _idle(statement: Statement) -> Iterator[Chart]:
     )
 
 
-def _idle_share(groups: Sequence[CostGroup]) -> Fraction | None:
+def _compute_idle_share(groups: Sequence[CostGroup]) -> Fraction | None:
     judged = sum(group.waste.judged for group in groups if group.waste)
     idle = sum(group.waste.idle + group.waste.partly for group in groups if group.waste)
     return Fraction(idle, judged) if judged else None
 
 
-def _judged(groups: Mapping[str, Sequence[CostGroup]]) -> float:
+def _sum_judged(groups: Mapping[str, Sequence[CostGroup]]) -> float:
     every = [group for of in groups.values() for group in of]
     computing = sum(group.computing for group in every)
     return sum(group.waste.judged for group in every if group.waste) / computing if computing else 0.0
 
 
-def _unseen(day: date, statement: Statement) -> bool:
+def _is_unseen_day(day: date, statement: Statement) -> bool:
     """Whether no scope was seen on any part of `day` that lies in the period: nothing spent then is not known to be nothing."""
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
     start, end = max(begin, statement.period.start), min(begin + timedelta(days=1), statement.period.end, statement.as_of)
@@ -185,14 +185,14 @@ def _unseen(day: date, statement: Statement) -> bool:
     return len(holes) == statement.scopes and all(any(h.start <= start and end <= h.end for h in of) for of in holes)
 
 
-def _amounts(name: str, nanos: Sequence[int], blank: Collection[int]) -> Series:
-    return Series(
+def _build_amount_series(name: str, nanos: Sequence[int], blank: Collection[int]) -> ChartSeries:
+    return ChartSeries(
         name=shorten(name, LONGEST_LABEL),
         values=tuple(None if number in blank else nano / NANO for number, nano in enumerate(nanos)),
         texts=tuple("" if number in blank else Money(nano=nano).format() for number, nano in enumerate(nanos)),
     )
 
 
-def _interval(nanos: Sequence[int]) -> str:
+def _format_nano_interval(nanos: Sequence[int]) -> str:
     low, expected, high = (Money(nano=nano) for nano in nanos)
     return expected.format() if low.format() == high.format() else f"{expected.format()} ({format_bounds(low, high, 2)})"

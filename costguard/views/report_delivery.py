@@ -18,13 +18,13 @@ from costguard.reporting.statement.sections import TopResource
 from costguard.values.money import sum_intervals
 from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
 from costguard.views.document import Document
-from costguard.views.report import not_counted
+from costguard.views.report import list_not_counted
 
 MOST_SPENDERS, MOST_GROUPS = 3, 10
 LONGEST_NAME = 60
 
 
-def letter_title(statement: Statement) -> str:
+def format_report_title(statement: Statement) -> str:
     """One line: the period and what it cost."""
     name = f"GPU spending in {statement.label}"
     if statement.ahead or statement.blank:
@@ -32,19 +32,19 @@ def letter_title(statement: Statement) -> str:
     return f"{name}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}"
 
 
-def letter_of(statement: Statement, document: Document, again: str) -> tuple[tuple[str, ...], ...]:
+def build_report_paragraphs(statement: Statement, document: Document, again: str) -> tuple[tuple[str, ...], ...]:
     """Paragraphs of lines. `document`: the statement's own, whose lead they begin with. `again`: the command that prints it."""
     parts = (
-        (*document.lead, *_unsaid(statement)),
-        tuple(_dearest(statement)),
-        tuple(_groups(statement)),
-        tuple(f"Not counted: {line}" for line in limit_lines(not_counted(statement), "lines")),
+        (*document.lead, *_list_missing_sections(statement)),
+        tuple(_list_top_spenders(statement)),
+        tuple(_list_group_lines(statement)),
+        tuple(f"Not counted: {line}" for line in limit_lines(list_not_counted(statement), "lines")),
         (f"All of it: {again}",),
     )
     return tuple(part for part in parts if part)
 
 
-def _unsaid(statement: Statement) -> Iterator[str]:
+def _list_missing_sections(statement: Statement) -> Iterator[str]:
     """What the lead leaves out because there is nothing to say: here it is said, as nobody looks for what is not there."""
     if statement.ahead or statement.blank or not statement.beside:
         return
@@ -56,12 +56,12 @@ def _unsaid(statement: Statement) -> Iterator[str]:
         yield "Saved by the guard: nothing."
 
 
-def _dearest(statement: Statement) -> Iterator[str]:
+def _list_top_spenders(statement: Statement) -> Iterator[str]:
     for number, one in enumerate(statement.spenders[:MOST_SPENDERS], 1):
-        yield f"Dearest, {number}: {_spender(one)}"
+        yield f"Dearest, {number}: {_format_spender(one)}"
 
 
-def _spender(one: TopResource) -> str:
+def _format_spender(one: TopResource) -> str:
     key, of = one.bearer.key, one.attribution
     name = shorten(one.bearer.name or key.id, LONGEST_NAME)
     what = f"{shorten(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
@@ -69,16 +69,16 @@ def _spender(one: TopResource) -> str:
     return f"{key.provider} {name}, {what}, of {owner}: {get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
 
 
-def _groups(statement: Statement) -> Iterator[str]:
+def _list_group_lines(statement: Statement) -> Iterator[str]:
     for sums in (statement.usd, *statement.others):
         groups = sorted(sums.groups, key=lambda group: -group.money.expected.nano)
         for group in groups[:MOST_GROUPS]:
-            yield f"{_called(group)}: {get_currency_sign(sums.currency)}{format_interval(group.money)}"
+            yield f"{_format_group_name(group)}: {get_currency_sign(sums.currency)}{format_interval(group.money)}"
         more = groups[MOST_GROUPS:]
         if more:
             rest = sum_intervals((group.money for group in more), sums.currency)
             yield f"{len(more)} more: {get_currency_sign(sums.currency)}{format_interval(rest)}"
 
 
-def _called(group: CostGroup) -> str:
+def _format_group_name(group: CostGroup) -> str:
     return ", ".join(f"{key} {shorten(value or '-', LONGEST_NAME)}" for key, value in group.by.items()) or "everything"

@@ -37,37 +37,37 @@ SAVED_MEANS = (
 NO_QUOTES = "no run of this period is known to have had a quote: only a hold that was committed with what it came to has both"
 
 
-def further_data(statement: Statement) -> dict[str, object]:
+def build_section_data(statement: Statement) -> dict[str, object]:
     """The fields of the JSON contract beside totals and groups."""
     return {
         "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
-        "before": _before(statement.before, statement.usd) if statement.before else None,
-        "idle": _idle(statement.usd),
+        "before": _build_comparison_data(statement.before, statement.usd) if statement.before else None,
+        "idle": _build_idle_data(statement.usd),
         "stopped_disks": {
             "usd": format_interval_exact(
                 next((m for m in statement.rest.money if m.low.currency == USD), make_zero_interval())
             ),
             "machines": statement.rest.machines,
         },
-        "top": [_spender(one) for one in statement.spenders],
-        "quotes": [_quoted(one) for one in statement.quotes],
-        "jobs": [_job(one) for one in group_runs_by_job(statement.quotes)],
-        "prices": [_priced(one, statement) for one in statement.prices],
+        "top": [_build_spender_data(one) for one in statement.spenders],
+        "quotes": [_build_quoted_data(one) for one in statement.quotes],
+        "jobs": [_build_job_data(one) for one in group_runs_by_job(statement.quotes)],
+        "prices": [_build_price_data(one, statement) for one in statement.prices],
     }
 
 
-def group_data(group: CostGroup) -> dict[str, object]:
+def build_group_data(group: CostGroup) -> dict[str, object]:
     """What a group says beside its money. None: nothing of it could be judged, or nobody looked in the period before."""
     waste = group.waste
     return {
-        "idle_usd": _nano(waste.idle) if waste else None,
-        "partly_idle_usd": _nano(waste.partly) if waste else None,
-        "judged_share": _share(group.judged_share),
+        "idle_usd": _format_nano(waste.idle) if waste else None,
+        "partly_idle_usd": _format_nano(waste.partly) if waste else None,
+        "judged_share": _round_share(group.judged_share),
         "before_usd": format_exact(group.before) if group.before else None,
     }
 
 
-def saved_data(statement: Statement) -> dict[str, object]:
+def build_savings_data(statement: Statement) -> dict[str, object]:
     """The contract's `saved`. `usd` None: it was not asked for."""
     saved = statement.saved
     return {
@@ -75,32 +75,32 @@ def saved_data(statement: Statement) -> dict[str, object]:
         "acts": len({one.act.intent_id for one in saved.counted}),
         "suspected_false_stops": len({one.act.intent_id for one in saved.false}),
         "note": SAVED_MEANS,
-        "by_act": [_saving(one) for one in saved.savings],
+        "by_act": [_build_saving_data(one) for one in saved.savings],
     }
 
 
-def further_lead(statement: Statement) -> Iterator[str]:
+def list_lead_sentences(statement: Statement) -> Iterator[str]:
     """What people are told first, after the total."""
     for forecast in statement.forecast:
         yield f"By its end: {get_currency_sign(forecast.low.currency)}{format_interval(forecast)}, if what bills now goes on."
     if statement.before is not None and not statement.blank:
-        yield _before_text(statement.before, statement.usd)
-    idle = _idle_text(statement.usd)
+        yield _format_comparison(statement.before, statement.usd)
+    idle = _format_idle(statement.usd)
     if idle:
         yield idle
     for money in statement.rest.money:
-        machines = _count(statement.rest.machines, "machine")
+        machines = _format_count(statement.rest.machines, "machine")
         yield f"Disks of machines that did not run: {get_currency_sign(money.low.currency)}{format_interval(money)} ({machines})."
     if statement.saved.savings:
-        yield _saved_text(statement.saved)
+        yield _format_savings(statement.saved)
 
 
-def further_notes(statement: Statement) -> Iterator[str]:
+def list_section_notes(statement: Statement) -> Iterator[str]:
     """What the figures mean, and which of them nobody knows."""
     if statement.ahead or statement.blank or not statement.beside:
         return
     if statement.usd.computing:
-        if _judged(statement.usd):
+        if _sum_judged(statement.usd):
             yield f"Idle means: {IDLE_MEANS}."
         else:
             yield "Idle: not known. Nothing measured well enough whether what computed did any work."
@@ -116,7 +116,7 @@ def further_notes(statement: Statement) -> Iterator[str]:
         yield f"{money} is reckoned at prices of {one.as_of}, more than three months old: {shorten(one.source, 120)}."
 
 
-def _before(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
+def _build_comparison_data(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
     change = before.compute_change(usd)
     return {
         "period": {
@@ -127,12 +127,12 @@ def _before(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
         "usd": format_interval_exact(before.usd.total) if before.seen else None,
         "same_part_usd": format_interval_exact(before.part.total) if before.part_seen else None,
         "change_usd": format_exact(change) if change else None,
-        "change_share": _share(before.compute_share(usd)),
+        "change_share": _round_share(before.compute_share(usd)),
         "complete": before.complete,
     }
 
 
-def _before_text(before: PreviousPeriod, usd: CurrencySums) -> str:
+def _format_comparison(before: PreviousPeriod, usd: CurrencySums) -> str:
     change, share = before.compute_change(usd), before.compute_share(usd)
     whole = f"${format_interval(before.usd.total)}"
     if change is None:
@@ -149,21 +149,21 @@ def _before_text(before: PreviousPeriod, usd: CurrencySums) -> str:
     return f"{before.label}, the period before: {part}. This is {told}{seen}."
 
 
-def _idle(usd: CurrencySums) -> dict[str, object]:
-    judged = _judged(usd)
+def _build_idle_data(usd: CurrencySums) -> dict[str, object]:
+    judged = _sum_judged(usd)
     wastes = [group.waste for group in usd.groups if group.waste]
     return {
-        "usd": _nano(sum(waste.idle for waste in wastes)) if judged else None,
-        "partly_usd": _nano(sum(waste.partly for waste in wastes)) if judged else None,
-        "judged_usd": _nano(judged),
-        "computing_usd": _nano(usd.computing),
-        "judged_share": _share(Fraction(judged, usd.computing) if usd.computing else None),
+        "usd": _format_nano(sum(waste.idle for waste in wastes)) if judged else None,
+        "partly_usd": _format_nano(sum(waste.partly for waste in wastes)) if judged else None,
+        "judged_usd": _format_nano(judged),
+        "computing_usd": _format_nano(usd.computing),
+        "judged_share": _round_share(Fraction(judged, usd.computing) if usd.computing else None),
         "means": IDLE_MEANS,
     }
 
 
-def _idle_text(usd: CurrencySums) -> str:
-    judged = _judged(usd)
+def _format_idle(usd: CurrencySums) -> str:
+    judged = _sum_judged(usd)
     if not judged:
         return ""
     wastes = [group.waste for group in usd.groups if group.waste]
@@ -172,11 +172,11 @@ def _idle_text(usd: CurrencySums) -> str:
     return f"Idle: ${idle.format()}, and ${partly.format()} partly idle, {of}."
 
 
-def _judged(usd: CurrencySums) -> int:
+def _sum_judged(usd: CurrencySums) -> int:
     return sum(group.waste.judged for group in usd.groups if group.waste)
 
 
-def _spender(one: TopResource) -> dict[str, object]:
+def _build_spender_data(one: TopResource) -> dict[str, object]:
     key, of = one.bearer.key, one.attribution
     return {
         "provider": key.provider,
@@ -189,13 +189,13 @@ def _spender(one: TopResource) -> dict[str, object]:
         "gpu_count": of.gpu_count,
         "tier": of.tier or None,
         "owner": of.owner or None,
-        "hours": _hours(one.us),
+        "hours": _to_hours(one.us),
         "currency": one.money.low.currency,
         "cost": format_interval_exact(one.money),
     }
 
 
-def _saving(one: Saving) -> dict[str, object]:
+def _build_saving_data(one: Saving) -> dict[str, object]:
     key = one.act.life.key
     return {
         "intent": one.act.intent_id,
@@ -219,15 +219,15 @@ def _saving(one: Saving) -> dict[str, object]:
     }
 
 
-def _saved_text(saved: Savings) -> str:
-    acts = _count(len({one.act.intent_id for one in saved.counted}), "act")
+def _format_savings(saved: Savings) -> str:
+    acts = _format_count(len({one.act.intent_id for one in saved.counted}), "act")
     money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
     false = len({one.act.intent_id for one in saved.false})
-    beside = f"; {_count(false, 'suspected false stop')} not counted" if false else ""
+    beside = f"; {_format_count(false, 'suspected false stop')} not counted" if false else ""
     return f"Saved by the guard: {money}, by {acts}{beside}."
 
 
-def _quoted(one: QuotedRun) -> dict[str, object]:
+def _build_quoted_data(one: QuotedRun) -> dict[str, object]:
     hold = one.hold
     return {
         "hold": hold.id,
@@ -242,7 +242,7 @@ def _quoted(one: QuotedRun) -> dict[str, object]:
     }
 
 
-def _job(one: QuotedJob) -> dict[str, object]:
+def _build_job_data(one: QuotedJob) -> dict[str, object]:
     return {
         "job": one.job,
         "attempts": one.attempts,
@@ -253,7 +253,7 @@ def _job(one: QuotedJob) -> dict[str, object]:
     }
 
 
-def _priced(one: PriceSourceCost, statement: Statement) -> dict[str, object]:
+def _build_price_data(one: PriceSourceCost, statement: Statement) -> dict[str, object]:
     return {
         "source": one.source,
         "currency": one.money.low.currency,
@@ -264,17 +264,17 @@ def _priced(one: PriceSourceCost, statement: Statement) -> dict[str, object]:
     }
 
 
-def _count(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def _nano(nano: int) -> str:
+def _format_nano(nano: int) -> str:
     return format_exact(Money(nano=nano))
 
 
-def _share(value: Fraction | None) -> float | None:
+def _round_share(value: Fraction | None) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
-def _hours(us: int) -> float:
+def _to_hours(us: int) -> float:
     return round(us / HOUR_US, 4)

@@ -11,12 +11,12 @@ from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval_exact
 
-SCHEMA = "costguard.run/1"
+RUN_SCHEMA = "costguard.run/1"
 HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
+class RunSummary:
     """What came of a run beside its attempt. None: not known, or there was none.
 
     `signal`: that ended it, "". `budget`: that decided over the hold. `lease_until`: ISO 8601. `tokens_per_s`: learnt, or
@@ -38,12 +38,12 @@ class Came:
     notes: Sequence[str] = ()
 
 
-def run_data(came: Came) -> dict[str, object]:
+def build_run_data(came: RunSummary) -> dict[str, object]:
     """All of it. The command is left out: what it was given may be secret."""
     attempt, terms, record = came.attempt, came.terms, came.record
     machine = terms.machine
     return {
-        "schema": SCHEMA,
+        "schema": RUN_SCHEMA,
         "job": record.job,
         "attempt": attempt.number,
         "machine": {
@@ -59,8 +59,8 @@ def run_data(came: Came) -> dict[str, object]:
             "source": machine.source,
         },
         "quoted": {
-            "hours": _hours(terms.hours),
-            "money": _money(terms.usd),
+            "hours": _build_hours_data(terms.hours),
+            "money": _build_money_data(terms.usd),
             "share_left": float(terms.share),
             "tokens_per_step": terms.tokens_per_step,
             "steps": terms.steps,
@@ -92,16 +92,18 @@ def run_data(came: Came) -> dict[str, object]:
             "tokens_per_s": came.tokens_per_s,
             "not_learnt": came.unfit or None,
         },
-        "next_quote": {"hours": _hours(came.after.hours), "money": _money(came.after.usd)} if came.after else None,
+        "next_quote": {"hours": _build_hours_data(came.after.hours), "money": _build_money_data(came.after.usd)}
+        if came.after
+        else None,
         "notices": list(came.notices),
         "then": dict(came.then) or None,
         "notes": list(came.notes),
     }
 
 
-def _hours(hours: Interval | None) -> dict[str, float] | None:
+def _build_hours_data(hours: Interval | None) -> dict[str, float] | None:
     return None if hours is None else {"low": hours.low, "expected": hours.expected, "high": hours.high}
 
 
-def _money(usd: MoneyInterval | None) -> dict[str, str] | None:
+def _build_money_data(usd: MoneyInterval | None) -> dict[str, str] | None:
     return None if usd is None else format_interval_exact(usd)

@@ -12,7 +12,7 @@ SCHEMA = "costguard.report_sent/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class ReportDelivery:
     """One try. `to`: the channel as people may see it. `enclosed`: the names of the files that went with it."""
 
     to: str
@@ -20,7 +20,7 @@ class Sent:
     enclosed: tuple[str, ...] = ()
 
 
-def sent_document(label: str, title: str, sent: Sequence[Sent]) -> Document:
+def build_delivery_document(label: str, title: str, sent: Sequence[ReportDelivery]) -> Document:
     """All tries. `label`: of the period. `title`: of the message."""
     records = tuple(
         {
@@ -31,7 +31,7 @@ def sent_document(label: str, title: str, sent: Sequence[Sent]) -> Document:
         }
         for one in sent
     )
-    rows = tuple((one.to, _told(one.delivery), ", ".join(one.enclosed) or "-") for one in sent)
+    rows = tuple((one.to, _format_outcome(one.delivery), ", ".join(one.enclosed) or "-") for one in sent)
     return Document(
         data={"schema": SCHEMA, "period": label, "title": title, "sent": list(records)},
         records=tuple({**record, "enclosed": " ".join(one.enclosed)} for record, one in zip(records, sent, strict=True)),
@@ -40,5 +40,5 @@ def sent_document(label: str, title: str, sent: Sequence[Sent]) -> Document:
     )
 
 
-def _told(delivery: DeliveryResult) -> str:
+def _format_outcome(delivery: DeliveryResult) -> str:
     return "yes" if delivery.sent else f"no: {delivery.why}"

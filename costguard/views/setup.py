@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from costguard.views.document import Document
 
-SCHEMA = "costguard.init/1"
+INIT_SCHEMA = "costguard.init/1"
 
 
-def init_document(
+def build_init_document(
     path: str,
     found: Sequence[str],
     looked: Mapping[str, Sequence[str]],
@@ -26,7 +26,7 @@ def init_document(
     config = "" if usual else f" --config {path}"
     steps = [f"costguard{config} doctor", f"costguard{config} status"]
     data = {
-        "schema": SCHEMA,
+        "schema": INIT_SCHEMA,
         "path": path,
         "providers": list(found),
         "not_found": {name: list(places) for name, places in sorted(looked.items()) if places},

@@ -35,15 +35,15 @@ SCHEMA = "costguard.simulate/1"
 LONGEST_NAME = 48
 MOST_REASONS = 5
 """Of why nothing could be said, that people are shown."""
-BY_POLICY = (
+POLICY_COLUMNS = (
     "policy", "armed", "stops>", "machines>", "saved>", "false>", "unknown>", "held>", "notices>", "asks>", "blind h>",
 )  # fmt: skip
-STOPS = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
-HELD = ("machine", "owner", "policy", "act", "from", "until", "held back by")
-SHOWN = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
+STOP_COLUMNS = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
+HELD_COLUMNS = ("machine", "owner", "policy", "act", "from", "until", "held back by")
+FALSE_STOP_TEXTS = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
 
 
-def simulate_document(found: Simulation) -> Document:
+def build_simulation_document(found: Simulation) -> Document:
     """The whole simulation."""
     stops = found.stops
     data = {
@@ -53,52 +53,52 @@ def simulate_document(found: Simulation) -> Document:
         "interval_s": int(found.interval.total_seconds()),
         "resources": found.resources,
         "hourly_until": format_instant(found.hourly_until) if found.hourly_until else None,
-        "policies": [_policy(one) for one in found.policies],
+        "policies": [_build_policy_data(one) for one in found.policies],
         "totals": {
             "stops": len(stops),
             "machines": len({stop.key for stop in stops}),
             "suspected_false_stops": sum(stop.false_stop == YES for stop in stops),
-            "saved": _amounts(found.saved),
+            "saved": _build_money_data(found.saved),
         },
-        "stops": [_stop(stop) for stop in stops],
-        "held": [_held(one) for one in _all_held(found)],
+        "stops": [_build_stop_data(stop) for stop in stops],
+        "held": [_build_held_data(one) for one in _list_held_actions(found)],
         "not_replayed": list(found.not_replayed),
     }
     return Document(
         data=data,
-        records=tuple(_record(stop) for stop in stops),
-        lead=(_summary(found, stops),),
-        tables=tuple(_tables(found, stops)),
-        notes=tuple(_notes(found, stops)),
+        records=tuple(_build_stop_record(stop) for stop in stops),
+        lead=(_format_summary(found, stops),),
+        tables=tuple(_list_tables(found, stops)),
+        notes=tuple(_list_notes(found, stops)),
     )
 
 
-def simulate_warnings(found: Simulation) -> tuple[str, ...]:
+def list_simulation_warnings(found: Simulation) -> tuple[str, ...]:
     """What whoever reads figures alone should know."""
     false = sum(stop.false_stop == YES for stop in found.stops)
     return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
 
 
-def _policy(one: PolicySimulation) -> dict[str, object]:
+def _build_policy_data(one: PolicySimulation) -> dict[str, object]:
     stops = len(one.stops)
     return {
         "name": one.name,
         "armed_today": one.level,
         "stops": stops,
         "machines": one.machines,
-        "saved": _amounts(one.saved),
+        "saved": _build_money_data(one.saved),
         "suspected_false_stops": one.count_false_stops(),
         "suspected_false_share": round(one.count_false_stops() / stops, 4) if stops else None,
         "false_stops_not_known": one.count_false_stops(NOT_KNOWN),
         "held_back": len(one.held),
         "notices": one.notices,
         "questions": one.questions,
-        "blind_hours": _hours(one.blind.total),
-        "blind": [{"reason": reason, "hours": _hours(length)} for reason, length in one.blind.reasons],
+        "blind_hours": _to_hours(one.blind.total),
+        "blind": [{"reason": reason, "hours": _to_hours(length)} for reason, length in one.blind.reasons],
     }
 
 
-def _stop(stop: SimulatedStop) -> dict[str, object]:
+def _build_stop_data(stop: SimulatedStop) -> dict[str, object]:
     key = stop.key
     return {
         "provider": key.provider,
@@ -121,13 +121,13 @@ def _stop(stop: SimulatedStop) -> dict[str, object]:
         "because": stop.because,
         "false_stop": stop.false_stop,
         "worked_at": format_instant(stop.worked_at) if stop.worked_at else None,
-        "avoided": _amounts(stop.avoided),
-        "at_rest": _amounts(stop.at_rest),
-        "saved": _amounts(stop.saved),
+        "avoided": _build_money_data(stop.avoided),
+        "at_rest": _build_money_data(stop.at_rest),
+        "saved": _build_money_data(stop.saved),
     }
 
 
-def _held(one: SimulatedHold) -> dict[str, object]:
+def _build_held_data(one: SimulatedHold) -> dict[str, object]:
     key = one.life.key
     return {
         "provider": key.provider,
@@ -145,70 +145,72 @@ def _held(one: SimulatedHold) -> dict[str, object]:
     }
 
 
-def _record(stop: SimulatedStop) -> Mapping[str, object]:
-    whole = _stop(stop)
+def _build_stop_record(stop: SimulatedStop) -> Mapping[str, object]:
+    whole = _build_stop_data(stop)
     names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
     flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
     saved = next(iter(stop.saved), None)
     money = {f"saved_{end}": text for end, text in format_interval_exact(saved).items()} if saved else dict.fromkeys(_ENDS)
-    return flat | {"held_by": " ".join(reason for reason, _ in stop.held_by)} | money | _currency(saved)
+    return flat | {"held_by": " ".join(reason for reason, _ in stop.held_by)} | money | _build_currency_data(saved)
 
 
 _ENDS = ("saved_low", "saved_expected", "saved_high")
 
 
-def _currency(saved: MoneyInterval | None) -> dict[str, object]:
+def _build_currency_data(saved: MoneyInterval | None) -> dict[str, object]:
     return {"currency": saved.low.currency if saved else None}
 
 
-def _amounts(money: Sequence[MoneyInterval]) -> list[dict[str, str]]:
+def _build_money_data(money: Sequence[MoneyInterval]) -> list[dict[str, str]]:
     return [{"currency": one.low.currency} | format_interval_exact(one) for one in money]
 
 
-def _hours(length: timedelta) -> float:
+def _to_hours(length: timedelta) -> float:
     return round(length.total_seconds() / 3600, 4)
 
 
-def _all_held(found: Simulation) -> list[SimulatedHold]:
+def _list_held_actions(found: Simulation) -> list[SimulatedHold]:
     return sorted((h for one in found.policies for h in one.held), key=lambda h: (h.since, h.life.key, h.policy))
 
 
-def _summary(found: Simulation, stops: Sequence[SimulatedStop]) -> str:
+def _format_summary(found: Simulation, stops: Sequence[SimulatedStop]) -> str:
     span = f"{format_local_time(found.period.start)} to {format_local_time(found.period.end)}"
     machines, false = len({stop.key for stop in stops}), sum(stop.false_stop == YES for stop in stops)
     if not stops:
         return f"{span}: of {found.resources} resources none would have been stopped."
-    saved = _money(found.saved)
+    saved = _format_money(found.saved)
     told = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
     return f"{span}: {told}; {false} of them worked again within the hour."
 
 
-def _money(money: Sequence[MoneyInterval]) -> str:
+def _format_money(money: Sequence[MoneyInterval]) -> str:
     return ", ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in money) or "nothing"
 
 
-def _tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
-    yield TableView(title="By policy", columns=BY_POLICY, rows=tuple(_policy_row(one) for one in found.policies))
+def _list_tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
+    yield TableView(title="By policy", columns=POLICY_COLUMNS, rows=tuple(_build_policy_row(one) for one in found.policies))
     if stops:
-        yield TableView(title="Who would have been stopped", columns=STOPS, rows=tuple(_row(stop) for stop in stops))
-    held = _all_held(found)
+        yield TableView(
+            title="Who would have been stopped", columns=STOP_COLUMNS, rows=tuple(_build_stop_row(stop) for stop in stops)
+        )
+    held = _list_held_actions(found)
     if held:
-        yield TableView(title="Held back", columns=HELD, rows=tuple(_held_row(one) for one in held))
+        yield TableView(title="Held back", columns=HELD_COLUMNS, rows=tuple(_build_held_row(one) for one in held))
 
 
-def _policy_row(one: PolicySimulation) -> tuple[str, ...]:
+def _build_policy_row(one: PolicySimulation) -> tuple[str, ...]:
     counts = (one.count_false_stops(), one.count_false_stops(NOT_KNOWN), len(one.held), one.notices, one.questions)
-    head = (one.name, one.level, str(len(one.stops)), str(one.machines), _money(one.saved) if one.stops else "-")
+    head = (one.name, one.level, str(len(one.stops)), str(one.machines), _format_money(one.saved) if one.stops else "-")
     return (*head, *map(str, counts), f"{one.blind.total.total_seconds() / 3600:.1f}")
 
 
-def _row(stop: SimulatedStop) -> tuple[str, ...]:
+def _build_stop_row(stop: SimulatedStop) -> tuple[str, ...]:
     late = f" (wanted {format_local_time(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
-    false = SHOWN[stop.false_stop]
+    false = FALSE_STOP_TEXTS[stop.false_stop]
     if stop.worked_at is not None and stop.false_stop == YES:
         false = f"yes: worked after {format_length(stop.worked_at - stop.at)}"
     return (
-        _called(stop.key.provider, stop.name, stop.key.id),
+        _format_machine_name(stop.key.provider, stop.name, stop.key.id),
         shorten(stop.owner or "-", LONGEST_NAME),
         stop.policy,
         format_local_time(stop.since) if stop.since else "-",
@@ -216,30 +218,30 @@ def _row(stop: SimulatedStop) -> tuple[str, ...]:
         f"{format_local_time(stop.at)}{late}",
         format_local_time(stop.until),
         REST_ENDINGS[stop.because],
-        _money(stop.saved),
+        _format_money(stop.saved),
         false,
     )
 
 
-def _held_row(one: SimulatedHold) -> tuple[str, ...]:
+def _build_held_row(one: SimulatedHold) -> tuple[str, ...]:
     by = "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-"
-    who = (_called(one.life.key.provider, one.name, one.life.key.id), shorten(one.owner or "-", LONGEST_NAME))
+    who = (_format_machine_name(one.life.key.provider, one.name, one.life.key.id), shorten(one.owner or "-", LONGEST_NAME))
     return (*who, one.policy, one.act, format_local_time(one.since), format_local_time(one.until), by)
 
 
-def _called(provider: str, name: str, id_: str) -> str:
+def _format_machine_name(provider: str, name: str, id_: str) -> str:
     told = f"{name} ({id_})" if name and name != id_ else id_
     return f"{provider} {shorten(told, LONGEST_NAME)}"
 
 
-def _notes(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[str]:
+def _list_notes(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[str]:
     if any(stop.false_stop == NOT_KNOWN for stop in stops):
         yield f"Not known: {FALSE_STOP_ANSWERS[NOT_KNOWN]}."
     if found.hourly_until is not None:
         until = format_local_time(found.hourly_until)
         yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."
     for one in found.policies:
-        why = [f"{reason} ({_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
+        why = [f"{reason} ({_to_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
         if why:
             yield f"{one.name} could not judge: {'; '.join(why)}."
     yield from limit_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")

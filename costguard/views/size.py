@@ -6,26 +6,26 @@ from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
-from costguard.views.exact import exact_data, exact_tables
-from costguard.views.job import TERMS, gib, job_data, memory_data, split_text
+from costguard.views.exact import _build_exact_data, _list_exact_tables
+from costguard.views.job import TERMS, build_job_data, build_memory_data, format_split, to_gib
 
 SCHEMA = "costguard.size/1"
 GPUS_NAMED = 8
 
 
-def size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
+def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
     """One record a GPU that holds the job; the terms, the GPUs and the levers as tables."""
     fits_on = [{"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3)} for f in size.fits_on]
     data = {
         "schema": SCHEMA,
-        "job": job_data(size.job),
+        "job": build_job_data(size.job),
         "on": {"gpu": size.on.gpu.name, "count": size.on.gpu_count, "nodes": size.on.nodes} if size.on else None,
-        "memory_gib": memory_data(size.footprint),
+        "memory_gib": build_memory_data(size.footprint),
         "gpu_memory_gib": round(size.on.gpu.memory_gib, 3) if size.on else None,
         "fits": size.fits,
         "fits_on": fits_on,
         "capacity_tokens": size.capacity,
-        "host_gib": gib(size.footprint.host_bytes),
+        "host_gib": to_gib(size.footprint.host_bytes),
         "levers": [
             {
                 "field": e.lever.field,
@@ -38,20 +38,26 @@ def size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> D
             }
             for e in size.levers
         ],
-        "exact": exact_data(size),
-        "notes": list(_notes(size)),
+        "exact": _build_exact_data(size),
+        "notes": list(_list_notes(size)),
         "warnings": list(size.warnings),
     }
     return Document(
         data=data,
         records=tuple(fits_on),
-        lead=tuple(_lead(size)),
-        tables=(_terms(size.footprint), *exact_tables(size), *explain, _gpus(size.fits_on), _levers(size)),
+        lead=tuple(_list_lead_lines(size)),
+        tables=(
+            _build_phase_table(size.footprint),
+            *_list_exact_tables(size),
+            *explain,
+            _build_gpu_table(size.fits_on),
+            _build_savings_table(size),
+        ),
         notes=tuple(f"Warning: {w}." for w in size.warnings),
     )
 
 
-def _lead(size: SizeAnswer) -> list[str]:
+def _list_lead_lines(size: SizeAnswer) -> list[str]:
     f = size.footprint
     a = size.job.architecture
     peak = f"peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase}, {f.reserved / GIB:.1f} GiB with CUDA context and slack"
@@ -59,10 +65,10 @@ def _lead(size: SizeAnswer) -> list[str]:
     if size.on and size.placed:
         has = size.on.gpu.memory_gib
         verdict = "fits" if size.fits else "does not fit"
-        split = split_text(size.placed.parallel)
+        split = format_split(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
-    lines += _notes(size)
+    lines += _list_notes(size)
     if size.capacity is not None:
         whole = size.capacity // size.job.recipe.seq_len
         lines.append(f"tokens that fit: {size.capacity:,} at once, {whole:,} sequences of {size.job.recipe.seq_len:,}")
@@ -71,12 +77,12 @@ def _lead(size: SizeAnswer) -> list[str]:
     return lines
 
 
-def _notes(size: SizeAnswer) -> tuple[str, ...]:
+def _list_notes(size: SizeAnswer) -> tuple[str, ...]:
     calibration = size.job.calibration
     return calibration.list_notes(size.footprint) if calibration else ()
 
 
-def _terms(f: Footprint) -> TableView:
+def _build_phase_table(f: Footprint) -> TableView:
     """Each phase a row, each term a column: the peak is the largest row."""
     rows = []
     for phase in f.phases:
@@ -86,7 +92,7 @@ def _terms(f: Footprint) -> TableView:
     return TableView(title="GiB a GPU, by phase", columns=("phase", *(f"{t}>" for t in TERMS), "sum"), rows=tuple(rows))
 
 
-def _gpus(fits_on: tuple[FittingGpus, ...]) -> TableView:
+def _build_gpu_table(fits_on: tuple[FittingGpus, ...]) -> TableView:
     """A row a count: the smallest GPUs of which so many hold the job, and how many kinds more do."""
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
@@ -98,16 +104,16 @@ def _gpus(fits_on: tuple[FittingGpus, ...]) -> TableView:
     return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
 
 
-def _levers(size: SizeAnswer) -> TableView:
-    return _effects("What would make it smaller", size.levers)
+def _build_savings_table(size: SizeAnswer) -> TableView:
+    return _build_effect_table("What would make it smaller", size.levers)
 
 
-def what_if_table(effects: tuple[JobChangeEffect, ...]) -> TableView:
+def build_what_if_table(effects: tuple[JobChangeEffect, ...]) -> TableView:
     """`--explain`: what each change would do, smaller or larger."""
-    return _effects("What each change would do", effects)
+    return _build_effect_table("What each change would do", effects)
 
 
-def _effects(title: str, effects: tuple[JobChangeEffect, ...]) -> TableView:
+def _build_effect_table(title: str, effects: tuple[JobChangeEffect, ...]) -> TableView:
     rows = tuple(
         (
             e.lever.change,

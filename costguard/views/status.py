@@ -30,14 +30,22 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.budget_status import standing_data, standings_table
+from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.document import Document, TableView
-from costguard.views.status_data import agent_data, intent_data, lease_data, other_data, runway_data, runway_lines, scope_data
+from costguard.views.status_data import (
+    _build_agent_data,
+    _build_currency_data,
+    _build_intent_data,
+    _build_lease_data,
+    _build_runway_data,
+    _build_scope_data,
+    list_runway_lines,
+)
 
 SCHEMA = "costguard.status/1"
 LONGEST_NAME = 60
 """Characters of a name in the table, so that one cannot push the others off the screen. JSON and CSV hold all of it."""
-KEPT = (
+FLAT_KEYS = (
     "provider",
     "account",
     "region",
@@ -54,15 +62,15 @@ KEPT = (
 """The keys that a record has as the contract has them; what is nested there is flat in a record."""
 
 
-def status_document(
+def build_status_document(
     status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None
 ) -> Document:
     """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`.
 
     `audit`: the head of the ledger's audit, "" for none. `exchange`: how people are shown dollars as well.
     """
-    warnings = (*status_warnings(status), *told)
-    resources = [_resource(one, status.at) for one in status.resources]
+    warnings = (*list_status_warnings(status), *told)
+    resources = [_build_resource_data(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
         "at": format_instant(status.at),
@@ -75,47 +83,47 @@ def status_document(
         "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
         "month_to_date": format_interval_exact(status.usd.to_date),
         "forecast_month": format_interval_exact(status.usd.forecast),
-        "other_currencies": [other_data(other) for other in status.others],
-        "scopes": [scope_data(scope) for scope in status.scopes],
+        "other_currencies": [_build_currency_data(other) for other in status.others],
+        "scopes": [_build_scope_data(scope) for scope in status.scopes],
         "resources": resources,
-        "budgets": [standing_data(one, status.overshoots.get(one.budget.name)) for one in status.budgets],
-        "runways": None if status.runways is None else [runway_data(one, status) for one in status.runways],
-        "intents": [intent_data(one) for one in status.intents],
+        "budgets": [build_budget_data(one, status.overshoots.get(one.budget.name)) for one in status.budgets],
+        "runways": None if status.runways is None else [_build_runway_data(one, status) for one in status.runways],
+        "intents": [_build_intent_data(one) for one in status.intents],
         "warnings": list(warnings),
         "audit": audit or None,
     }
-    tables = [_table(status)] if status.resources else []
-    tables += [standings_table(status.budgets, status.overshoots)] if status.budgets else []
+    tables = [_build_table(status)] if status.resources else []
+    tables += [build_budget_table(status.budgets, status.overshoots)] if status.budgets else []
     return Document(
         data=data,
-        records=tuple(_record(one, status.at) for one in status.resources),
-        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_lead(status, exchange)),
+        records=tuple(_build_record(one, status.at) for one in status.resources),
+        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_list_lead_lines(status, exchange)),
         tables=tuple(tables),
-        notes=tuple(_notes(status)),
+        notes=tuple(_list_notes(status)),
     )
 
 
-def status_warnings(status: FleetStatus) -> Iterator[str]:
+def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     """What makes the figures doubtful: scopes that are not seen, prices that nobody stated."""
     for scope in status.scopes:
         if scope.ahead:
             yield describe_misdated_scope(scope.now.scope, scope.now.at)
         elif scope.unseen is not None:
-            yield unseen_text(scope, status)
+            yield _format_unseen_scope(scope, status)
         elif scope.state == FAILED:
             yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
         elif scope.state == PARTIAL:
             yield f"{format_scope(scope.now.scope)} was not seen completely{format_scope_reason(scope.now.why)}"
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
-            yield _unpriced(outlook, status)
+            yield _format_unpriced(outlook, status)
     for one in status.resources:
         for sentence in one.live.not_counted:
             key = one.live.observation.key
-            yield f"{key.provider} {_cut(key.id)} is not counted in full: {sentence}"
+            yield f"{key.provider} {_shorten_name(key.id)} is not counted in full: {sentence}"
 
 
-def not_whole(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
+def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
     """Why `--strict` refuses it: a scope that was not seen completely lately, or what was `told`; None: it is whole."""
     doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
@@ -126,7 +134,7 @@ def not_whole(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError 
     return IncompleteError(missing, hint="; ".join(limit_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
 
 
-def unseen_text(scope: ScopeStatus, status: FleetStatus) -> str:
+def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
     """`aws/123/us-east-1 not seen completely for 3 h: timeout`."""
     name, asked = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
     why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
@@ -134,7 +142,7 @@ def unseen_text(scope: ScopeStatus, status: FleetStatus) -> str:
     return f"{name} was never seen completely{why}" if scope.never else f"{name} not seen completely for {length}{why}"
 
 
-def _unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
+def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     burns = [one.get_burn(outlook.currency) for one in status.resources]
     count = sum(burn.unknown for burn in burns)
     most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
@@ -142,7 +150,7 @@ def _unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     return f"{what} at a price that nobody stated: not in the burn, at most {most} an hour"
 
 
-def _resource(one: ResourceBurn, at: datetime) -> dict[str, object]:
+def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """`usd_per_hour` None: unknown, `usd_per_hour_bounds` says within what; `spent` None: in another currency, see there."""
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
@@ -160,8 +168,8 @@ def _resource(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "tier": seen.tier,
         "state": one.state,
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
-        "usd_per_hour": _stated(one),
-        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _most(one)},
+        "usd_per_hour": _format_stated_rate(one),
+        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _format_rate_bound(one)},
         "spent": format_interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
@@ -173,16 +181,16 @@ def _resource(one: ResourceBurn, at: datetime) -> dict[str, object]:
             "reasons": list(one.work.reasons),
             "since": format_instant(one.work.since) if one.work.since else None,
         },
-        "lease": lease_data(one.beside.lease),
+        "lease": _build_lease_data(one.beside.lease),
         "protected": one.beside.protected,
-        "agent": agent_data(one.beside.agent, live, at),
+        "agent": _build_agent_data(one.beside.agent, live, at),
         "first_seen_at": format_instant(live.first_seen_at),
         "seen_at": format_instant(live.seen_at),
         "absent_since": format_instant(live.absent_at) if live.absent_at else None,
     }
 
 
-def _stated(one: ResourceBurn) -> str | None:
+def _format_stated_rate(one: ResourceBurn) -> str | None:
     """Dollars an hour; None: the price is unknown, or in another currency, or nobody knows whether the resource is there."""
     burn = one.get_burn()
     elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
@@ -190,21 +198,24 @@ def _stated(one: ResourceBurn) -> str | None:
     return None if doubtful else format_exact(burn.stated, RATE_PLACES)
 
 
-def _most(one: ResourceBurn) -> str | None:
+def _format_rate_bound(one: ResourceBurn) -> str | None:
     """Dollars an hour that it can cost; None: nothing bounds it."""
     return None if one.live.not_counted else format_exact(one.get_burn().bounds.high, RATE_PLACES)
 
 
-def _record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
+def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
     """The resource on one line."""
-    row = _resource(one, at)
-    bounds = {"usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES), "usd_per_hour_high": _most(one)}
+    row = _build_resource_data(one, at)
+    bounds = {
+        "usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES),
+        "usd_per_hour_high": _format_rate_bound(one),
+    }
     spent = {f"spent_{end}": text for end, text in format_interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
-    return {key: row[key] for key in KEPT} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
+    return {key: row[key] for key in FLAT_KEYS} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
 
 
-def _lead(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
+def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger knows of no scope."
@@ -218,7 +229,7 @@ def _lead(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
         )
         ahead = format_interval(exchange.convert_interval(usd.forecast))
         yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.label}."
-    yield from runway_lines(status)
+    yield from list_runway_lines(status)
     for other in status.others:
         name = get_currency_sign(other.currency)
         yield (
@@ -227,53 +238,57 @@ def _lead(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
         )
 
 
-def _table(status: FleetStatus) -> TableView:
+def _build_table(status: FleetStatus) -> TableView:
     return TableView(
         title="",
         columns=("provider", "account", "region", "resource", "GPU", "tier", "state", "up>", "$/h>", "spent>", "owner", "work"),
-        rows=tuple(_row(one, status) for one in status.resources),
+        rows=tuple(_build_row(one, status) for one in status.resources),
     )
 
 
-def _row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
+def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
     seen, live = one.live.observation, one.live
     spent = format_interval(live.spent)
     money = spent if live.spent.low.currency == "USD" else f"{get_currency_sign(live.spent.low.currency)}{spent}"
     return (
-        _cut(seen.key.provider),
-        _cut(seen.key.account),
-        _cut(seen.key.region or "-"),
-        f"{_cut(seen.name)} ({_cut(seen.key.id)})" if seen.name and seen.name != seen.key.id else _cut(seen.key.id),
-        _gpu(seen),
+        _shorten_name(seen.key.provider),
+        _shorten_name(seen.key.account),
+        _shorten_name(seen.key.region or "-"),
+        f"{_shorten_name(seen.name)} ({_shorten_name(seen.key.id)})"
+        if seen.name and seen.name != seen.key.id
+        else _shorten_name(seen.key.id),
+        _format_gpu(seen),
         seen.tier if seen.kind == "instance" else "-",
         f"absent since {format_local_time(live.absent_at)}" if live.absent_at else seen.state,
         format_length(status.at - seen.started_at)
         if seen.started_at
         else f"over {format_length(status.at - live.first_seen_at)}",
-        _rate(one),
+        _format_rate(one),
         money,
-        _cut(one.owner or "-"),
+        _shorten_name(one.owner or "-"),
         one.work.state,
     )
 
 
-def _cut(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return shorten(name, LONGEST_NAME)
 
 
-def _gpu(seen: Observation) -> str:
-    return f"{_cut(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
+def _format_gpu(seen: Observation) -> str:
+    return f"{_shorten_name(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
 
 
-def _rate(one: ResourceBurn) -> str:
+def _format_rate(one: ResourceBurn) -> str:
     """`2.4900`; `unknown (0 to 16.0000)`, or `unknown` where nothing bounds it; of another currency with its code."""
     if one.unpriced:
         return "unknown"
     burns = one.burns or (one.get_burn(),)
-    return " + ".join(_rate_of(burn, absent=one.absent) for burn in burns if burn.bounds.high.nano or len(burns) == 1)
+    return " + ".join(
+        _format_currency_rate(burn, absent=one.absent) for burn in burns if burn.bounds.high.nano or len(burns) == 1
+    )
 
 
-def _rate_of(burn: HourlyBurn, *, absent: bool) -> str:
+def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
     code = "" if burn.currency == "USD" else get_currency_sign(burn.currency)
     bounds = format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)
     if burn.unknown:
@@ -281,11 +296,11 @@ def _rate_of(burn: HourlyBurn, *, absent: bool) -> str:
     return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{code}{burn.stated.format(RATE_PLACES)}"
 
 
-def _notes(status: FleetStatus) -> Iterator[str]:
+def _list_notes(status: FleetStatus) -> Iterator[str]:
     seen = sum(scope.seen for scope in status.scopes)
     if status.scopes:
         yield f"{seen} of {len(status.scopes)} scopes are seen completely."
-    yield from _silent(status)
+    yield from _list_silent_agents(status)
     absent = sum(one.absent for one in status.resources)
     if absent:
         yield f"{absent} absent: complete listings lack them, and their end is not settled; the burn leaves them out."
@@ -296,8 +311,8 @@ def _notes(status: FleetStatus) -> Iterator[str]:
             yield f"Budget {standing.budget.name}: {note}."
 
 
-def _silent(status: FleetStatus) -> Iterator[str]:
+def _list_silent_agents(status: FleetStatus) -> Iterator[str]:
     """Machines whose agent says nothing, a sentence each."""
     agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
     for key, says in find_silent_agents(agents, (one.live for one in status.resources), status.at).items():
-        yield f"{_cut(key.id)}: {says}, so it says nothing of its work."
+        yield f"{_shorten_name(key.id)}: {says}, so it says nothing of its work."

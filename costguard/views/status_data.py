@@ -26,7 +26,7 @@ from costguard.values.text_format import (
 LONGEST_NAME = 60
 
 
-def other_data(outlook: CurrencyOutlook) -> dict[str, object]:
+def _build_currency_data(outlook: CurrencyOutlook) -> dict[str, object]:
     """What one currency but the dollar comes to."""
     return {
         "currency": outlook.currency,
@@ -36,7 +36,7 @@ def other_data(outlook: CurrencyOutlook) -> dict[str, object]:
     }
 
 
-def scope_data(scope: ScopeStatus) -> dict[str, object]:
+def _build_scope_data(scope: ScopeStatus) -> dict[str, object]:
     """`at`: the last listing, whatever it said."""
     now = scope.now
     return {
@@ -50,13 +50,13 @@ def scope_data(scope: ScopeStatus) -> dict[str, object]:
     }
 
 
-def lease_data(lease: Override | None) -> Mapping[str, object] | None:
+def _build_lease_data(lease: Override | None) -> Mapping[str, object] | None:
     """Who keeps it, why, and until when."""
     until = format_instant(lease.until) if lease and lease.until else None
     return {"who": lease.who, "why": lease.why, "until": until} if lease else None
 
 
-def agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping[str, object] | None:
+def _build_agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping[str, object] | None:
     """How the agent of a machine stands: silent is blind, and no word about work."""
     if agent is None:
         return None
@@ -69,7 +69,7 @@ def agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping
     }
 
 
-def intent_data(intent: Intent) -> Mapping[str, object]:
+def _build_intent_data(intent: Intent) -> Mapping[str, object]:
     """An act that was planned or may have been sent, and is not settled."""
     key = intent.life.key
     return {
@@ -87,7 +87,7 @@ def intent_data(intent: Intent) -> Mapping[str, object]:
     }
 
 
-def runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
+def _build_runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
     """An account that is paid in advance. `balance` None: unknown, see `why`; `hours_left` None: nothing burns, or unknown."""
     balance = runway.balance
     return {
@@ -104,7 +104,7 @@ def runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
     }
 
 
-def runway_lines(status: FleetStatus) -> Iterator[str]:
+def list_runway_lines(status: FleetStatus) -> Iterator[str]:
     """How long each prepaid balance lasts, a sentence each."""
     for runway in status.runways or ():
         balance = runway.balance

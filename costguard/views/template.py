@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from costguard.quoting.template import TemplateClaim, TemplateComparison, WorkloadTemplate
 from costguard.values.interval import Interval
 from costguard.views.document import Document, TableView
-from costguard.views.job import hours_text, interval_data, range_text
+from costguard.views.job import build_interval_data, format_hours, format_hours_range
 
 SCHEMA = "costguard.templates/1"
 
 
-def templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
+def build_templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
     """Every template, a row each."""
     records = tuple(
         {"name": t.name, "title": t.title, "model": t.job.get("model"), "tokens_from": t.tokens_why} for t in templates
@@ -27,7 +27,7 @@ def templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
     )
 
 
-def compared_data(compared: TemplateComparison) -> dict[str, object]:
+def build_comparison_data(compared: TemplateComparison) -> dict[str, object]:
     """The template, its claim and costguard's figures there, for scripts."""
     template, claim, option = compared.template, compared.template.claim, compared.option
     return {
@@ -35,40 +35,47 @@ def compared_data(compared: TemplateComparison) -> dict[str, object]:
         "title": template.title,
         "tokens_from": template.tokens_why,
         "changed": list(compared.changed),
-        "claim": None if claim is None else _claim_data(claim),
+        "claim": None if claim is None else _build_claim_data(claim),
         "costguard": None
         if option is None
         else {
-            "hours": interval_data(option.hours),
+            "hours": build_interval_data(option.hours),
             "usd": option.usd.format_ends() if option.usd else None,
             "provider": option.offer.provider if option.offer else None,
             "usd_per_hour": option.rate.format() if option.rate else None,
-            "usd_at_implied_price": interval_data(compared.usd_as_implied),
+            "usd_at_implied_price": build_interval_data(compared.usd_as_implied),
         },
         "comes_out": compared.comes_out,
         "why": claim.note if claim else None,
     }
 
 
-def compared_tables(compared: TemplateComparison) -> tuple[TableView, ...]:
+def list_comparison_tables(compared: TemplateComparison) -> tuple[TableView, ...]:
     """What the source says, and costguard at the market's price and at the source's own."""
     claim, option = compared.template.claim, compared.option
     if claim is None or option is None or option.hours is None:
         return ()
     where = f"{claim.gpu} x{claim.gpu_count}" + (f" x{claim.nodes} nodes" if claim.nodes > 1 else "")
-    rows = [(claim.source, _span(claim.hours), _usd(claim), _prices(claim))]
+    rows = [(claim.source, _format_claimed_hours(claim.hours), _format_claimed_money(claim), _format_claimed_prices(claim))]
     if option.usd and option.rate and option.offer:
         each = option.rate.nano_per_hour / claim.gpus / 1e9
         money = f"{option.usd.expected.format()} ({option.usd.low.format()} - {option.usd.high.format()})"
-        rows.append((f"costguard, {option.offer.provider} {option.offer.tier}", range_text(option.hours), money, f"{each:.2f}"))
+        rows.append(
+            (f"costguard, {option.offer.provider} {option.offer.tier}", format_hours_range(option.hours), money, f"{each:.2f}")
+        )
     if compared.usd_as_implied:
         rows.append(
-            ("costguard, at the source's price", range_text(option.hours), _money(compared.usd_as_implied), _prices(claim))
+            (
+                "costguard, at the source's price",
+                format_hours_range(option.hours),
+                _format_money(compared.usd_as_implied),
+                _format_claimed_prices(claim),
+            )
         )
     return (TableView(title=f"On {where}", columns=("who", "hours", "$>", "$/GPU-h>"), rows=tuple(rows)),)
 
 
-def compared_notes(compared: TemplateComparison) -> tuple[str, ...]:
+def list_comparison_notes(compared: TemplateComparison) -> tuple[str, ...]:
     """Where the amount comes from, whether the claim comes out, and why."""
     template, claim = compared.template, compared.template.claim
     amount = f"Template {template.name}: {template.tokens_why}."
@@ -78,10 +85,10 @@ def compared_notes(compared: TemplateComparison) -> tuple[str, ...]:
         return (amount,)
     if compared.hours is None:
         return (amount, f"Not compared: {compared.lacking or 'no hours'}.")
-    return (amount, f"{_verdict(compared, claim)}: {claim.note}.")
+    return (amount, f"{_format_agreement(compared, claim)}: {claim.note}.")
 
 
-def _claim_data(claim: TemplateClaim) -> dict[str, object]:
+def _build_claim_data(claim: TemplateClaim) -> dict[str, object]:
     return {
         "source": claim.source,
         "gpu": claim.gpu,
@@ -93,28 +100,30 @@ def _claim_data(claim: TemplateClaim) -> dict[str, object]:
     }
 
 
-def _verdict(compared: TemplateComparison, claim: TemplateClaim) -> str:
+def _format_agreement(compared: TemplateComparison, claim: TemplateClaim) -> str:
     if compared.comes_out:
-        return f"The source's {_span(claim.hours)} come out"
+        return f"The source's {_format_claimed_hours(claim.hours)} come out"
     ratio = compared.ratio or 1.0
-    return f"The source's {_span(claim.hours)} do not come out, costguard says {ratio:.2g} times the nearest end"
+    return (
+        f"The source's {_format_claimed_hours(claim.hours)} do not come out, costguard says {ratio:.2g} times the nearest end"
+    )
 
 
-def _span(hours: tuple[float, float]) -> str:
+def _format_claimed_hours(hours: tuple[float, float]) -> str:
     low, high = hours
-    return hours_text(low) if low == high else f"{hours_text(low)} - {hours_text(high)}"
+    return format_hours(low) if low == high else f"{format_hours(low)} - {format_hours(high)}"
 
 
-def _usd(claim: TemplateClaim) -> str:
+def _format_claimed_money(claim: TemplateClaim) -> str:
     return f"{claim.usd[0]:g} - {claim.usd[1]:g}" if claim.usd else "not said"
 
 
-def _prices(claim: TemplateClaim) -> str:
+def _format_claimed_prices(claim: TemplateClaim) -> str:
     if claim.gpu_hour is None:
         return "not said"
     low, high = (f"{price:.2f}" for price in claim.gpu_hour)
     return low if low == high else f"{low} - {high}"
 
 
-def _money(usd: Interval) -> str:
+def _format_money(usd: Interval) -> str:
     return f"{usd.expected:.2f} ({usd.low:.2f} - {usd.high:.2f})"

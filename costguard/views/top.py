@@ -21,13 +21,13 @@ from costguard.values.text_format import (
     format_local_time,
     get_currency_sign,
 )
-from costguard.views.status import status_warnings
-from costguard.views.status_data import runway_lines
+from costguard.views.status import list_status_warnings
+from costguard.views.status_data import list_runway_lines
 
-WINDOW, PARTS = timedelta(hours=1), 12
+WINDOW, SPARK_PARTS = timedelta(hours=1), 12
 """How far a row looks back, and in how many parts."""
 
-BLOCKS, NOT_MEASURED = "▁▂▃▄▅▆▇█", "·"
+SPARK_BLOCKS, NOT_MEASURED = "▁▂▃▄▅▆▇█", "·"
 FULL = 100.0
 LONGEST_NAME = 40
 RUNNING = "running"
@@ -69,7 +69,7 @@ class TopView:
     rows: tuple[TopRow, ...]
 
 
-ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
+SORT_ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
     "burn": lambda row: (-row.burn, row.key),
     "name": lambda row: (row.called.casefold(), row.key),
     "owner": lambda row: (row.owner.casefold(), -row.burn, row.key),
@@ -79,42 +79,44 @@ ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
 """What rows can be sorted by: burn falls, all others rise. Who is not measured stands last by duty."""
 
 
-def top_view(status: FleetStatus, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
+def build_top_view(status: FleetStatus, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
     """`status` as rows; `samples` of the last WINDOW, and what else was `told`."""
     machines = (one for one in status.resources if one.live.observation.kind == INSTANCE)
     return TopView(
         at=status.at,
-        head=tuple(_head(status)),
-        warnings=tuple(dict.fromkeys((*status_warnings(status), *told))),
-        rows=tuple(_row(one, status, samples.get(one.live.observation.key, ())) for one in machines),
+        head=tuple(_list_head_lines(status)),
+        warnings=tuple(dict.fromkeys((*list_status_warnings(status), *told))),
+        rows=tuple(_build_top_row(one, status, samples.get(one.live.observation.key, ())) for one in machines),
     )
 
 
-def arranged(view: TopView, order: str, words: str) -> list[TopRow]:
+def filter_top_rows(view: TopView, order: str, words: str) -> list[TopRow]:
     """The rows that hold every one of `words`, whatever their case, in the order named."""
     wanted = words.casefold().split()
-    return sorted((row for row in view.rows if all(word in row.words for word in wanted)), key=ORDERS[order])
+    return sorted((row for row in view.rows if all(word in row.words for word in wanted)), key=SORT_ORDERS[order])
 
 
-def spark(duty: Iterable[float | None]) -> str:
+def format_sparkline(duty: Iterable[float | None]) -> str:
     """Percent as blocks; a dot where nothing was measured."""
     return "".join(
-        NOT_MEASURED if value is None else BLOCKS[min(len(BLOCKS) - 1, max(0, int(value / FULL * len(BLOCKS))))]
+        NOT_MEASURED
+        if value is None
+        else SPARK_BLOCKS[min(len(SPARK_BLOCKS) - 1, max(0, int(value / FULL * len(SPARK_BLOCKS))))]
         for value in duty
     )
 
 
-def duty_of(samples: Iterable[Sample], at: datetime) -> tuple[float | None, ...]:
+def compute_duty(samples: Iterable[Sample], at: datetime) -> tuple[float | None, ...]:
     """The mean GPU duty of each part of the WINDOW that ends at `at`."""
-    parts: list[list[float]] = [[] for _ in range(PARTS)]
+    parts: list[list[float]] = [[] for _ in range(SPARK_PARTS)]
     for one in samples:
         age = at - one.at
         if one.signal == GPU_UTIL and timedelta() <= age < WINDOW:
-            parts[PARTS - 1 - int(age / (WINDOW / PARTS))].append(one.value)
+            parts[SPARK_PARTS - 1 - int(age / (WINDOW / SPARK_PARTS))].append(one.value)
     return tuple(sum(part) / len(part) if part else None for part in parts)
 
 
-def _head(status: FleetStatus) -> Iterator[str]:
+def _list_head_lines(status: FleetStatus) -> Iterator[str]:
     usd = status.usd
     seen = sum(scope.seen for scope in status.scopes)
     yield f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} scopes seen   {format_local_time(status.at)}"
@@ -123,33 +125,33 @@ def _head(status: FleetStatus) -> Iterator[str]:
     for other in status.others:
         code = get_currency_sign(other.currency)
         yield f"Apart from that: {code}{other.burn.stated.format(RATE_PLACES)}/h, {code}{format_interval(other.to_date)} so far"
-    yield from runway_lines(status)
+    yield from list_runway_lines(status)
 
 
-def _row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sample]) -> TopRow:
+def _build_top_row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sample]) -> TopRow:
     seen = one.live.observation
     running = one.state == RUNNING
     what = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or "-"
-    called, owner = (_cut(text) for text in (seen.name or seen.key.id, one.owner or "-"))
+    called, owner = (_shorten_text(text) for text in (seen.name or seen.key.id, one.owner or "-"))
     work = one.work.state if running else one.state
     spent = one.live.spent
     return TopRow(
         key=seen.key,
         called=called,
-        what=_cut(what),
+        what=_shorten_text(what),
         owner=owner,
-        rate=_rate(one),
+        rate=_format_rate(one),
         burn=sum(burn.bounds.expected.nano for burn in one.burns),
         spent=f"{get_currency_sign(spent.low.currency)}{spent.expected.format()}",
         work=work,
         since=format_length(status.at - one.work.since) if running and one.work.since else "-",
-        kept=_kept(one, status),
-        duty=duty_of(samples, status.at),
+        kept=_format_protection(one, status),
+        duty=compute_duty(samples, status.at),
         words=" ".join((*seen.key, seen.name, what, one.owner, seen.tier, work)).casefold(),
     )
 
 
-def _rate(one: ResourceBurn) -> str:
+def _format_rate(one: ResourceBurn) -> str:
     """`$2.4900`, `unknown` with its bounds, one after the other where there are several currencies."""
     parts = []
     for burn in one.burns or (one.get_burn(),):
@@ -159,12 +161,12 @@ def _rate(one: ResourceBurn) -> str:
     return " + ".join(parts)
 
 
-def _kept(one: ResourceBurn, status: FleetStatus) -> str:
+def _format_protection(one: ResourceBurn, status: FleetStatus) -> str:
     if one.beside.protected:
         return "protected"
     lease = one.beside.lease
     return f"kept for {format_length(lease.until - status.at)}" if lease and lease.until else "kept" if lease else ""
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return shorten(to_one_line(text), LONGEST_NAME)

@@ -28,7 +28,7 @@ LONGEST = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineView:
+class WatchedMachine:
     """A machine. `rate`: money an hour, None: unknown. `next_act` ("" for none) is due at `next_at`, unless `held_by` holds it.
 
     `power`: the provider's state in our words.
@@ -52,7 +52,7 @@ class MachineView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetView:
+class WatchedBudget:
     """A budget. `time_to_cap` None: not in this period. `overshoot`: how far over it an act may come too late."""
 
     name: str
@@ -68,7 +68,7 @@ class BudgetView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActView:
+class WatchedAction:
     """An intent, or a step that was done. `state`: of the intent ("verifying", "done" ...)."""
 
     at: datetime
@@ -90,15 +90,15 @@ class WatchView:
     burn: Money
     month: MoneyInterval
     scopes: tuple[ScopeStatus, ...] = ()
-    machines: tuple[MachineView, ...] = ()
-    budgets: tuple[BudgetView, ...] = ()
-    acts: tuple[ActView, ...] = ()
+    machines: tuple[WatchedMachine, ...] = ()
+    budgets: tuple[WatchedBudget, ...] = ()
+    acts: tuple[WatchedAction, ...] = ()
     notices: tuple[str, ...] = ()
     frozen: str = ""
     committed: bool = True
 
 
-def next_text(machine: MachineView, at: datetime) -> str:
+def format_next_action(machine: WatchedMachine, at: datetime) -> str:
     """`stop in 12 min`, `stop now`, `stop held: somebody keeps it`, or `-`."""
     if not machine.next_act:
         return "-"
@@ -108,25 +108,25 @@ def next_text(machine: MachineView, at: datetime) -> str:
     return f"{machine.next_act} {'now' if due is None or due <= at else f'in {format_length(due - at)}'}"
 
 
-def rate_text(money: Money | None) -> str:
+def format_rate(money: Money | None) -> str:
     """`$2.9900`, `unknown`."""
     return "unknown" if money is None else f"{get_currency_sign(money.currency)}{money.format(RATE_PLACES)}"
 
 
-def changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
+def list_changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
     """One line for each fact that is not as it was. `before` None: all that there is to say at the start."""
-    return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _changes(before, now))
+    return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _list_all_changes(before, now))
 
 
-def _changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
+def _list_all_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
     if before is None or before.burn != now.burn or before.mode != now.mode:
-        yield f"burns {rate_text(now.burn)} an hour, {now.mode}; the month so far ${format_interval(now.month)}"
+        yield f"burns {format_rate(now.burn)} an hour, {now.mode}; the month so far ${format_interval(now.month)}"
     if (before.frozen if before else "") != now.frozen:
         yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are frozen no more"
     if not now.committed and (before is None or before.committed):
         yield "the run could not be recorded: nothing is done until it can"
-    yield from _scopes(before, now)
-    yield from _machines(before, now)
+    yield from _list_scope_changes(before, now)
+    yield from _list_machine_changes(before, now)
     told = set(before.notices if before else ())
     yield from (notice for notice in now.notices if notice not in told)
     known = {(act.subject, act.act): act.state for act in (before.acts if before else ())}
@@ -135,7 +135,7 @@ def _changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
             yield f"{act.act} of {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
 
 
-def _scopes(before: WatchView | None, now: WatchView) -> Iterator[str]:
+def _list_scope_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
     was = {scope.now.scope: scope.state for scope in (before.scopes if before else ())}
     for scope in now.scopes:
         if was.get(scope.now.scope, "complete") != scope.state:
@@ -143,22 +143,22 @@ def _scopes(before: WatchView | None, now: WatchView) -> Iterator[str]:
             yield f"{format_scope(scope.now.scope)} is seen {'again' if scope.seen else f'no more ({scope.state}){why}'}"
 
 
-def _machines(before: WatchView | None, now: WatchView) -> Iterator[str]:
+def _list_machine_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
     was = {machine.key: machine for machine in (before.machines if before else ())}
     for machine in now.machines:
         old = was.pop(machine.key, None)
-        if old is None or _facts(old) != _facts(machine):
+        if old is None or _get_compared_facts(old) != _get_compared_facts(machine):
             work = f"{machine.work.state} ({machine.work.confidence:.2f})"
             held = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
             act = (
                 f", {machine.next_act} at {format_local_time(machine.next_at)}" if machine.next_act and machine.next_at else ""
             )
             new = "new: " if old is None and before is not None else ""
-            yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {rate_text(machine.rate)}/h{act}{held}"
+            yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {format_rate(machine.rate)}/h{act}{held}"
     for machine in was.values():
         yield f"gone: {machine.called} {machine.key.id}"
 
 
-def _facts(machine: MachineView) -> tuple[object, ...]:
+def _get_compared_facts(machine: WatchedMachine) -> tuple[object, ...]:
     """What is worth a line when it changes: a confidence that moves by a hair is not."""
     return machine.power, machine.work.state, machine.rate, machine.next_act, machine.next_at, machine.held_by

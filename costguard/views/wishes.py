@@ -8,10 +8,10 @@ from costguard.guard.overrides import Override
 from costguard.values.text_format import format_instant
 from costguard.views.document import Document
 
-SCHEMA = "costguard.wish/1"
+OVERRIDE_SCHEMA = "costguard.wish/1"
 
 
-def wish_document(
+def build_override_document(
     action: str,
     wishes: Sequence[Override],
     *,
@@ -20,12 +20,12 @@ def wish_document(
     more: Mapping[str, object] | None = None,
 ) -> Document:
     """`action`: recorded, lifted, or none where nothing had to be done. `lead`: in words. `more`: further keys of the data."""
-    rows = [wish_data(wish) for wish in wishes]
-    data = {"schema": SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
+    rows = [build_override_data(wish) for wish in wishes]
+    data = {"schema": OVERRIDE_SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
     return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
 
 
-def wish_data(wish: Override) -> dict[str, object]:
+def build_override_data(wish: Override) -> dict[str, object]:
     """A wish as scripts read it."""
     key = wish.key
     return {

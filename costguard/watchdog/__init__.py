@@ -27,8 +27,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from costguard.errors import CostguardError
-from costguard.system.systemd import ALIVE, READY, STOPPING, notify, reloading
-from costguard.watchdog.duty import Duties, Duty, Health, Log
+from costguard.system.systemd import ALIVE, READY, STOPPING, build_reload_facts, notify_systemd
+from costguard.watchdog.duty import Duties, Duty, DutyHealth, Log
 
 __all__ = ["UNFINISHED", "Duties", "Duty", "Log", "Watchdog"]
 
@@ -41,7 +41,7 @@ FINISHED = 0
 """Stands among the signals for "a duty has finished"."""
 
 
-class OwnThread(BaseExecutor):  # type: ignore[misc]  # APScheduler ships no types
+class DaemonThreadExecutor(BaseExecutor):  # type: ignore[misc]  # APScheduler ships no types
     """Each run in a thread that does not keep the process alive: one stuck in a socket cannot hold back its end."""
 
     def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:  # noqa: ANN401 - APScheduler ships no types
@@ -66,15 +66,15 @@ class Watchdog:
         reload: Callable[[], Duties] | None = None,
         heartbeat: Callable[[], object] | None = None,
         patience: timedelta = PATIENCE,
-        tell: Callable[..., object] = notify,
+        tell: Callable[..., object] = notify_systemd,
         wall: Callable[[], float] = time.time,
         boot: Callable[[], float] | None = None,
     ) -> None:
         self._duties, self._log, self._make, self._heartbeat = duties, log, reload, heartbeat
-        self._patience, self._tell, self._wall, self._boot = patience, tell, wall, boot or _boot_clock()
+        self._patience, self._tell, self._wall, self._boot = patience, tell, wall, boot or _choose_boot_clock()
         self._asked: queue.SimpleQueue[int] = queue.SimpleQueue()  # a signal may put into it at any moment
-        self._lock, self._health, self._unpolled = Lock(), dict[str, Health](), set[str]()
-        self._scheduler: Any = BackgroundScheduler(timezone=UTC, executors={"default": OwnThread()})
+        self._lock, self._health, self._unpolled = Lock(), dict[str, DutyHealth](), set[str]()
+        self._scheduler: Any = BackgroundScheduler(timezone=UTC, executors={"default": DaemonThreadExecutor()})
         self._apart = self._wall() - self._boot()
         self._stopping = False
 
@@ -122,7 +122,7 @@ class Watchdog:
         now = datetime.now(UTC)
         with self._lock:
             self._duties, self._unpolled = duties, {duty.name for duty in duties.polls}
-            self._health = {duty.name: self._health.get(duty.name, Health()) for duty in duties.every}
+            self._health = {duty.name: self._health.get(duty.name, DutyHealth()) for duty in duties.every}
         self._scheduler.remove_all_jobs()
         for duty in duties.every:
             at_once = duty is not duties.guard or not duties.polls
@@ -140,7 +140,7 @@ class Watchdog:
     def _play(self, duty: Duty) -> None:
         """One run of `duty`, in a thread of its own."""
         health, now = self._of(duty), self._boot()
-        self._say_if_late(duty, health, now)
+        self._warn_if_late(duty, health, now)
         with self._lock:
             health.started = now
             if self._stopping or now < health.not_before:
@@ -151,14 +151,14 @@ class Watchdog:
         except BaseException as error:  # noqa: BLE001 - whatever a plug-in raises, SystemExit too, concerns this duty alone
             self._failed(duty, health, error)
         else:
-            self._went_well(duty, health, came)
+            self._record_success(duty, health, came)
         finally:
             with self._lock:
                 health.running = False
             self._asked.put(FINISHED)
             self._polled(duty)
 
-    def _failed(self, duty: Duty, health: Health, error: BaseException) -> None:
+    def _failed(self, duty: Duty, health: DutyHealth, error: BaseException) -> None:
         account = duty in self._duties.polls
         with self._lock:
             was = health.degraded
@@ -167,13 +167,18 @@ class Watchdog:
                 health.not_before, pause = 0.0, duty.every.total_seconds()
         said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
         self._log.error(
-            "job_failed", job=duty.name, error=said, raised_in=_place(error), failures=health.failures, next_try_s=pause
+            "job_failed",
+            job=duty.name,
+            error=said,
+            raised_in=_format_raise_place(error),
+            failures=health.failures,
+            next_try_s=pause,
         )
         if account and health.degraded and not was:
             self._log.error("account_degraded", account=duty.name, failures=health.failures, next_try_s=pause)
             self._tell(f"STATUS={self._status('degraded')}")
 
-    def _went_well(self, duty: Duty, health: Health, came: object) -> None:
+    def _record_success(self, duty: Duty, health: DutyHealth, came: object) -> None:
         with self._lock:
             was, health.failures, health.not_before = health.degraded, 0, 0.0
         if was:
@@ -202,7 +207,7 @@ class Watchdog:
         with suppress(JobLookupError):  # a reload has just taken it away
             self._scheduler.modify_job(duty.name, next_run_time=datetime.now(UTC))
 
-    def _say_if_late(self, duty: Duty, health: Health, now: float) -> None:
+    def _warn_if_late(self, duty: Duty, health: DutyHealth, now: float) -> None:
         allowed = 2 * duty.every.total_seconds() + duty.jitter.total_seconds()
         if health.started is not None and now - health.started > allowed:
             seconds = round(now - health.started, 1)
@@ -229,7 +234,7 @@ class Watchdog:
                 self._now(duty)
 
     def _reload(self, make: Callable[[], Duties]) -> None:
-        self._tell(*reloading())
+        self._tell(*build_reload_facts())
         try:
             duties = make()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the new settings, the old ones stay in force
@@ -263,8 +268,8 @@ class Watchdog:
         with self._lock:
             return tuple(sorted(name for name, health in self._health.items() if health.running))
 
-    def _of(self, duty: Duty) -> Health:
-        return self._health.get(duty.name) or Health()
+    def _of(self, duty: Duty) -> DutyHealth:
+        return self._health.get(duty.name) or DutyHealth()
 
     def _status(self, what: str) -> str:
         degraded = self.degraded
@@ -272,13 +277,13 @@ class Watchdog:
         return f"{what}; {len(self._duties.polls)} accounts{failing}"
 
 
-def _boot_clock() -> Callable[[], float]:
+def _choose_boot_clock() -> Callable[[], float]:
     """Seconds since boot, those asleep included where the system counts them."""
     which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return lambda: time.clock_gettime(which)
 
 
-def _place(error: BaseException) -> str:
+def _format_raise_place(error: BaseException) -> str:
     """`round.py:81 played`: where it was raised, and none of the values that stood there."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

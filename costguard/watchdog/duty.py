@@ -76,7 +76,7 @@ class Duties:
 
 
 @dataclass(slots=True)
-class Health:
+class DutyHealth:
     """How a duty fares. Instants are seconds of a clock that only runs forward. `not_before`: of the next try."""
 
     started: float | None = None

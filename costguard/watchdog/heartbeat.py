@@ -16,7 +16,7 @@ from threading import Lock, Thread
 
 from costguard.watchdog.duty import Log
 
-LEAST = timedelta(seconds=50)
+LEAST_INTERVAL = timedelta(seconds=50)
 """The least between two: services that listen count by the minute, and refuse who asks much more often. It is less than a
 minute, as runs every 60 s come a little early as often as late, and each of them should be heard."""
 
@@ -25,7 +25,12 @@ class Heartbeat:
     """`ask`: ask once; "" where it was heard or nobody listens, else why not. `clock`: seconds that only run forward."""
 
     def __init__(
-        self, ask: Callable[[], str], *, log: Log, every: timedelta = LEAST, clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Callable[[], str],
+        *,
+        log: Log,
+        every: timedelta = LEAST_INTERVAL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask, self._log, self._every, self._clock = ask, log, every, clock
         self._lock, self._last, self._thread, self._failing = Lock(), float("-inf"), Thread(), False

@@ -12,28 +12,28 @@ from costguard.agents.refusals import TOO_OFTEN, MessageRefusedError
 from costguard.services.agent_gateway import Desk, Envelope
 from costguard.services.agents import Seal
 from costguard.web import schemas
-from costguard.web.rates import Rates
+from costguard.web.rates import RateLimiter
 
 JSON = "application/json"
-PER_AGENT, BURST = 1.0, 40.0
+PER_AGENT, AGENT_BURST = 1.0, 40.0
 """Beats a second of one agent; after an outage it has more to say at once."""
 JOINS, JOINS_BURST = 20.0, 100.0
 """Joins a second of all together: each is a look into the ledger."""
-HEADERS = [
+SIGNED_HEADERS = [
     {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
     for name in (SEQ_HEADER, AT_HEADER, SIGNATURE_HEADER)
 ]
 
 
-def router(desk: Desk, seal: Seal) -> APIRouter:
+def build_agent_router(desk: Desk, seal: Seal) -> APIRouter:
     """The routes of agents."""
-    routes, beats_of, joins = APIRouter(), Rates(PER_AGENT, BURST), Rates(JOINS, JOINS_BURST)
+    routes, beats_of, joins = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST), RateLimiter(JOINS, JOINS_BURST)
 
     @routes.post(
         JOIN_PATH,
         summary="An agent joins, with a one-time code and the public half of a key that it made.",
-        openapi_extra=schemas.said(schemas.JOINING),
-        responses=schemas.answers({200: schemas.JOINED}),
+        openapi_extra=schemas.build_request_schema(schemas.JOINING),
+        responses=schemas.build_response_schemas({200: schemas.JOINED}),
     )
     async def join(request: Request) -> Response:
         wait_s = joins.take("")
@@ -45,8 +45,8 @@ def router(desk: Desk, seal: Seal) -> APIRouter:
     @routes.post(
         BEATS_PATH.format("{agent}"),
         summary="An agent reports, and asks for its own machine; signed by its key.",
-        openapi_extra={**schemas.said(schemas.BEAT), "parameters": HEADERS},
-        responses=schemas.answers({200: schemas.ANSWER}),
+        openapi_extra={**schemas.build_request_schema(schemas.BEAT), "parameters": SIGNED_HEADERS},
+        responses=schemas.build_response_schemas({200: schemas.ANSWER}),
     )
     async def beats(agent: str, request: Request) -> Response:
         envelope = Envelope(

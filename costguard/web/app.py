@@ -16,12 +16,12 @@ from costguard.services.agent_gateway import Desk
 from costguard.services.agents import Seal
 from costguard.services.web_backend import Parts
 from costguard.web import agents, reading
-from costguard.web.middleware import refusal
+from costguard.web.middleware import build_refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 
-def application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], bytes] | None = None) -> FastAPI:
+def build_application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], bytes] | None = None) -> FastAPI:
     """All routes of `parts`. `agent_zip`: the agent as one file, None: as it is installed here."""
     app = FastAPI(
         title="costguard",
@@ -31,38 +31,38 @@ def application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], by
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    app.include_router(agents.router(desk, seal))
-    app.include_router(reading.router(parts, agent_zip or reading.zipped()))
+    app.include_router(agents.build_agent_router(desk, seal))
+    app.include_router(reading.build_reader_router(parts, agent_zip or reading.build_agent_zip_once()))
 
     @app.exception_handler(MessageRefusedError)
     async def refused(_: Request, error: MessageRefusedError) -> Response:
-        return _response(error)
+        return _build_response(error)
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, error: HTTPException) -> Response:
-        response = _response(MessageRefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
+        response = _build_response(MessageRefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
         for name, value in (error.headers or {}).items():
             response.headers[name] = value
         return response
 
     @app.exception_handler(LedgerError)
     async def unwritable(_: Request, __: LedgerError) -> Response:
-        return _response(MessageRefusedError(UNWRITABLE, wait_s=5))
+        return _build_response(MessageRefusedError(UNWRITABLE, wait_s=5))
 
     @app.exception_handler(Exception)
     async def broke(_: Request, __: Exception) -> Response:
-        return _response(MessageRefusedError(BROKEN))  # the door logs what it was
+        return _build_response(MessageRefusedError(BROKEN))  # the door logs what it was
 
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
+    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
     return app
 
 
-def _response(error: MessageRefusedError) -> Response:
-    status, headers, body = refusal(error)
+def _build_response(error: MessageRefusedError) -> Response:
+    status, headers, body = build_refusal(error)
     return Response(body, status_code=status, headers=headers)
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _build_openapi(app: FastAPI) -> dict[str, Any]:
     """As FastAPI makes it, without its own form of validation errors, of which there are none here."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)

@@ -16,7 +16,7 @@ HEAD_S = 10.0
 """Seconds for TLS to be agreed on; asyncio would wait for 60."""
 
 
-class Taken(socket.socket):
+class CountedConnection(socket.socket):
     """A connection that counts for as long as it is open. `gone`: told once, when it is closed."""
 
     gone: Callable[[], None] | None = None
@@ -29,7 +29,7 @@ class Taken(socket.socket):
             gone()
 
 
-class Listening(socket.socket):
+class LimitedListener(socket.socket):
     """A socket that takes at most so many connections at once. `only`: the one address beside this machine's, "" for any."""
 
     most = 4000
@@ -44,21 +44,21 @@ class Listening(socket.socket):
                 break
             came.close()
         self.open += 1
-        taken = Taken(came.family, came.type, came.proto, fileno=came.detach())
+        taken = CountedConnection(came.family, came.type, came.proto, fileno=came.detach())
         taken.gone = self._gone
         return taken, address
 
     def _may(self, address: str) -> bool:
         if not self.only:
             return True
-        peer = _bare(address)
-        return peer.is_loopback or peer == _bare(self.only)
+        peer = _parse_address(address)
+        return peer.is_loopback or peer == _parse_address(self.only)
 
     def _gone(self) -> None:
         self.open -= 1
 
 
-class Loop(asyncio.SelectorEventLoop):
+class ListenerLoop(asyncio.SelectorEventLoop):
     """An event loop that does not wait for TLS as long as it takes."""
 
     async def create_server(self, *named: Any, ssl: Any = None, **more: Any) -> Any:  # noqa: ANN401 - as asyncio has it
@@ -67,7 +67,7 @@ class Loop(asyncio.SelectorEventLoop):
         return await super().create_server(*named, ssl=ssl, **{**limit, **more})
 
 
-def _bare(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _parse_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """An address without a zone, and as IPv4 where IPv6 only carries one."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found

@@ -27,7 +27,7 @@ from costguard.agents.refusals import (
     MessageRefusedError,
 )
 from costguard.settings.web import bare_host
-from costguard.web.rates import Rates
+from costguard.web.rates import RateLimiter
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,8 +40,8 @@ PER_ADDRESS, BURST = 300.0, 600.0
 """Requests a second of one address, behind which a whole fleet may stand."""
 BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
 """Codes a second of one address that were none. Who signs or has a token is not held up by who guesses beside them."""
-GUESSED, BAD = JOIN_PATH, 403
-PLAIN = frozenset(("", "identity"))
+GUESSED_PATH, BAD_STATUS = JOIN_PATH, 403
+PLAIN_ENCODINGS = frozenset(("", "identity"))
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -52,13 +52,13 @@ HEADERS = (
 )
 
 
-class Door:
+class RequestMiddleware:
     """Around `app`. `hosts`: the names it may be asked by, without a port."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], log: Log, secure: bool = False) -> None:
         self._app, self._hosts, self._log = app, frozenset(hosts), log
         self._headers = (*HEADERS, *([(b"strict-transport-security", b"max-age=31536000")] if secure else []))
-        self._rates, self._bad = Rates(PER_ADDRESS, BURST), Rates(BAD_PER_ADDRESS, BAD_BURST)
+        self._rates, self._bad = RateLimiter(PER_ADDRESS, BURST), RateLimiter(BAD_PER_ADDRESS, BAD_BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -72,7 +72,7 @@ class Door:
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", ()), *self._headers]
-                if scope["path"] == GUESSED and message["status"] == BAD:
+                if scope["path"] == GUESSED_PATH and message["status"] == BAD_STATUS:
                     self._bad.spend(who)
             await send(message)
 
@@ -80,22 +80,22 @@ class Door:
             async with asyncio.timeout(WHOLE_S):
                 await self._pass(scope, receive, sending, who)
         except MessageRefusedError as refused:
-            await answered(sending, refused)
+            await _send_refusal(sending, refused)
         except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
             self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=scope["path"][:200])
             if not begun:
-                await answered(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
+                await _send_refusal(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if bare_host(headers.get(b"host", "")) not in self._hosts:
             raise MessageRefusedError(WRONG_HOST)
         wait_s = self._rates.take(who)
-        if scope["path"] == GUESSED and self._bad.left(who) < 1:
+        if scope["path"] == GUESSED_PATH and self._bad.left(who) < 1:
             wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
-        body = await _body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        body = await _read_body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
         given = False
 
         async def once() -> Message:
@@ -108,9 +108,9 @@ class Door:
         await self._app(scope, once, send)
 
 
-async def _body(headers: dict[bytes, str], receive: Receive) -> bytes:
+async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
     """The whole body; RefusedError where it is too large, too slow or not plain JSON."""
-    if headers.get(b"content-encoding", "").strip().lower() not in PLAIN:
+    if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
     if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise MessageRefusedError(ENCODED)
@@ -137,15 +137,15 @@ async def _body(headers: dict[bytes, str], receive: Receive) -> bytes:
         raise MessageRefusedError(TOO_SLOW) from None
 
 
-async def answered(send: Send, refused: MessageRefusedError) -> None:
+async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:
     """Send a refusal by itself; its body was perhaps not read, so the connection ends with it."""
-    status, headers, body = refusal(refused)
+    status, headers, body = build_refusal(refused)
     every = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": [*every, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body})
 
 
-def refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
+def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
     """A refusal as status, headers and body."""
     said: dict[str, Any] = {"error": refused.name, "says": refused.says}
     body = json.dumps(said).encode()

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 
-class Rates:
+class RateLimiter:
     """Buckets by name: `per_s` permissions a second, at most `burst` at once. The `most` names used last are remembered."""
 
     def __init__(self, per_s: float, burst: float, *, most: int = 20_000, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,23 +11,23 @@ from fastapi import APIRouter, Request, Response
 from costguard.agents.refusals import NOT_READY, TOO_OFTEN, MessageRefusedError
 from costguard.services.web_backend import Parts
 from costguard.web import schemas
-from costguard.web.rates import Rates
+from costguard.web.rates import RateLimiter
 
 JSON, ZIP = "application/json", "application/octet-stream"
-PER_TOKEN, BURST = 20.0, 100.0
+PER_TOKEN, TOKEN_BURST = 20.0, 100.0
 """Readings a second with one token."""
 BEARER = "bearer "
 SECURITY: dict[str, object] = {"security": [{"token": []}]}
 
 
-def router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
+def build_reader_router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
     """The routes of readers. `agent_zip`: the agent as one file that Python runs; RefusedError where there is none."""
-    routes, rates = APIRouter(), Rates(PER_TOKEN, BURST)
+    routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
 
     @routes.get(
         "/healthz",
         summary="Whether the guard runs: seconds since its last run that is in the ledger. 503 where that is too long ago.",
-        responses=schemas.answers({200: schemas.HEALTH, 503: schemas.HEALTH}),
+        responses=schemas.build_response_schemas({200: schemas.HEALTH, 503: schemas.HEALTH}),
     )
     async def healthz() -> Response:
         age_s, late = parts.health()
@@ -39,7 +39,7 @@ def router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
         "/v1/status",
         summary="What runs and costs, as `costguard status --json` prints it, as of the last run of the guard.",
         openapi_extra=SECURITY,
-        responses=schemas.answers({200: schemas.STATUS, 304: JSON}),
+        responses=schemas.build_response_schemas({200: schemas.STATUS, 304: JSON}),
     )
     async def status(request: Request) -> Response:
         stated = request.headers.get("authorization", "")
@@ -57,7 +57,7 @@ def router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
     @routes.get(
         "/costguard-agent.pyz",
         summary="The agent that fits this watchdog, as one file: python3 costguard-agent.pyz join URL CODE.",
-        responses=schemas.answers({200: ZIP}),
+        responses=schemas.build_response_schemas({200: ZIP}),
     )
     async def agent() -> Response:
         body = await asyncio.to_thread(agent_zip)
@@ -66,19 +66,19 @@ def router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
     return routes
 
 
-def zipped() -> Callable[[], bytes]:
+def build_agent_zip_once() -> Callable[[], bytes]:
     """The agent as one file, built when it is first asked for."""
     made = list[bytes]()
 
     def build() -> bytes:
         if not made:
-            made.append(_built())
+            made.append(_build_agent_zip())
         return made[0]
 
     return build
 
 
-def _built() -> bytes:
+def _build_agent_zip() -> bytes:
     try:
         from costguard_agent.installation import build
     except ImportError as error:

@@ -23,25 +23,25 @@ from costguard.agents.refusals import REFUSALS
 Schema = dict[str, Any]
 
 
-def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+def _build_object(required: tuple[str, ...], **properties: Schema) -> Schema:
     return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
 
 
-def _text(most: int, **more: object) -> Schema:
+def _build_text(most: int, **more: object) -> Schema:
     return {"type": "string", "maxLength": most, **more}
 
 
-def _list(items: Schema, most: int) -> Schema:
+def _build_list(items: Schema, most: int) -> Schema:
     return {"type": "array", "items": items, "maxItems": most}
 
 
-JOINING = _object(
+JOINING = _build_object(
     ("code", "public_key", "version"),
-    code=_text(ID_MOST),
-    public_key=_text(ID_MOST, pattern="^[A-Za-z0-9+/]{43}=$"),
-    version=_text(VERSION_MOST),
+    code=_build_text(ID_MOST),
+    public_key=_build_text(ID_MOST, pattern="^[A-Za-z0-9+/]{43}=$"),
+    version=_build_text(VERSION_MOST),
 )
-JOINED = _object(
+JOINED = _build_object(
     ("agent", "guard_key", "every_s", "name"),
     agent={"type": "string"},
     guard_key={"type": "string"},
@@ -55,11 +55,13 @@ _SIGNALS = {
         name: {"type": "number", "minimum": least, "maximum": most} for name, (least, most) in SIGNAL_BOUNDS.items()
     },
 }
-BEAT = _object(
+BEAT = _build_object(
     ("agent", "records"),
-    agent=_object(("version",), version=_text(VERSION_MOST), python=_text(VERSION_MOST), boot_id=_text(VERSION_MOST)),
-    records=_list(
-        _object(
+    agent=_build_object(
+        ("version",), version=_build_text(VERSION_MOST), python=_build_text(VERSION_MOST), boot_id=_build_text(VERSION_MOST)
+    ),
+    records=_build_list(
+        _build_object(
             ("at", "over_s", "signals"),
             at={"type": "integer", "minimum": FIRST_MS, "maximum": LAST_MS},
             over_s={"type": "number", "minimum": 0, "maximum": OVER_MOST_S},
@@ -67,21 +69,21 @@ BEAT = _object(
         ),
         RECORDS_MOST,
     ),
-    troubles=_list(_text(TEXT_MOST), TROUBLES_MOST),
+    troubles=_build_list(_build_text(TEXT_MOST), TROUBLES_MOST),
     dropped={"type": "integer", "minimum": 0, "maximum": DROPPED_MOST},
-    ask=_list(
-        _object(
+    ask=_build_list(
+        _build_object(
             ("id", "what", "for_s"),
-            id=_text(ID_MOST, pattern="^[A-Za-z0-9_-]{1,64}$"),
+            id=_build_text(ID_MOST, pattern="^[A-Za-z0-9_-]{1,64}$"),
             what={"enum": list(REQUEST_KINDS)},
-            name=_text(TEXT_MOST),
+            name=_build_text(TEXT_MOST),
             for_s={"type": "number", "minimum": 0, "maximum": 1e9},
-            why=_text(TEXT_MOST),
+            why=_build_text(TEXT_MOST),
         ),
         ASKS_MOST,
     ),
 )
-ANSWER = _object(
+ANSWER = _build_object(
     ("seq", "every_s", "guard_at", "state", "notices", "kept_until", "protected", "asked"),
     seq={"type": "integer"},
     every_s={"type": "integer"},
@@ -92,17 +94,19 @@ ANSWER = _object(
     protected={"type": ["boolean", "null"]},
     asked={"type": "object", "additionalProperties": {"type": "string"}},
 )
-HEALTH = _object(("state", "guard_age_s"), state={"enum": ["ok", "late", "never"]}, guard_age_s={"type": ["number", "null"]})
-REFUSED = _object(("error", "says"), error={"enum": list(REFUSALS)}, says={"type": "string"})
+HEALTH = _build_object(
+    ("state", "guard_age_s"), state={"enum": ["ok", "late", "never"]}, guard_age_s={"type": ["number", "null"]}
+)
+REFUSED = _build_object(("error", "says"), error={"enum": list(REFUSALS)}, says={"type": "string"})
 STATUS = {"type": "object", "required": ["schema", "at", "resources"]}
 
 
-def said(schema: Schema) -> Schema:
+def build_request_schema(schema: Schema) -> Schema:
     """What a route is sent."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def answers(of: dict[int, Schema | str]) -> dict[int | str, dict[str, Any]]:
+def build_response_schemas(of: dict[int, Schema | str]) -> dict[int | str, dict[str, Any]]:
     """What a route answers: status -> schema, or the type of a body that is no JSON; and every refusal there is."""
     found: dict[int | str, dict[str, Any]] = {}
     for name, one in REFUSALS.items():

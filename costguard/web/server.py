@@ -24,11 +24,11 @@ from costguard.services.web_backend import Parts
 from costguard.settings import WebSettings, path_of
 from costguard.settings.web import Listen, hosts_of, listen_of
 from costguard.system.file_security import describe_exposure
-from costguard.system.logs import log
-from costguard.web.app import application
-from costguard.web.listener import HEAD_S, Listening
-from costguard.web.middleware import Door, refusal
-from costguard.web.signing import seal_at
+from costguard.system.logs import get_log
+from costguard.web.app import build_application
+from costguard.web.listener import HEAD_S, LimitedListener
+from costguard.web.middleware import RequestMiddleware, build_refusal
+from costguard.web.signing import open_seal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -44,7 +44,7 @@ SWITCH_S = 0.0005
 """How long a run of the guard may compute before the server has its turn; the usual 5 ms, some times a request, add up."""
 
 
-class Patient(H11Protocol):
+class TimedH11Protocol(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, with a limit on the time that a head takes."""
 
     _head: asyncio.TimerHandle | None = None
@@ -52,29 +52,29 @@ class Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
         """Somebody connects."""
         super().connection_made(transport)
-        self._head = self.loop.call_later(HEAD_S, self._cut)
+        self._head = self.loop.call_later(HEAD_S, self._abort_connection)
 
     def data_received(self, data: bytes) -> None:
         """Something came: of a head for which a time is set, or of a body, whose time the door keeps."""
         if self._head is None and (self.cycle is None or self.cycle.response_complete):
-            self._head = self.loop.call_later(HEAD_S, self._cut)
+            self._head = self.loop.call_later(HEAD_S, self._abort_connection)
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._calm()
+            self._stop_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Somebody has gone."""
-        self._calm()
+        self._stop_timer()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         """The next head has its own time, from its first byte on."""
-        self._calm()
+        self._stop_timer()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
         """What came is no HTTP: said as everything else is."""
-        status, headers, body = refusal(MessageRefusedError(MALFORMED, "this is no HTTP/1.1 request"))
+        status, headers, body = build_refusal(MessageRefusedError(MALFORMED, "this is no HTTP/1.1 request"))
         lines = [
             f"HTTP/1.1 {status} Bad Request",
             *(f"{name}: {value}" for name, value in headers.items()),
@@ -83,35 +83,37 @@ class Patient(H11Protocol):
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
 
-    def _calm(self) -> None:
+    def _stop_timer(self) -> None:
         if self._head is not None:
             self._head.cancel()
             self._head = None
 
-    def _cut(self) -> None:
+    def _abort_connection(self) -> None:
         if not self.transport.is_closing():
             self.transport.abort()
 
 
 @contextmanager
-def served(parts: Parts) -> Iterator[Listen]:
+def serve_http(parts: Parts) -> Iterator[Listen]:
     """Answer at the address of the settings for as long as the block runs; where, with the port that was chosen for 0.
 
     InputError where that address cannot be had, or TLS not be spoken with these files.
     """
     web = parts.web
-    seal = seal_at(parts.key_file)
-    app = Door(application(parts, parts.desk(seal), seal), hosts=hosts_of(web), log=log(), secure=web.tls_cert is not None)
+    seal = open_seal(parts.key_file)
+    app = RequestMiddleware(
+        build_application(parts, parts.desk(seal), seal), hosts=hosts_of(web), log=get_log(), secure=web.tls_cert is not None
+    )
     listen = listen_of(web.listen or "127.0.0.1:0", "web.listen")
-    server = uvicorn.Server(_config(app, web))
-    bound = _bound(listen)
+    server = uvicorn.Server(_build_config(app, web))
+    bound = _bind_socket(listen)
     bound.only = "" if web.tls_cert is not None else web.behind_proxy or ""
     at = Listen(listen.host, bound.getsockname()[1])
-    thread = threading.Thread(target=_run, args=(server, bound), name="web", daemon=True)
+    thread = threading.Thread(target=_run_server, args=(server, bound), name="web", daemon=True)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     thread.start()
-    log().info("web_listens", address=at.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
+    get_log().info("web_listens", address=at.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
     try:
         yield at
     finally:
@@ -121,13 +123,13 @@ def served(parts: Parts) -> Iterator[Listen]:
         bound.close()
 
 
-def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
+def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http=Patient,
+        http=TimedH11Protocol,
         ws="none",
         lifespan="off",
-        loop="costguard.web.listener:Loop",
+        loop="costguard.web.listener:ListenerLoop",
         log_config=None,
         log_level="error",  # whoever sends nonsense fills no log with it
         access_log=False,
@@ -153,17 +155,17 @@ def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
     return config
 
 
-def _run(server: uvicorn.Server, bound: socket.socket) -> None:
+def _run_server(server: uvicorn.Server, bound: socket.socket) -> None:
     try:
         server.run(sockets=[bound])
     except Exception as error:  # noqa: BLE001 - whatever ends it, the guard goes on, and somebody is told
-        log().error("web_ended", error=f"{type(error).__name__}: {error}")
+        get_log().error("web_ended", error=f"{type(error).__name__}: {error}")
 
 
-def _bound(listen: Listen) -> Listening:
+def _bind_socket(listen: Listen) -> LimitedListener:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    made = Listening(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
-    made.most = _connections()
+    made = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
+    made.most = _raise_connection_limit()
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((listen.host, listen.port))
@@ -176,7 +178,7 @@ def _bound(listen: Listen) -> Listening:
     return made
 
 
-def _connections() -> int:
+def _raise_connection_limit() -> int:
     """As many as this process may have open, once it has raised that to what the system allows."""
     most: Any = CONNECTIONS
     with suppress(ImportError, OSError, ValueError):

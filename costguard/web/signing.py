@@ -38,11 +38,11 @@ class WatchdogSeal:
 
     def is_key(self, public_key: str) -> bool:
         """Whether it is the public half of a key."""
-        return _key_of(public_key) is not None
+        return _parse_public_key(public_key) is not None
 
     def verify(self, public_key: str, message: bytes, signature: str) -> bool:
         """Whether `signature` of `message` was made with the secret half of `public_key`."""
-        key, signed = _key_of(public_key), decoded(signature)
+        key, signed = _parse_public_key(public_key), decoded(signature)
         if key is None or signed is None:
             return False
         try:
@@ -52,15 +52,15 @@ class WatchdogSeal:
         return True
 
 
-def seal_at(path: Path) -> WatchdogSeal:
+def open_seal(path: Path) -> WatchdogSeal:
     """The seal whose key is kept at `path`, made where there is none. InputError where it is no key, or others can read it."""
     try:
-        return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(_kept(path) or _made(path)))
+        return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(_read_key(path) or _create_key(path)))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or type(error).__name__}", field=f"{FIELD} {path}") from None
 
 
-def _kept(path: Path) -> bytes | None:
+def _read_key(path: Path) -> bytes | None:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _kept(path: Path) -> bytes | None:
     return key
 
 
-def _made(path: Path) -> bytes:
+def _create_key(path: Path) -> bytes:
     """A new key at `path`; the one of another watchdog that was faster."""
     key = os.urandom(KEY_BYTES)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,14 +86,14 @@ def _made(path: Path) -> bytes:
             os.fsync(file.fileno())
         os.link(unfinished, path)
     except FileExistsError:
-        return _kept(path) or key
+        return _read_key(path) or key
     finally:
         unfinished.unlink(missing_ok=True)
     return key
 
 
 @lru_cache(maxsize=4096)
-def _key_of(public_key: str) -> Ed25519PublicKey | None:
+def _parse_public_key(public_key: str) -> Ed25519PublicKey | None:
     found = decoded(public_key)
     if found is None or len(found) != KEY_BYTES:
         return None

@@ -40,7 +40,7 @@ from costguard.values.sample import (
     Sample,
 )
 from costguard.web import agents, middleware
-from costguard.web.server import served
+from costguard.web.server import serve_http
 from tests.guard.traces import HANGS, MINUTE, START, WASTE, WORK, Trace, dice_of, machine, traced
 from tests.web.desks import MIN, NOON, Rig, keys, ledger_at, rig
 
@@ -179,7 +179,7 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
             "PYTHONPATH": f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'tests' / 'agent' / 'fake_nvml'}",
         }
         words = [sys.executable, "-m", "tests.agent.virtual", str(folder / "clock")]
-        with served(parts) as at, (folder / "log").open("w") as log:
+        with serve_http(parts) as at, (folder / "log").open("w") as log:
             url = f"http://127.0.0.1:{at.port}"
             process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environ, cwd=folder

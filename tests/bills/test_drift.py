@@ -31,7 +31,7 @@ from costguard.bills.reconciliation import compare_bills
 from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
 from costguard.errors import InputError
 from costguard.values.period import Period
-from costguard.views.bills import OUTSIDE, Reconciliation, reconcile_document
+from costguard.views.bills import OUTSIDE_STATEMENT, Reconciliation, build_reconciliation_document
 
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
 PENNY = 10**7
@@ -163,11 +163,11 @@ def test_the_rows_of_a_table_add_up_to_the_account() -> None:
     stated = [*bill(), line(-PENNY, charge=CREDIT, resource=""), line(3 * PENNY, charge=TAX, resource="")]
     found = held(stated, [*day(), owed(where=BEFORE), owed(where=AFTER)])
     told = Reconciliation(period=MONTH, label="2026-11", at=MONTH.end, tolerance=DEFAULT_TOLERANCE, results=(found,))
-    rows = reconcile_document(told).records
+    rows = build_reconciliation_document(told).records
     assert sum(Decimal(str(row["billed"])) for row in rows) == Decimal(found.billed).scaleb(-9)
     for end, name in enumerate(("low", "expected", "high")):
         assert sum(Decimal(str(row[name])) for row in rows) == Decimal(found.charged[end]).scaleb(-9)
-    assert [row["cause"] for row in rows] == [causes.DOUBT, TAX, CREDIT, OUTSIDE]
+    assert [row["cause"] for row in rows] == [causes.DOUBT, TAX, CREDIT, OUTSIDE_STATEMENT]
 
 
 @pytest.mark.parametrize(

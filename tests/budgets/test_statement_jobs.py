@@ -8,7 +8,7 @@ from costguard.budgets.hold import COMMITTED, Hold
 from costguard.reporting.statement.jobs import group_runs_by_job
 from costguard.reporting.statement.sections import QuotedRun
 from costguard.values.money import Money
-from costguard.views.beside_tables import _quoted_rows
+from costguard.views.beside_tables import _list_quoted_rows
 
 TEN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() ->
     llama, other = group_runs_by_job(quotes)
     assert (llama.job, llama.attempts, llama.quoted, llama.actual) == ("llama", 2, Money.parse("14.94"), Money.parse("10.30"))
     assert other.attempts == 1
-    rows = list(_quoted_rows(quotes))
+    rows = list(_list_quoted_rows(quotes))
     assert [row[0] for row in rows] == ["llama.1", ".2", "llama.3", "llama: 2 attempts", "other.4"]
     assert rows[3][3:] == ("$14.94", "$10.30", "$-4.64")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.cli import exit_code_of
+from costguard.cli import run_cli
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.market import Market
@@ -343,5 +343,5 @@ def test_any_bytes_as_a_job_file_are_refused_and_not_fallen_over(
 ) -> None:
     for name in ("any.toml", "any.json"):
         (tmp_path / name).write_bytes(content)
-        assert exit_code_of(["quote", str(tmp_path / name), "--market", market]) == 2
+        assert run_cli(["quote", str(tmp_path / name), "--market", market]) == 2
         assert "a bug in costguard" not in capsys.readouterr().err

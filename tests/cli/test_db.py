@@ -110,8 +110,7 @@ def test_a_url_that_names_nothing_is_a_slip_of_the_pen(costguard: Command, tmp_p
 
 def test_asking_for_the_path_imports_no_database() -> None:
     script = (
-        "import sys; from costguard.cli import exit_code_of; exit_code_of(['db', 'path']); "
-        "print(sorted(sys.modules), file=sys.stderr)"
+        "import sys; from costguard.cli import run_cli; run_cli(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "'costguard.ledger.db.maintenance'" in ran.stderr

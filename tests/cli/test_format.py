@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.cli.options import format_from
+from costguard.cli.options import choose_format
 from costguard.errors import InputError
 
 
@@ -20,10 +20,10 @@ from costguard.errors import InputError
     ],
 )
 def test_a_format_is_asked_for_by_its_flag_or_by_its_name(params: dict[str, object], name: str) -> None:
-    assert format_from(params) == name
+    assert choose_format(params) == name
 
 
 @pytest.mark.parametrize("params", [{"json": True, "csv": True}, {"csv": True, "format": "json"}])
 def test_two_formats_exclude_each_other(params: dict[str, object]) -> None:
     with pytest.raises(InputError, match="exclude each other"):
-        format_from(params)
+        choose_format(params)

@@ -214,7 +214,7 @@ def test_a_terminal_that_knows_only_ascii_still_gets_an_answer(clean: dict[str, 
     ],
 )
 def test_a_number_is_read_as_people_type_it(typed: str, number: float) -> None:
-    assert options.number_from(typed, "tokens") == number
+    assert options.parse_number(typed, "tokens") == number
 
 
 NO_NUMBERS = ["", " ", "abc", "1,5", "1,5B", "1.2.3", "5x", "0x10", "1e", "--5", "nan", "inf", "1__0", "_1", "1 000", "٣", "²"]
@@ -223,33 +223,33 @@ NO_NUMBERS = ["", " ", "abc", "1,5", "1,5B", "1.2.3", "5x", "0x10", "1e", "--5",
 @pytest.mark.parametrize("typed", [*NO_NUMBERS, "9" * 61, "1e9999"])
 def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> None:
     with pytest.raises(InputError, match=r"--seq-len: must be a number"):
-        options.number_from(typed, "seq_len")
+        options.parse_number(typed, "seq_len")
 
 
 GIVEN: dict[str, object] = {
-    flag: (str(place) if flag not in options.NUMBERS else "7") for place, flag in enumerate(options.PLACES)
+    flag: (str(place) if flag not in options.NUMBER_FLAGS else "7") for place, flag in enumerate(options.FLAG_PLACES)
 } | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"], "lora_targets": "attention"}
 
 
-@pytest.mark.parametrize("flag", options.PLACES)
+@pytest.mark.parametrize("flag", options.FLAG_PLACES)
 def test_every_flag_reaches_its_field(flag: str) -> None:
-    table: object = options.table_from({flag: GIVEN[flag]})
-    for key in options.PLACES[flag]:
+    table: object = options.build_job_table({flag: GIVEN[flag]})
+    for key in options.FLAG_PLACES[flag]:
         assert isinstance(table, dict)
         assert list(table) == [key]
         table = table[key]
-    assert table == (7 if flag in options.NUMBERS else GIVEN[flag])
+    assert table == (7 if flag in options.NUMBER_FLAGS else GIVEN[flag])
 
 
-@pytest.mark.parametrize("flag", options.PLACES)
+@pytest.mark.parametrize("flag", options.FLAG_PLACES)
 def test_every_flag_of_the_table_is_an_option_of_the_command(costguard: Command, flag: str) -> None:
     assert f"--{flag.replace('_', '-')}" in costguard("quote", "--help").out
 
 
 def test_a_list_of_modules_may_be_given_to_adapters() -> None:
-    assert options.table_from({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
-    assert options.table_from({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
-    assert options.table_from({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
+    assert options.build_job_table({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
+    assert options.build_job_table({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
+    assert options.build_job_table({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ HEAVY = (
     *("httpx2", "httpcore2", "msgspec", "stamina", "costguard.providers.transport", "costguard.services.configured_providers"),
 )
 SEEN = (
-    "import sys; from costguard.cli import exit_code_of; code = exit_code_of({arguments}); "
+    "import sys; from costguard.cli import run_cli; code = run_cli({arguments}); "
     "sys.stderr.write(' '.join(sorted(sys.modules))); sys.exit(code)"
 )
 

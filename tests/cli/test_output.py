@@ -248,19 +248,19 @@ def test_what_breaks_off_leaves_everything_as_it_was(
     if there:
         target.write_text("mine")
     with pytest.raises(kind, match=said):
-        output.put(broken(error), target, force=True)
+        output.write_target(broken(error), target, force=True)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == ([("answer", "mine")] if there else [])
 
 
 def test_a_file_that_comes_meanwhile_is_kept(tmp_path: Path) -> None:
-    target = output.free(str(tmp_path / "answer"), force=False)
+    target = output.resolve_target(str(tmp_path / "answer"), force=False)
 
     def slow() -> Iterator[str]:
         yield "ours"
         target.write_text("theirs")
 
     with pytest.raises(InputError, match="is there already"):
-        output.put(slow(), target, force=False)
+        output.write_target(slow(), target, force=False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer", "theirs")]
 
 
@@ -272,7 +272,7 @@ def pieces():
     yield "half of it"
     print("begun", flush=True)
     sys.stdin.read()
-output.put(pieces(), Path(sys.argv[1]), force=True)
+output.write_target(pieces(), Path(sys.argv[1]), force=True)
 """
 
 
@@ -303,7 +303,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_others_write
     dead.kill()
     dead.wait()
     (left,) = tmp_path.iterdir()
-    output.put(["mine"], tmp_path / "answer", force=False)
+    output.write_target(["mine"], tmp_path / "answer", force=False)
     assert left.exists(), "it may just have begun"
     living = begun()
     (lives,) = set(tmp_path.glob(".answer.*")) - {left}
@@ -311,7 +311,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_others_write
         path.touch()
         os.utime(path, (1, 1))
     (tmp_path / ".answer.aaaaaaaa.unfinished-costguard").symlink_to(tmp_path / "answer")
-    output.put(["newer"], tmp_path / "answer", force=True)
+    output.write_target(["newer"], tmp_path / "answer", force=True)
     assert (left.exists(), lives.exists()) == (False, True)
     assert all((tmp_path / name).exists() for name in others)
     assert (tmp_path / "answer").read_text() == "newer"
@@ -327,7 +327,7 @@ def test_a_file_that_the_system_cuts_short_is_not_left_behind(tmp_path: Path) ->
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
     try:
         with pytest.raises(CostguardError, match=r"cannot be written: File too large"):
-            output.put(("x" * 1000 for _ in range(100)), tmp_path / "answer", force=False)
+            output.write_target(("x" * 1000 for _ in range(100)), tmp_path / "answer", force=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from alembic.config import Config
 
 from costguard.errors import InputError, OlderLedgerError
 from costguard.files.lines import LONGEST_LINE
-from costguard.files.records import pieces_in, records
+from costguard.files.records import list_pieces, read_records
 from costguard.ledger.bills.staging import Staging
 from costguard.ledger.db import connection as opening
 from costguard.ledger.db import schema
@@ -416,10 +416,10 @@ def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
 def test_a_page_of_pages_is_its_records(tmp_path: Path) -> None:
     path = tmp_path / "pages.json"
     path.write_text(json.dumps([RUNPOD, {"records": []}, RUNPOD]))
-    assert len(list(records(pieces_in(path)))) == 2
+    assert len(list(read_records(list_pieces(path)))) == 2
     path.write_text("\n".join(json.dumps(RUNPOD) for _ in range(3)))
-    assert [here.rsplit(", ", 1)[1] for here, _ in records(pieces_in(path))] == ["item 1"] * 3
-    assert [here.rsplit(", ", 2)[1] for here, _ in records(pieces_in(path))] == ["line 1", "line 2", "line 3"]
+    assert [here.rsplit(", ", 1)[1] for here, _ in read_records(list_pieces(path))] == ["item 1"] * 3
+    assert [here.rsplit(", ", 2)[1] for here, _ in read_records(list_pieces(path))] == ["line 1", "line 2", "line 3"]
     path.write_text("null")
     with pytest.raises(InputError):
-        list(records(pieces_in(path)))
+        list(read_records(list_pieces(path)))

@@ -255,8 +255,8 @@ def dying(*given, **named):
     original(*given, **named)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(place, name, dying)
-from costguard.cli import exit_code_of
-sys.exit(exit_code_of(["run", *sys.argv[2:]]))
+from costguard.cli import run_cli
+sys.exit(run_cli(["run", *sys.argv[2:]]))
 """
 """The command, ended by SIGKILL right after it has done one thing."""
 

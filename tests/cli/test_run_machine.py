@@ -206,8 +206,8 @@ from functools import partial
 from costguard.services.run import job_run, running_then
 job_run.afterwards = partial(machine_shutdown.afterwards, seconds=int(os.environ.get("SECONDS", "1")))
 machine_shutdown.others = lambda attempt: iter(())
-from costguard.cli import exit_code_of
-sys.exit(exit_code_of(["run", *sys.argv[1:]]))
+from costguard.cli import run_cli
+sys.exit(run_cli(["run", *sys.argv[1:]]))
 """
 """The command with a countdown of a second, and blind for other runs: those of other tests live beside it."""
 POD = ResourceKey("runpod", "main", "EU-RO-1", "k3v9x2m0000000")

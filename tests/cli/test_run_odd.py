@@ -36,8 +36,8 @@ WATCHED = """
 import sys
 from costguard.services.run import record_store
 record_store.WATCHED_S, record_store.LOOK_S = float(sys.argv[1]), 0.1
-from costguard.cli import exit_code_of
-sys.exit(exit_code_of(["run", *sys.argv[2:]]))
+from costguard.cli import run_cli
+sys.exit(run_cli(["run", *sys.argv[2:]]))
 """
 """The command, with another patience for attempts on other machines."""
 

@@ -24,9 +24,9 @@ from costguard.services import configured_providers, ledger_answers
 from costguard.services.lags import read_measurement_lags
 from costguard.services.latest import Latest
 from costguard.services.top import Watched
-from costguard.testing.guard_player import GuardPlay
-from costguard.testing.story_parser import read
-from costguard.testing.story_player import Stage, play
+from costguard.testing.guard_player import GuardPlayer
+from costguard.testing.story_parser import parse_story
+from costguard.testing.story_player import StoryStage, play_story
 from tests import warm
 from tests.cli.watched import Before, Five, five_clouds
 from tests.conftest import Command
@@ -138,7 +138,7 @@ def test_all_commands_say_the_same_of_the_machines_of_five_clouds(
     assert found == dict.fromkeys(("status", "plan", "watch", "top"), found["watch"])
 
 
-class Asking(GuardPlay):
+class Asking(GuardPlayer):
     """Costguard in a story, and people who ask all commands what it knows, every quarter of an hour after its guard run."""
 
     command: Command
@@ -175,7 +175,7 @@ def test_all_commands_say_the_same_at_many_moments_of_a_story(
 ) -> None:
     compared = list[States]()
 
-    def asking(stage: Stage) -> Asking:
+    def asking(stage: StoryStage) -> Asking:
         poll = f'[watch]\ninterval = "{stage.story.poll.total_seconds():.0f}s"\n[ledger]\nurl = "{stage.ledger_url}"\n'
         (tmp_path / "costguard.toml").write_text(poll + stage.config)
         monkeypatch.setattr(ledger_answers, "_now", stage.clock.now)
@@ -184,6 +184,6 @@ def test_all_commands_say_the_same_at_many_moments_of_a_story(
         made.command, made.compared = costguard, compared
         return made
 
-    play(read(story), asking, tmp_path)
+    play_story(parse_story(story), asking, tmp_path)
     assert len(compared) >= 10
     assert states <= {state for found in compared for state in found.values()}

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from costguard.cli.top_screen import Asked, Top
+from costguard.cli.top_screen import ReasonScreen, TopApp
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.observation import Observation, Price
 from costguard.providers import plugins
@@ -29,7 +29,7 @@ from tests.conftest import Command
 from tests.ledger.fleet import RULES, key, poll
 from tests.notifiers.hostile import CORPUS
 
-Play = Callable[[Top, Pilot[None]], Awaitable[None]]
+Play = Callable[[TopApp, Pilot[None]], Awaitable[None]]
 SHORT_LEASES = """
 [[policy]]
 name = "short"
@@ -74,7 +74,7 @@ def machine(name: str, usd: str, owner: str, number: int = 0) -> Observation:
 
 def played(play: Play, *, offline: bool = True) -> None:
     async def scene() -> None:
-        top = Top(Watched(offline=offline))
+        top = TopApp(Watched(offline=offline))
         async with top.run_test(size=(120, 30)) as pilot:
             await until(pilot, lambda: bool(top._rows))
             await play(top, pilot)
@@ -90,12 +90,12 @@ async def until(pilot: Pilot[None], there: Callable[[], bool]) -> None:
     raise AssertionError("it never came")
 
 
-def lines(top: Top) -> list[str]:
+def lines(top: TopApp) -> list[str]:
     table = top._table()
     return ["  ".join(cell.plain for cell in table.get_row_at(n)) for n in range(table.row_count)]
 
 
-def text(top: Top, name: str) -> str:
+def text(top: TopApp, name: str) -> str:
     return str(top.query_one(name, Static).render())
 
 
@@ -108,7 +108,7 @@ def two(folder: Path) -> None:
 def test_a_row_says_what_a_machine_burns_and_how_busy_it_was(folder: Path) -> None:
     two(folder)
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.pause()
         first, second = lines(top)
         assert "eval  $3.0000  ············" in first
@@ -122,7 +122,7 @@ def test_a_row_says_what_a_machine_burns_and_how_busy_it_was(folder: Path) -> No
 def test_keys_sort_and_filter_and_the_cursor_stays_on_its_machine(folder: Path) -> None:
     two(folder)
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("down")
         assert (chosen := top._chosen()) is not None
         assert chosen.called == "train"
@@ -143,11 +143,11 @@ def test_keys_sort_and_filter_and_the_cursor_stays_on_its_machine(folder: Path) 
 def test_k_records_a_lease_with_its_reason_after_a_yes(folder: Path) -> None:
     two(folder)
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("k")
-        assert isinstance(top.screen, Asked)
+        assert isinstance(top.screen, ReasonScreen)
         await pilot.press("enter")
-        assert isinstance(top.screen, Asked), "no reason, no lease"
+        assert isinstance(top.screen, ReasonScreen), "no reason, no lease"
         await pilot.press(*"evaluation", "enter")
         await until(pilot, lambda: "is kept until" in top._said)
         await until(pilot, lambda: "kept for" in lines(top)[0])
@@ -164,7 +164,7 @@ def test_k_records_a_lease_with_its_reason_after_a_yes(folder: Path) -> None:
 def test_escape_records_nothing(folder: Path) -> None:
     two(folder)
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         for key_ in ("k", "a"):
             await pilot.press(key_, *"why", "escape")
             assert top._said == "Nothing was done."
@@ -176,7 +176,7 @@ def test_escape_records_nothing(folder: Path) -> None:
 def test_a_records_a_yes_to_a_stop_and_stops_nothing(folder: Path) -> None:
     two(folder)
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("a", *"fine", "enter")
         await until(pilot, lambda: "Approved: stop of eval" in top._said)
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_done_is_said(folder: Path) -> None:
     two(folder)
     (folder / "costguard.toml").write_text(f"{(folder / 'costguard.toml').read_text()}{SHORT_LEASES}")
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("k", *"mine", "enter")
         await until(pilot, lambda: "Nothing was done" in top._said and top._said != "Nothing was done.")
         assert "short allows leases of at most 0.5 h" in top._said
@@ -205,7 +205,7 @@ def test_it_asks_the_providers_first_and_again_at_r_and_makes_the_ledger(folder:
     with (folder / "costguard.toml").open("a") as settings:
         settings.write("[providers.acme]\n")
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         assert lines(top)[0].startswith("m-1  $2.5000")
         assert account.asked == 1
         await pilot.press("r")
@@ -223,13 +223,13 @@ def test_hostile_names_are_text(folder: Path) -> None:
     names = [make_storable(name) for name in CORPUS if name][:60]
     recorded(folder, *(machine(name, "1", name, number) for number, name in enumerate(names)))
 
-    async def play(top: Top, pilot: Pilot[None]) -> None:
+    async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.pause()
         shown = lines(top)
         assert len(shown) == len(names)
         assert all(line.isprintable() for line in shown)
         await pilot.press("k")
-        assert isinstance(top.screen, Asked)
+        assert isinstance(top.screen, ReasonScreen)
         await pilot.press("escape")
 
     played(play)

@@ -13,7 +13,7 @@ import pytest
 from costguard import services
 from costguard.services import Answer
 from costguard.values.money import Money
-from costguard.views.plan import PlanView, plan_document
+from costguard.views.plan import PlanView, build_plan_document
 from costguard.views.watch import WatchView
 from tests.books import money
 from tests.conftest import Command
@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
 
     def plan(**said: object) -> Answer:
         calls.append(said)
-        return Answer(document=plan_document(PlanView(at=NOON, rows=(), hash="3f9a")))
+        return Answer(document=build_plan_document(PlanView(at=NOON, rows=(), hash="3f9a")))
 
     def watch(*, show: Callable[[WatchView], None], **said: object) -> int:
         calls.append(said)

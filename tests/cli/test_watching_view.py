@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from costguard.cli.watch import _lines
-from costguard.cli.watch_screen import picture
+from costguard.cli.watch import _build_line_printer
+from costguard.cli.watch_screen import draw_watch
 from costguard.guard.work import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.views.watch import ActView, BudgetView, MachineView, WatchView, changes
+from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView, list_changes
 from tests.books import money
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ def seen(name: str, outcome: str = "complete") -> ScopeCoverage:
     )
 
 
-TRAIN = MachineView(
+TRAIN = WatchedMachine(
     key=ResourceKey("aws", "123", "us-east-1", "i-1"),
     name="train-1",
     owner="ada",
@@ -60,11 +60,11 @@ VIEW = WatchView(
     ),
     machines=(TRAIN, EVIL),
     budgets=(
-        BudgetView(
+        WatchedBudget(
             name="lab", cap=Money.parse("500"), spent=money("482.1"), time_to_cap=HOUR / 2, overshoot=Money.parse("16.39")
         ),
     ),
-    acts=(ActView(at=NOON, subject="aws/123/us-east-1/i-9", act="stop", state="unconfirmed", why="still running"),),
+    acts=(WatchedAction(at=NOON, subject="aws/123/us-east-1/i-9", act="stop", state="unconfirmed", why="still running"),),
     notices=("train-1 is idle since 11:00",),
 )
 
@@ -72,7 +72,7 @@ VIEW = WatchView(
 def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colours, color_system="standard" if colours else None, markup=False)
-    console.print(picture(view, width))
+    console.print(draw_watch(view, width))
     return out.getvalue()
 
 
@@ -120,14 +120,14 @@ def test_many_machines_are_cut_and_the_rest_counted() -> None:
 
 
 def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
-    first = changes(None, VIEW)
+    first = list_changes(None, VIEW)
     assert len(first) == 6
     assert all(line.startswith("2026-11-02 12:00 UTC  ") and "\n" not in line and "\x1b" not in line for line in first)
-    assert changes(VIEW, replace(VIEW, at=NOON + HOUR)) == ()
+    assert list_changes(VIEW, replace(VIEW, at=NOON + HOUR)) == ()
     hair = replace(TRAIN, work=replace(TRAIN.work, confidence=0.91))
-    assert changes(VIEW, replace(VIEW, machines=(hair, EVIL))) == ()
+    assert list_changes(VIEW, replace(VIEW, machines=(hair, EVIL))) == ()
     kept = replace(TRAIN, held_by=("ada keeps it",))
-    (line,) = changes(VIEW, replace(VIEW, machines=(kept, EVIL)))
+    (line,) = list_changes(VIEW, replace(VIEW, machines=(kept, EVIL)))
     assert line.endswith("train-1 i-1: running, idle (0.90), $32.7700/h, stop at 2026-11-02 12:10 UTC, held: ada keeps it")
 
 
@@ -145,12 +145,12 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
     ids=["gone", "frozen", "committed", "mode", "notice", "scope", "act"],
 )
 def test_each_kind_of_change_is_one_line(change: dict[str, object], says: str) -> None:
-    (line,) = changes(VIEW, replace(VIEW, **change))  # type: ignore[arg-type]  # a test's own fields
+    (line,) = list_changes(VIEW, replace(VIEW, **change))  # type: ignore[arg-type]  # a test's own fields
     assert says in line
 
 
 def test_the_lines_of_a_pipe_come_as_they_happen(capsys: pytest.CaptureFixture[str]) -> None:
-    show = _lines()
+    show = _build_line_printer()
     show(VIEW)
     assert len(capsys.readouterr().out.splitlines()) == 6
     show(VIEW)

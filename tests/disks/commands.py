@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from costguard.cli import exit_code_of
+from costguard.cli import run_cli
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent
 from costguard.guard.overrides import Override
@@ -177,7 +177,7 @@ def live(life: Life, told: int) -> None:
     with around(life):
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 - as a process begins
         shim.disks_arm(life.nth, life.how)
-        code = exit_code_of(life.words)
+        code = run_cli(life.words)
         try:
             sys.stdout.flush()  # as a process does when it ends
         except OSError:
@@ -213,4 +213,4 @@ if __name__ == "__main__":
     else:
         alone = Life(**json.loads(sys.argv[1]))
         with around(alone):
-            sys.exit(exit_code_of(alone.words))
+            sys.exit(run_cli(alone.words))

@@ -11,7 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from datetime import timedelta
 from pathlib import Path
 
-from costguard.cli import exit_code_of
+from costguard.cli import run_cli
 from costguard.errors import CostguardError
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.writer import Ledger
@@ -60,5 +60,5 @@ def faults(found: Course, files: Files, done: int, folder: Path) -> Iterator[tup
 def _ran(words: list[str]) -> tuple[int, str]:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = exit_code_of(words)
+        code = run_cli(words)
     return code, (err.getvalue() or out.getvalue())[:300]

@@ -13,13 +13,13 @@ from costguard.runs.record import LOST, JobRecord
 from costguard.runs.terms import JobMachine, JobTerms
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
-from costguard.views.runs import Came, run_data
+from costguard.views.runs import RunSummary, build_run_data
 from tests.runs.test_record import HOUR, TEN, USD, attempt
 
 SAMPLE = Path(__file__).parent / "run.json"
 
 
-def came() -> Came:
+def came() -> RunSummary:
     """The second attempt of a job on a spot machine: it ended well, and taught its speed."""
     machine = JobMachine(
         gpu="H100-SXM",
@@ -37,7 +37,7 @@ def came() -> Came:
         last_step=1000,
     )  # fmt: skip
     after = MoneyInterval(low=Money.parse("8"), expected=Money.parse("8.8"), high=Money.parse("10"))
-    return Came(
+    return RunSummary(
         record=JobRecord(job="llama", attempts=(first, second)),
         attempt=second,
         terms=terms,
@@ -52,7 +52,7 @@ def came() -> Came:
 
 
 def test_the_json_of_a_run_is_the_sample_to_the_letter(request: pytest.FixtureRequest) -> None:
-    printed = f"{json.dumps(run_data(came()), indent=2)}\n"
+    printed = f"{json.dumps(build_run_data(came()), indent=2)}\n"
     if request.config.getoption("--write-golden"):
         SAMPLE.write_text(printed)
     assert printed == SAMPLE.read_text()

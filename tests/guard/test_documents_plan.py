@@ -16,7 +16,7 @@ from costguard.renderers.table import render
 from costguard.values.incarnation import Incarnation
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
-from costguard.views.plan import Planned, PlanView, plan_document
+from costguard.views.plan import PlanRow, PlanView, build_plan_document
 
 SAMPLE = Path(__file__).with_name("plan.json")
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ POLICY = Policy(name="idle-gpu", when=When(), then=(NOTIFY, STOP), arm="stop", h
 
 def row(
     id_: str, finding: str, work: Activity, *, missing: tuple[str, ...] = (), steps: bool = False, **stated: object
-) -> Planned:
+) -> PlanRow:
     life = Incarnation(ResourceKey("aws", "123", "us-east-1", id_), NOON - timedelta(hours=9))
     verdict = Verdict(
         policy=POLICY,
@@ -55,7 +55,7 @@ def row(
         Proposal(verdict=verdict, number=0, step=NOTIFY, due_at=NOON - timedelta(minutes=5)),
         Proposal(verdict=verdict, number=1, step=STOP, due_at=NOON + timedelta(minutes=10), held_by=held),
     )
-    return Planned(verdict=verdict, proposals=proposals if steps else (), level="stop", **stated)  # type: ignore[arg-type]  # a test's own fields
+    return PlanRow(verdict=verdict, proposals=proposals if steps else (), level="stop", **stated)  # type: ignore[arg-type]  # a test's own fields
 
 
 QUIET = Activity(state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 11:10", "CPU 0.01 cores"), since=SINCE)
@@ -77,14 +77,14 @@ PLAN = PlanView(at=NOON, rows=ROWS, hash="3f9ac1d2", notes=("lambda tells nothin
 
 
 def test_the_json_is_the_sample_to_the_letter(request: pytest.FixtureRequest) -> None:
-    printed = json.dumps(plan_document(PLAN).data, indent=2) + "\n"
+    printed = json.dumps(build_plan_document(PLAN).data, indent=2) + "\n"
     if request.config.getoption("--write-golden"):
         SAMPLE.write_text(printed)
     assert printed == SAMPLE.read_text()
 
 
 def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
-    out = render(plan_document(PLAN))
+    out = render(build_plan_document(PLAN))
     lines = out.splitlines()
     assert lines[0] == "2026-11-02 12:00 UTC: 3 machines, 1 steps would be done now, 0 are due later, 1 are held back."
     assert "aws train-1 (i-1)" in lines[3]
@@ -99,7 +99,7 @@ def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
 
 def test_a_plan_that_must_be_accepted_says_how_before_anything_else() -> None:
     plan = PlanView(at=NOON, rows=ROWS, hash="3f9ac1d2", unaccepted="its first run would stop 9 machines")
-    document = plan_document(plan)
+    document = build_plan_document(plan)
     assert document.lead[0] == (
         "WARNING: its first run would stop 9 machines. Accept it with: costguard plan --accept 3f9ac1d2"
     )
@@ -107,7 +107,7 @@ def test_a_plan_that_must_be_accepted_says_how_before_anything_else() -> None:
 
 
 def test_each_step_is_a_record_and_so_is_a_verdict_without_one() -> None:
-    records = plan_document(PLAN).records
+    records = build_plan_document(PLAN).records
     assert [(r["id"], r["do"], r["goes"], r["held_by"]) for r in records] == [
         ("i-1", "notify", True, ""),
         ("i-1", "stop", False, "leased"),
@@ -117,4 +117,4 @@ def test_each_step_is_a_record_and_so_is_a_verdict_without_one() -> None:
 
 
 def test_an_empty_fleet_has_a_plan_too() -> None:
-    assert render(plan_document(PlanView(at=NOON, rows=()))).startswith("2026-11-02 12:00 UTC: 0 machines")
+    assert render(build_plan_document(PlanView(at=NOON, rows=()))).startswith("2026-11-02 12:00 UTC: 0 machines")

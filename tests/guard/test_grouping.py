@@ -28,7 +28,7 @@ from costguard.metering.spending import LiveResource
 from costguard.settings import Settings
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, DISK, GPU_UTIL, NETWORK
-from costguard.views.policy import explain_document
+from costguard.views.policy import build_policy_explanation_document
 from tests.blank import blank_sight
 from tests.guard.cases import friday, idle, machine, minutes, policy
 
@@ -272,6 +272,6 @@ def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_
 
 
 def test_a_policy_that_judges_alone_is_explained_as_that() -> None:
-    told = explain_document([policy(alone=True)], {}).lead
+    told = build_policy_explanation_document([policy(alone=True)], {}).lead
     assert "  a member of a group: judged by itself, whatever the group does" in told
-    assert not any("by itself" in line for line in explain_document([policy()], {}).lead)
+    assert not any("by itself" in line for line in build_policy_explanation_document([policy()], {}).lead)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.files.cells import read_json, text_of
-from costguard.files.table import table
+from costguard.files.cells import format_cell, parse_json
+from costguard.files.table import open_table
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
 from costguard.reporting.focus.check import check_focus_file
@@ -53,15 +53,15 @@ def test_a_focus_export_is_safe_in_a_terminal_and_in_a_spreadsheet_and_keeps_to_
     assert [cell for line in lines for cell in line if cell.startswith(FORMULA) and not NUMBER.fullmatch(cell)] == []
     tags = [json.loads(line[header.index("Tags")]) for line in lines]
     assert tags == [{text or "k": text or True} for text in HOSTILE]
-    assert check_focus_file(header, enumerate(lines, 2), read_json, version).findings == ()
+    assert check_focus_file(header, enumerate(lines, 2), parse_json, version).findings == ()
 
 
 def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
     path = tmp_path / "export.parquet"
     path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=charges(ITEMS)))))
-    with table(path) as found:
-        names = [text_of(cells[found.header.index("ResourceName")]) for _, cells in found.rows]
+    with open_table(path) as found:
+        names = [format_cell(cells[found.header.index("ResourceName")]) for _, cells in found.rows]
     assert names == [text if text.strip() else "" for text in HOSTILE]
 
 

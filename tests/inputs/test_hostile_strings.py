@@ -19,14 +19,14 @@ import pyte
 import pytest
 from rich.console import Console
 
-from costguard.cli.watch_screen import picture
+from costguard.cli.watch_screen import draw_watch
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.observation import Observation, Price
 from costguard.system import logs
 from costguard.system.secret import Secret
 from costguard.values.money import Rate
 from costguard.values.resource import make_storable
-from costguard.views.watch import changes
+from costguard.views.watch import list_changes
 from tests.cli.test_watching_view import TRAIN, VIEW
 from tests.conftest import Command
 from tests.inputs.judging import contents
@@ -185,14 +185,14 @@ def _drawn(name: str) -> str:
     )
     out = io.StringIO()
     console = Console(file=out, width=140, force_terminal=True, color_system="standard", markup=False)
-    console.print(picture(view, 140))
+    console.print(draw_watch(view, 140))
     return out.getvalue()
 
 
 def test_the_lines_of_a_watch_in_a_pipe_are_clean_and_as_many_as_there_are_facts() -> None:
     def lines(name: str) -> list[str]:
         evil = replace(TRAIN, name=name, owner=name, told=name, held_by=(name,))
-        return list(changes(None, replace(VIEW, machines=(evil,), notices=(name,), frozen=name)))
+        return list(list_changes(None, replace(VIEW, machines=(evil,), notices=(name,), frozen=name)))
 
     usual = len(lines("train-1"))
     for name in filter(None, CORPUS):
@@ -207,9 +207,9 @@ def test_the_log_has_a_line_for_each_fact(as_json: bool) -> None:  # noqa: FBT00
 
     out = io.StringIO()
     try:
-        logs.configure(as_json=as_json, secrets=(Secret("hunter2hunter2"),), stream=out)
+        logs.configure_logging(as_json=as_json, secrets=(Secret("hunter2hunter2"),), stream=out)
         for name in CORPUS:
-            logs.log().warning("held", instance_id=name, why=name, names=(name, {"owner": name}))
+            logs.get_log().warning("held", instance_id=name, why=name, names=(name, {"owner": name}))
     finally:
         structlog.reset_defaults()
     told = out.getvalue().split("\n")[:-1]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from costguard.ledger.db import maintenance
-from costguard.testing import play, read_file
-from costguard.testing.guard_player import GuardPlay
+from costguard.testing import play_story, read_story
+from costguard.testing.guard_player import GuardPlayer
 
 STORIES = Path(__file__).parents[1] / "scenarios"
 
@@ -17,7 +17,7 @@ STORIES = Path(__file__).parents[1] / "scenarios"
 @pytest.mark.proof
 def test_a_stop_that_is_not_confirmed_comes_out_over_postgres_as_it_is_told(postgres_url: str, tmp_path: Path) -> None:
     """Of all stories one with tries, the gate before each, messages, a page, and hours of polls."""
-    opened = partial(GuardPlay, folder=STORIES)
-    outcome = play(read_file(STORIES / "22-stop-not-confirmed.story"), opened, tmp_path, ledger_url=postgres_url)
+    opened = partial(GuardPlayer, folder=STORIES)
+    outcome = play_story(read_story(STORIES / "22-stop-not-confirmed.story"), opened, tmp_path, ledger_url=postgres_url)
     assert not outcome.faults, outcome.report()
     assert maintenance.check(postgres_url) == []

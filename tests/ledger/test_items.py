@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.files.cells import read_json
+from costguard.files.cells import parse_json
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
@@ -110,7 +110,7 @@ def test_a_focus_export_of_any_history_has_no_finding_and_bills_what_the_ledger_
         document = Document(data={}, items=charges(list(books.items(period, as_of))))
         spent = sum(one.money.expected.nano for one in books.load_spending(period, as_of))
     header, *lines = csv.reader(io.StringIO("".join(focus.render(document, focus_version=version))))
-    found = check_focus_file(header, enumerate(lines, 2), read_json, version)
+    found = check_focus_file(header, enumerate(lines, 2), parse_json, version)
     assert (found.findings, found.rows) == ((), len(lines))
     assert sum(Decimal(line[header.index("BilledCost")]) for line in lines) == Decimal(spent).scaleb(-9)
 

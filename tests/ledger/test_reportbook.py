@@ -13,14 +13,14 @@ import pytest
 from costguard.guard.alerts.alert import DUE, INFO, Attachment, DeliveryResult, Notification
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.reports.store import ReportBook
-from costguard.notifiers import packed, unpacked
+from costguard.notifiers import pack_content, unpack_enclosure
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark
 from tests.ledger.acts import DAY, HOUR, NOON, WIDE
 from tests.ledger.test_guardbook import RUN
 
 MONTH = ReportSchedule(name="month", every="month", channels=("console",), by=("owner",))
 WEEK = replace(MONTH, name="lab", every="week")
-PAGE = Attachment(name="a.html", media="text/html", packed=packed(b"<p>\x00 five</p>" * 9))
+PAGE = Attachment(name="a.html", media="text/html", packed=pack_content(b"<p>\x00 five</p>" * 9))
 MESSAGE = Notification(
     id="m1", channel="console", why_now=DUE, severity=INFO, title="October", notices=(), at=NOON,
     letter=(("$5", "of alice"), ("two",)), enclosures=(PAGE,), days=7,
@@ -55,7 +55,7 @@ def test_a_report_is_put_out_with_its_mark_once(book: ReportBook, guard: GuardBo
     assert book.marks()["report:month"] == ScheduleMark("month", NOON + HOUR)
     [found] = guard.due_messages(NOON)
     assert replace(found, audit="") == MESSAGE
-    assert unpacked(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
+    assert unpack_enclosure(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
 
 
 def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportBook, guard: GuardBook) -> None:

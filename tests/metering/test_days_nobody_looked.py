@@ -12,7 +12,7 @@ from costguard.reporting.statement.history import CostByDay
 from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
 from costguard.views.document import STACKED
-from costguard.views.report_charts import charts_of
+from costguard.views.report_charts import list_report_charts
 from tests.reporting.test_figures import SPENT
 
 FIRST = datetime(2026, 10, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ def hole(begin: int, end: int, scope: str = "one") -> UncoveredScope:
 def test_a_day_is_unknown_where_no_scope_was_seen_and_nothing_is_known(
     scopes: int, unseen: tuple[UncoveredScope, ...], values: tuple[float | None, ...]
 ) -> None:
-    chart = next(iter(charts_of(replace(SPENT, days=DAYS, scopes=scopes, unseen=unseen))))
+    chart = next(iter(list_report_charts(replace(SPENT, days=DAYS, scopes=scopes, unseen=unseen))))
     assert chart.kind == STACKED
     assert chart.series[0].values == values
     assert [text == "" for text in chart.series[1].texts] == [value is None for value in values]

@@ -14,7 +14,7 @@ import pytest
 from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel
 from costguard.notifiers.console import notify as to_console
-from costguard.notifiers.webhook import body_json
+from costguard.notifiers.webhook import build_webhook_body
 from costguard.values.encoding import LINE_CHARS_MAX, encode_chat, encode_plain, quote_shell_word
 from costguard.values.resource import make_storable
 from tests.fakes.server import Hands
@@ -57,7 +57,7 @@ def test_no_name_is_a_mention_a_tag_markup_or_a_link_in_a_chat(name: str) -> Non
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_webhook_gets_json_whose_texts_are_clean(name: str) -> None:
-    body = body_json(message_of(name))
+    body = build_webhook_body(message_of(name))
     found = json.loads(body)
     assert body.isascii()
     assert found["notices"][0]["subject"].startswith("aws/1/us/")

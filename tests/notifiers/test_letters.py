@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from costguard.guard.alerts.alert import DUE, INFO, Attachment, Notification
-from costguard.notifiers import Channel, chat, console, packed, webhook
+from costguard.notifiers import Channel, chat, console, pack_content, webhook
 from tests.fakes.server import Hands, serving
 from tests.notifiers.hostile import AT, CORPUS
 from tests.providers.transport.wires import Told
@@ -27,7 +27,7 @@ LETTER = Notification(
     notices=(),
     at=AT,
     letter=(("2026-10: $5.00", "two"), ("three",)),
-    enclosures=(Attachment(name="costguard-2026-10.html", media="text/html", packed=packed(PAGE)),),
+    enclosures=(Attachment(name="costguard-2026-10.html", media="text/html", packed=pack_content(PAGE)),),
 )
 
 
@@ -78,14 +78,14 @@ def test_a_chat_that_takes_none_gets_the_letter(monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_webhook_gets_what_is_enclosed_within_what_is_signed(media: str, content: bytes, key: str, value: object) -> None:
     cloud = Told()
-    enclosed = (Attachment(name="x", media=media, packed=packed(content)),)
+    enclosed = (Attachment(name="x", media=media, packed=pack_content(content)),)
     with serving(cloud) as address:
         to = replace(channel(f"{address}/hook"), secret="s" * 32)
         assert webhook.notify(replace(LETTER, enclosures=enclosed), to).sent
     [asked] = cloud.asked
     assert asked.json()["enclosed"] == [{"name": "x", "media": media, key: value}]
     headers = {name.lower(): text for name, text in asked.headers.items()}
-    signed = webhook.signature("s" * 32, "6c62", headers["costguard-timestamp"], asked.body)
+    signed = webhook.sign_webhook("s" * 32, "6c62", headers["costguard-timestamp"], asked.body)
     assert headers["costguard-signature"] == signed
 
 

@@ -10,7 +10,7 @@ import pytest
 from costguard.guard.alerts.alert import DeliveryResult
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
-from costguard.notifiers.chat.mail import MAY_HAVE_IT, NO_STARTTLS, OPEN
+from costguard.notifiers.chat.mail import DELIVERY_UNCERTAIN, NO_STARTTLS, PASSWORD_IN_CLEAR
 from tests.fakes.server import Hands
 from tests.networks.tls import CERTIFICATES, RIGHT, WORDS, Authorities, server_context
 from tests.notifiers.hostile import message_of
@@ -72,7 +72,7 @@ def test_a_password_leaves_this_machine_over_tls_alone(monkeypatch: pytest.Monke
         f"mailtos://user:{PASSWORD}@smtp.lab.org?from=a@lab.org&mode=insecure",
         f"mailto://user:{PASSWORD}@10.0.0.1:25?from=a@lab.org",
     ):
-        assert told(address) == DeliveryResult(sent=False, why=OPEN, again=False)
+        assert told(address) == DeliveryResult(sent=False, why=PASSWORD_IN_CLEAR, again=False)
 
 
 @pytest.mark.parametrize("tls", [IMPLICIT, STARTTLS])
@@ -88,7 +88,7 @@ def test_a_server_that_breaks_off_with_the_letter_may_have_it_and_a_second_copy_
 ) -> None:
     post = Post(tls=STARTTLS, context=server_context(RIGHT, authorities), breaks=TAKEN)
     with post_office(post):
-        assert told(post.url, authorities.file) == DeliveryResult(sent=False, why=MAY_HAVE_IT)
+        assert told(post.url, authorities.file) == DeliveryResult(sent=False, why=DELIVERY_UNCERTAIN)
         post.breaks = ""
         assert told(post.url, authorities.file).sent
     first, second = (letter for _, letter in post.read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from costguard.views.document import BARS, HEAT, STACKED, Chart, Document, Figure, Series, TableView
+from costguard.views.document import BARS, HEAT, STACKED, Chart, ChartSeries, Document, HeadlineFigure, TableView
 
 DAYS = tuple(f"2026-10-{day:02}" for day in range(1, 32))
 HOURS = tuple(str(hour) for hour in range(24))
@@ -23,9 +23,9 @@ ODD = (
 COLUMNS = ("owner", "GPU", "hours>", "GPU-hours>", "$>", "low>", "high>")
 
 
-def series(name: str, *values: float | None) -> Series:
+def series(name: str, *values: float | None) -> ChartSeries:
     """Dollars, with their texts."""
-    return Series(
+    return ChartSeries(
         name=name, values=values, texts=tuple(f"${v:,.2f}" if v is not None and math.isfinite(v) else "" for v in values)
     )
 
@@ -74,7 +74,7 @@ GPUS = Chart(
     unit="$",
     labels=("H100-SXM", "A100-80GB-SXM", "L40S", "RTX-4090", "V100-16GB"),
     series=(
-        Series(
+        ChartSeries(
             name="cost",
             values=(5000.0, 2200.0, 800.5, 120.0, 3.0),
             texts=("5000.00 (4900.00 to 5100.00)", "2200.00 (2100.50 to 2300.00)", "800.50", "120.00", "3.00 (0 to 3.00)"),
@@ -86,7 +86,9 @@ IDLE = Chart(
     kind=STACKED,
     unit="%",
     labels=DAYS,
-    series=(Series(name="idle", values=tuple(None if n == 5 else (n * 37 % 41) / 1 for n in range(31)), texts=("",) * 31),),
+    series=(
+        ChartSeries(name="idle", values=tuple(None if n == 5 else (n * 37 % 41) / 1 for n in range(31)), texts=("",) * 31),
+    ),
 )
 MONTH = Document(
     data={},
@@ -96,10 +98,10 @@ MONTH = Document(
         "September was $8,120.33: 21 % more this month.",
     ),
     figures=(
-        Figure(name="Spent", text="$9,812.40", note="between $9,640.00 and $9,990.00"),
-        Figure(name="Change to 2026-09", text="+$1,692.07", note="from $8,120.33; +21%"),
-        Figure(name="Idle", text="not known", note="nothing measured well enough whether machines did any work"),
-        Figure(name="Saved by the guard", text="$204.00"),
+        HeadlineFigure(name="Spent", text="$9,812.40", note="between $9,640.00 and $9,990.00"),
+        HeadlineFigure(name="Change to 2026-09", text="+$1,692.07", note="from $8,120.33; +21%"),
+        HeadlineFigure(name="Idle", text="not known", note="nothing measured well enough whether machines did any work"),
+        HeadlineFigure(name="Saved by the guard", text="$204.00"),
     ),
     charts=(STACK, GRID, BAR, GPUS, IDLE),
     tables=(
@@ -121,7 +123,7 @@ MONTH = Document(
 """A team's month with a chart of every kind."""
 
 
-def chart(kind: str, labels: tuple[str, ...], *parts: Series, unit: str = "$", title: str = "A chart") -> Chart:
+def chart(kind: str, labels: tuple[str, ...], *parts: ChartSeries, unit: str = "$", title: str = "A chart") -> Chart:
     """A chart of these parts."""
     return Chart(title=title, kind=kind, unit=unit, labels=labels, series=parts)
 
@@ -144,7 +146,7 @@ ANYTHING: tuple[Chart, ...] = tuple(
         chart(kind, ("a", "b", "c"), series("x", 1e300, 5e307, 1.0), unit="GPU-hours", title="huge"),
         chart(kind, ("a", "b", "c"), series("x", 1e-9, 5e-324, 3e-5), title="tiny"),
         chart(kind, ("a", "b", "c"), series("x", math.nan, math.inf, -math.inf), title="no numbers"),
-        chart(kind, ("a", "b", "c"), Series(name="x", values=(1.0,), texts=()), title="short of values"),
+        chart(kind, ("a", "b", "c"), ChartSeries(name="x", values=(1.0,), texts=()), title="short of values"),
         chart(kind, ODD, series("x", *range(len(ODD))), title="odd labels"),
         chart(kind, WEEK, *(series(name, *range(7)) for name in ODD), title="odd names"),
         chart(kind, DAYS, *(series(f"team {n}", *range(31)) for n in range(60)), title="many series"),
@@ -164,9 +166,9 @@ EDGES = Document(
     ),
     notes=(LONG, "x" * 3000),
     figures=(
-        Figure(name=LONG, text="$1234567890.12", note=LONG),
-        Figure(name="", text="W" * 60, note=""),
-        Figure(name="a", text="b"),
+        HeadlineFigure(name=LONG, text="$1234567890.12", note=LONG),
+        HeadlineFigure(name="", text="W" * 60, note=""),
+        HeadlineFigure(name="a", text="b"),
     ),
 )
 
@@ -194,14 +196,14 @@ def company() -> Document:
 
 def hostile(name: str) -> Document:
     """A document whose every text is `name`."""
-    one = Series(name=name, values=(1.0, None), texts=(name, name))
+    one = ChartSeries(name=name, values=(1.0, None), texts=(name, name))
     return Document(
         data={},
         lead=(name, name),
         charts=tuple(
             Chart(title=name, kind=kind, unit=name, labels=(name, name), series=(one, one), note=name) for kind in KINDS
         ),
-        figures=(Figure(name=name, text=name, note=name or "-"),),
+        figures=(HeadlineFigure(name=name, text=name, note=name or "-"),),
         tables=(TableView(title=name, columns=(name, f"{name}>"), rows=((name, name),)),),
         notes=(name,),
     )

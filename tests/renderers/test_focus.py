@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import UnknownNameError
-from costguard.files.cells import read_json
+from costguard.files.cells import parse_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.renderers import focus
@@ -146,7 +146,7 @@ def test_an_unknown_provider_is_called_what_the_ledger_calls_it() -> None:
 def test_a_region_that_a_provider_has_only_a_word_for_is_null(word: str) -> None:
     (row,) = rows(item(attribution=replace(ADA, region=word)))
     assert (row["RegionId"], row["RegionName"]) == ("", "")
-    assert check_focus_file(list(row), [(2, list(row.values()))], read_json).findings == ()
+    assert check_focus_file(list(row), [(2, list(row.values()))], parse_json).findings == ()
 
 
 def test_parts_of_an_id_cannot_be_mistaken_for_others() -> None:

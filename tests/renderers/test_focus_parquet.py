@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import CostguardError
-from costguard.files.cells import text_of
-from costguard.files.table import table
+from costguard.files.cells import format_cell
+from costguard.files.table import open_table
 from costguard.renderers import focus_parquet
 from costguard.views.document import Document
 from tests.charges import charges, item
@@ -27,8 +27,8 @@ def written(folder: Path, *items: object) -> Path:
 
 
 def test_parquet_holds_the_cells_of_the_csv(tmp_path: Path) -> None:
-    with table(written(tmp_path, *ITEMS)) as packed:
-        found = [dict(zip(packed.header, map(text_of, cells), strict=True)) for _, cells in packed.rows]
+    with open_table(written(tmp_path, *ITEMS)) as packed:
+        found = [dict(zip(packed.header, map(format_cell, cells), strict=True)) for _, cells in packed.rows]
     expected = [{**row, "ResourceName": row["ResourceName"].removeprefix("'")} for row in rows(*ITEMS)]
     assert found == expected
 
@@ -65,4 +65,4 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_nested_cell_of_anybodys_file_is_json(value: object, text: str) -> None:
     """A map is an object; a list is none, whatever it holds."""
-    assert text_of(value) == text
+    assert format_cell(value) == text

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.renderers.html import MOST_ROWS, render
-from costguard.views.document import BARS, HEAT, STACKED, Document, Series, TableView
+from costguard.views.document import BARS, HEAT, STACKED, ChartSeries, Document, TableView
 from tests.notifiers.hostile import CORPUS
 from tests.renderers.pages import ANYTHING, EDGES, GRID, MONTH, STACK, chart, company, hostile, series
 
@@ -134,7 +134,7 @@ def test_every_picture_says_what_it_shows() -> None:
 def test_what_is_not_known_is_hatched_and_never_zero() -> None:
     for kind, many in ((STACKED, 1), (BARS, 1), (HEAT, 1)):
         text = render(
-            Document(data={}, charts=(chart(kind, ("a", "b"), Series(name="x", values=(2.0, None), texts=("$2", ""))),))
+            Document(data={}, charts=(chart(kind, ("a", "b"), ChartSeries(name="x", values=(2.0, None), texts=("$2", ""))),))
         )
         body = text[text.index("<main>") :]
         assert len(re.findall(r'class="unknown"', body)) - (kind == STACKED) == many

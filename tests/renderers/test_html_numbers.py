@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from costguard.renderers.html.numbers import known, short, tick_texts, ticks, told, with_unit, written
+from costguard.renderers.html.numbers import (
+    add_unit,
+    clamp_number,
+    compute_ticks,
+    format_given_text,
+    format_short,
+    format_ticks,
+    format_value,
+)
 
 NUMBERS = st.floats(allow_nan=False, min_value=-1e300, max_value=1e300)
 
@@ -26,11 +34,11 @@ NUMBERS = st.floats(allow_nan=False, min_value=-1e300, max_value=1e300)
     ],
 )
 def test_an_axis_says_round_numbers(high: float, unit: str, texts: tuple[str, ...]) -> None:
-    assert tick_texts(ticks(0, high), unit) == texts
+    assert format_ticks(compute_ticks(0, high), unit) == texts
 
 
 def test_an_axis_below_zero_has_a_zero() -> None:
-    assert tick_texts(ticks(-5, 12), "$") == ("-$5", "$0", "$5", "$10", "$15")
+    assert format_ticks(compute_ticks(-5, 12), "$") == ("-$5", "$0", "$5", "$10", "$15")
 
 
 @given(NUMBERS, NUMBERS)
@@ -39,18 +47,18 @@ def test_an_axis_below_zero_has_a_zero() -> None:
 @example(-1.0001e-9, 0.0)
 def test_ticks_hold_every_value_and_zero_and_are_few_and_of_different_texts(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    at = ticks(low, high)
+    at = compute_ticks(low, high)
     slack = (at[-1] - at[0]) * 1e-6
     assert at[0] - slack <= min(low, 0)
     assert at[-1] + slack >= max(high, 0)
     assert 0.0 in at, "an axis begins or passes there"
     assert 2 <= len(at) <= 7
-    assert len(set(tick_texts(at, "$"))) == len(at)
+    assert len(set(format_ticks(at, "$"))) == len(at)
 
 
 @given(NUMBERS)
 def test_a_cell_has_room_for_every_number(value: float) -> None:
-    text = short(value)
+    text = format_short(value)
     assert len(text) <= 7 if abs(value) >= 1e15 else len(text) <= 5
     assert (text == "0") == (value == 0)
 
@@ -74,12 +82,12 @@ def test_a_cell_has_room_for_every_number(value: float) -> None:
     ],
 )
 def test_a_cell_says_two_figures(value: float, text: str) -> None:
-    assert short(value) == text
+    assert format_short(value) == text
 
 
 def test_no_number_is_not_known() -> None:
-    assert [known(value) for value in (None, math.nan, math.inf, -0.0, 5e-324)] == [None, None, None, 0.0, 0.0]
-    assert written(None, "$") == written(math.nan, "$") == "not known"
+    assert [clamp_number(value) for value in (None, math.nan, math.inf, -0.0, 5e-324)] == [None, None, None, 0.0, 0.0]
+    assert format_value(None, "$") == format_value(math.nan, "$") == "not known"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,7 @@ def test_no_number_is_not_known() -> None:
     ],
 )
 def test_money_stands_before_its_number_and_other_units_behind(number: str, unit: str, text: str) -> None:
-    assert with_unit(number, unit) == text
+    assert add_unit(number, unit) == text
 
 
 @pytest.mark.parametrize(
@@ -112,4 +120,4 @@ def test_money_stands_before_its_number_and_other_units_behind(number: str, unit
     ],
 )
 def test_a_text_that_is_a_bare_number_gets_its_unit(text: str, unit: str, said: str) -> None:
-    assert told(text, 3.0, unit) == said
+    assert format_given_text(text, 3.0, unit) == said

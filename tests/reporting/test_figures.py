@@ -15,8 +15,8 @@ from costguard.reporting.statement.waste import Waste
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import Attribution
-from costguard.views.document import Figure
-from costguard.views.figures import figures_of
+from costguard.views.document import HeadlineFigure
+from costguard.views.figures import list_headline_figures
 
 OCTOBER = Period(start=datetime(2026, 10, 1, tzinfo=UTC), end=datetime(2026, 11, 1, tzinfo=UTC))
 SEPTEMBER = Period(start=datetime(2026, 9, 1, tzinfo=UTC), end=OCTOBER.start)
@@ -46,23 +46,23 @@ SAME = money("80", "80", "80")
 BEFORE = PreviousPeriod(period=SEPTEMBER, label="2026-09", usd=sums(SAME), part=sums(SAME), seen=True, part_seen=True)
 
 
-def of(statement: Statement, name: str) -> Figure:
-    (figure,) = (one for one in figures_of(statement) if one.name.startswith(name))
+def of(statement: Statement, name: str) -> HeadlineFigure:
+    (figure,) = (one for one in list_headline_figures(statement) if one.name.startswith(name))
     return figure
 
 
 def test_what_was_spent_stands_with_its_bounds_and_each_currency_by_itself() -> None:
-    figures = list(figures_of(replace(SPENT, others=(sums(money("5", "5", "5", "EUR")),))))
+    figures = list(list_headline_figures(replace(SPENT, others=(sums(money("5", "5", "5", "EUR")),))))
     assert figures == [
-        Figure(name="Spent", text="$100.00", note="between $90.00 and $120.00"),
-        Figure(name="Spent", text="EUR 5.00"),
+        HeadlineFigure(name="Spent", text="$100.00", note="between $90.00 and $120.00"),
+        HeadlineFigure(name="Spent", text="EUR 5.00"),
     ]
 
 
 def test_a_running_period_says_so_far_and_what_it_comes_to() -> None:
     running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(money("150", "150", "200"),))
     assert of(running, "Spent so far").text == "$100.00"
-    assert of(running, "By its end, if it goes on") == Figure(
+    assert of(running, "By its end, if it goes on") == HeadlineFigure(
         name="By its end, if it goes on", text="$150.00", note="between $150.00 and $200.00"
     )
 
@@ -99,24 +99,24 @@ def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> No
         partly=5 * nano,
     )
     judged = replace(SPENT, usd=sums(SAME, computing=80 * nano, waste=waste))
-    assert of(judged, "Idle") == Figure(
+    assert of(judged, "Idle") == HeadlineFigure(
         name="Idle", text="$20.00", note="and $5.00 partly idle, of the 62% that could be judged"
     )
     assert of(replace(SPENT, usd=sums(SAME, computing=80 * nano)), "Idle").text == "not known"
-    assert [one for one in figures_of(SPENT) if one.name == "Idle"] == [], "nothing computed"
+    assert [one for one in list_headline_figures(SPENT) if one.name == "Idle"] == [], "nothing computed"
 
 
 def test_disks_at_rest_and_what_the_guard_saved() -> None:
     more = replace(
         SPENT, rest=StoppedDiskCost(money=(money("1", "2", "2"),), machines=1), saved=Savings(net=(money("-3", "-1", "4"),))
     )
-    assert of(more, "Disks") == Figure(
+    assert of(more, "Disks") == HeadlineFigure(
         name="Disks of stopped machines", text="$2.00", note="between $1.00 and $2.00; 1 machine"
     )
-    assert of(more, "Saved") == Figure(name="Saved by the guard", text="-$1.00", note="between -$3.00 and $4.00")
+    assert of(more, "Saved") == HeadlineFigure(name="Saved by the guard", text="-$1.00", note="between -$3.00 and $4.00")
 
 
 def test_a_period_that_lies_ahead_or_that_nobody_saw_has_none() -> None:
     nothing = CurrencySums(total=money("0", "0", "0"))
-    assert list(figures_of(replace(SPENT, usd=nothing, as_of=datetime(2026, 8, 1, tzinfo=UTC)))) == []
-    assert list(figures_of(replace(SPENT, usd=nothing, scopes=0))) == []
+    assert list(list_headline_figures(replace(SPENT, usd=nothing, as_of=datetime(2026, 8, 1, tzinfo=UTC)))) == []
+    assert list(list_headline_figures(replace(SPENT, usd=nothing, scopes=0))) == []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.files.cells import read_json
+from costguard.files.cells import parse_json
 from costguard.renderers import focus
 from costguard.reporting.focus.check import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
 from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, SUBCATEGORIES, VERSIONS, get_columns
@@ -72,7 +72,7 @@ SAMPLE = sample()
 
 def checked(rows: Rows, version: str | None = None) -> FocusCheckResult:
     names = list(rows[0])
-    return check_focus_file(names, ((number, list(row.values())) for number, row in enumerate(rows, 2)), read_json, version)
+    return check_focus_file(names, ((number, list(row.values())) for number, row in enumerate(rows, 2)), parse_json, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -232,7 +232,7 @@ def test_a_seeded_error_is_found_and_named(name: str) -> None:
 def test_a_line_with_a_cell_too_few_is_named() -> None:
     rows = sample()
     lines = [(2, list(rows[0].values())), (3, list(rows[1].values())[:-1])]
-    (found,) = check_focus_file(list(rows[0]), lines, read_json).findings
+    (found,) = check_focus_file(list(rows[0]), lines, parse_json).findings
     assert (found.line, found.column, found.fault.rule) == (3, "", "column")
 
 
@@ -247,7 +247,7 @@ def test_columns_that_nobody_knows_are_counted_and_the_first_told() -> None:
     rows = [{**sample()[0], **{f"cost {n}": "" for n in range(2_000)}}]
     found = checked(rows, NEWEST_VERSION)
     assert (len(found.findings), found.count) == (MOST_ALIKE, 2_000)
-    missing = check_focus_file(["cost"], [], read_json, NEWEST_VERSION).findings
+    missing = check_focus_file(["cost"], [], parse_json, NEWEST_VERSION).findings
     assert {one.column for one in missing} >= {
         name for name, one in get_columns(NEWEST_VERSION).items() if one.level == REQUIRED
     }
@@ -261,7 +261,7 @@ def test_long_cells_are_not_remembered() -> None:
         tags = (json.dumps({f"{n}-{key}": "v" * 60 for key in range(1_000)}) for n in range(count))
         lines = ((n, list({**first, "ResourceId": f"i-{n}", "Tags": one}.values())) for n, one in enumerate(tags, 2))
         tracemalloc.start()
-        assert check_focus_file(list(first), lines, read_json).rows == count
+        assert check_focus_file(list(first), lines, parse_json).rows == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.testing import play, read_file
-from costguard.testing.guard_player import GuardPlay
+from costguard.testing import play_story, read_story
+from costguard.testing.guard_player import GuardPlayer
 
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 QUICK = frozenset(
@@ -40,5 +40,5 @@ def test_every_quick_story_is_there() -> None:
 
 @pytest.mark.parametrize("path", [_story(path) for path in STORIES])
 def test_the_story_comes_out_as_it_is_told(path: Path, tmp_path: Path) -> None:
-    outcome = play(read_file(path), partial(GuardPlay, folder=path.parent), tmp_path)
+    outcome = play_story(read_story(path), partial(GuardPlayer, folder=path.parent), tmp_path)
     assert not outcome.faults, outcome.report()

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
-from costguard.cli import exit_code_of
+from costguard.cli import run_cli
 from tests.contract.rig import Rig
 from tests.fakes.server import serving
 from tests.providers.runpod.rig import RunpodRig
@@ -51,7 +51,7 @@ class House:
                 redirect_stdout(said),
                 redirect_stderr(said),
             ):
-                code = exit_code_of(list(words))
+                code = run_cli(list(words))
             self.printed.append(said.getvalue())
             return code
         done = subprocess.run(

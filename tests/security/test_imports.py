@@ -38,7 +38,7 @@ code = 0
 exec(os.environ["TO_DO"])
 sys.stderr.write("\\n" + json.dumps(seen))
 """
-RUN = "from costguard.cli import exit_code_of; code = exit_code_of({!r})"
+RUN = "from costguard.cli import run_cli; code = run_cli({!r})"
 
 
 def touched(do: str, folder: Path) -> list[tuple[str, str]]:

@@ -15,8 +15,8 @@ from costguard.ledger.db.address import address
 from costguard.ledger.db.backup import copy
 from costguard.ledger.guard.seen import Mark
 from costguard.ledger.guard.store import GuardBook
-from costguard.testing import Outcome, Stage, play, read
-from costguard.testing.guard_player import GuardPlay
+from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
+from costguard.testing.guard_player import GuardPlayer
 from tests.ledger.acts import HOUR, NOON, WIDE, wish
 from tests.security.house import House, a_house
 
@@ -40,7 +40,7 @@ expect
 BACKED_UP, ADOPTED = "08:02", "08:50"
 
 
-class Rewound(GuardPlay):
+class Rewound(GuardPlayer):
     """A guard whose ledger is put back, while it is down, to what it was at BACKED_UP. `marked`: it keeps its mark."""
 
     marked = True
@@ -86,11 +86,11 @@ class NeverRewound(Rewound):
         self._open()
 
 
-def played(kind: type[Rewound], folder: Path) -> Outcome:
-    def opened(stage: Stage) -> Rewound:
+def played(kind: type[Rewound], folder: Path) -> StoryOutcome:
+    def opened(stage: StoryStage) -> Rewound:
         return kind(stage)
 
-    outcome = play(read(STORY), opened, folder)
+    outcome = play_story(parse_story(STORY), opened, folder)
     assert not outcome.faults, outcome.report()
     return outcome
 

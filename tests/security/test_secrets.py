@@ -321,7 +321,7 @@ def test_a_hook_is_given_no_key_and_cannot_look_one_up_in_the_watchdog() -> None
 def test_every_command_that_opens_accounts_is_undumped(house: House) -> None:
     """What the probe shows is in force in a real one."""
     code = (
-        "import ctypes, sys; from costguard.cli import exit_code_of; code = exit_code_of([{!r}]); "
+        "import ctypes, sys; from costguard.cli import run_cli; code = run_cli([{!r}]); "
         "print('dumpable', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)); sys.exit(code)"
     )
 

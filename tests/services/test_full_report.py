@@ -13,13 +13,13 @@ from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
 from costguard.services.further import Question
 from costguard.services.report import full_report
-from costguard.testing import play, read
-from costguard.testing.guard_player import GuardPlay
-from costguard.testing.story_player import Outcome, PollPlay
+from costguard.testing import parse_story, play_story
+from costguard.testing.guard_player import GuardPlayer
+from costguard.testing.story_player import PollPlayer, StoryOutcome
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.period import Period
-from costguard.views.report import report_document
+from costguard.views.report import build_report_document
 
 MONDAY = datetime(2026, 11, 9, 9, tzinfo=UTC)
 WEEKEND = """
@@ -51,7 +51,7 @@ events
 
 
 def told(
-    outcome: Outcome,
+    outcome: StoryOutcome,
     start: datetime,
     end: datetime,
     *,
@@ -75,9 +75,9 @@ def told(
         return full_report(accounts=accounts, question=question, rules=outcome.stage.rules)
 
 
-def story(tmp_path: Path, events: str, *, end: str) -> Outcome:
+def story(tmp_path: Path, events: str, *, end: str) -> StoryOutcome:
     text = HEAD.format(title="report", end=end).lstrip() + events
-    return play(read(text), PollPlay, tmp_path)
+    return play_story(parse_story(text), PollPlayer, tmp_path)
 
 
 def only(found: Statement) -> Saving:
@@ -86,13 +86,13 @@ def only(found: Statement) -> Saving:
 
 
 @pytest.fixture(scope="module")
-def weekend(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def weekend(tmp_path_factory: pytest.TempPathFactory) -> StoryOutcome:
     """GUARD 9.1: idle from 18:05 on Friday, stopped by 19:07. Nobody comes, and nobody looks, before Monday at 09:00."""
     text = WEEKEND.lstrip()
-    return play(read(text), GuardPlay, tmp_path_factory.mktemp("weekend"))
+    return play_story(parse_story(text), GuardPlayer, tmp_path_factory.mktemp("weekend"))
 
 
-def test_the_forgotten_weekend_saved_what_the_story_says(weekend: Outcome) -> None:
+def test_the_forgotten_weekend_saved_what_the_story_says(weekend: StoryOutcome) -> None:
     found = told(weekend, make_month(2026, 11, UTC).start, make_month(2026, 11, UTC).end)
     saving = only(found)
     assert (saving.at, saving.act.act, saving.false) == (START.replace(hour=19, minute=7), "stop", False)
@@ -100,17 +100,17 @@ def test_the_forgotten_weekend_saved_what_the_story_says(weekend: Outcome) -> No
     assert saving.rest.format() == "3.39"
     assert saving.usd.format_ends() == {"low": "0.00", "expected": "2024.53", "high": "2024.53"}
     assert found.saved.get_net("USD") == saving.usd
-    assert "Saved by the guard: $2024.53 (0.00 to 2024.53), by 1 act." in report_document(found).lead
+    assert "Saved by the guard: $2024.53 (0.00 to 2024.53), by 1 act." in build_report_document(found).lead
 
 
-def test_days_of_a_saving_add_up_to_it(weekend: Outcome) -> None:
+def test_days_of_a_saving_add_up_to_it(weekend: StoryOutcome) -> None:
     days = [START.replace(hour=0) + timedelta(days=n) for n in range(4)]
     parts = [told(weekend, day, day + timedelta(days=1)).saved.get_net("USD") for day in days]
     whole = told(weekend, days[0], days[-1] + timedelta(days=1)).saved.get_net("USD")
     assert sum(part.expected.nano for part in parts) == pytest.approx(whole.expected.nano, abs=4)
 
 
-def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: Outcome) -> None:
+def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: StoryOutcome) -> None:
     rest = told(weekend, START.replace(hour=19, minute=7), START + timedelta(days=2, hours=17)).rest
     assert rest.machines == 1
     assert [money.expected.format() for money in rest.money] == ["3.39"]
@@ -118,7 +118,7 @@ def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: Outcome) -> None:
     assert whole == rest, "while it ran its disk was not at rest"
 
 
-def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(weekend: Outcome) -> None:
+def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(weekend: StoryOutcome) -> None:
     found = told(weekend, START, START + timedelta(days=3))
     (group,) = found.usd.groups
     assert group.waste is not None
@@ -128,11 +128,11 @@ def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(week
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
 
-def test_before_anybody_looked_nothing_is_compared(weekend: Outcome) -> None:
+def test_before_anybody_looked_nothing_is_compared(weekend: StoryOutcome) -> None:
     found = told(weekend, START, START + timedelta(days=3))
     assert found.before is not None
     assert (found.before.seen, found.before.compute_change(found.usd), found.usd.groups[0].before) == (False, None, None)
-    assert "2026-10, the period before: not known, nobody looked then." in report_document(found).lead
+    assert "2026-10, the period before: not known, nobody looked then." in build_report_document(found).lead
 
 
 def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None
     )
 
 
-def test_a_period_that_is_over_has_no_forecast_though_its_disk_bills_on(weekend: Outcome) -> None:
+def test_a_period_that_is_over_has_no_forecast_though_its_disk_bills_on(weekend: StoryOutcome) -> None:
     assert told(weekend, START, START + timedelta(days=1)).forecast == ()
 
 
@@ -170,9 +170,9 @@ def test_a_running_period_is_compared_with_as_much_of_the_one_before(tmp_path: P
     assert found.usd.total == told(outcome, before.start, before.end).usd.total != found.part.total
 
 
-def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: Outcome) -> None:
+def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: StoryOutcome) -> None:
     found = told(weekend, START, START + timedelta(days=3), drawn=True)
-    chart = next(one for one in report_document(found).charts if one.title == "Idle share by day")
+    chart = next(one for one in build_report_document(found).charts if one.title == "Idle share by day")
     assert chart.labels[0] == "2026-11-06"
     waste = found.usd.groups[0].waste
     assert waste is not None

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from costguard.guard.hook import FAILED, SUCCEEDED, Hook, HookEnd
-from costguard.notifiers.webhook import signature
+from costguard.notifiers.webhook import sign_webhook
 from costguard.services.act.hooks import Call
 from costguard.services.hooking import hooks_of
 from costguard.settings import Settings
@@ -92,7 +92,7 @@ def test_a_url_is_asked_by_post_with_what_whose_why_and_when_and_signed(monkeypa
     assert (told["id"], told["owner"], told["policy"], told["reason"]) == ("i-1", "ada", "idle-gpu", "GPU duty 0 %")
     assert headers["Costguard-Id"] == "run-1"
     stamp = headers["Costguard-Timestamp"]
-    assert headers["Costguard-Signature"] == signature("0123456789abcdef", "run-1", stamp, body)
+    assert headers["Costguard-Signature"] == sign_webhook("0123456789abcdef", "run-1", stamp, body)
 
 
 def test_an_answer_that_is_no_success_is_a_failure_and_is_not_asked_again() -> None:

@@ -26,7 +26,7 @@ from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import MoneyInterval, sum_intervals
 from costguard.values.period import Period
 from costguard.views.document import STACKED
-from costguard.views.report import report_document
+from costguard.views.report import build_report_document
 from tests.campaign import examples
 from tests.providers.sim import worlds
 from tests.providers.sim.test_worlds_in_databases import polls_of
@@ -115,7 +115,7 @@ def _values_are_those_of_the_outlays(made: Statement, outlays: list[ResourceCost
 
 
 def _is_told(made: Statement) -> None:
-    document = report_document(made)
+    document = build_report_document(made)
     said = json.loads(json_text.render(document))
     groups = [Decimal(group["usd"]["expected"]) for group in said["groups"]]
     assert sum(groups) == Decimal(said["totals"]["expected"]) == made.usd.total.expected.to_decimal()

@@ -19,9 +19,9 @@ from costguard.ledger.spans.history import History
 from costguard.metering.observation import Handling
 from costguard.services.simulate import Known, simulate
 from costguard.settings import check_settings
-from costguard.testing import play, read
-from costguard.testing.guard_player import GuardPlay
-from costguard.testing.story_player import Outcome, PollPlay
+from costguard.testing import parse_story, play_story
+from costguard.testing.guard_player import GuardPlayer
+from costguard.testing.story_player import PollPlayer, StoryOutcome
 from costguard.values.period import Period
 
 HEAD = """
@@ -39,12 +39,12 @@ events
 QUIET = "  16:10  box quiet\n"
 
 
-def played(tmp_path: Path, events: str, *, end: str = "18:30", guarded: bool = False) -> Outcome:
-    story = read(HEAD.format(title="history", end=end).lstrip() + events)
-    return play(story, GuardPlay if guarded else PollPlay, tmp_path)
+def played(tmp_path: Path, events: str, *, end: str = "18:30", guarded: bool = False) -> StoryOutcome:
+    story = parse_story(HEAD.format(title="history", end=end).lstrip() + events)
+    return play_story(story, GuardPlayer if guarded else PollPlayer, tmp_path)
 
 
-def simulated(outcome: Outcome, *, policies: str | None = None, every_step: bool = False) -> Simulation:
+def simulated(outcome: StoryOutcome, *, policies: str | None = None, every_step: bool = False) -> Simulation:
     story = outcome.stage.story
     settings = check_settings(policies or story.config, "story")
     rules = GuardConfig(
@@ -195,10 +195,10 @@ events
 
 
 def test_that_groups_are_not_replayed_is_said_where_there_are_any(tmp_path: Path) -> None:
-    found = simulated(play(read(GROUP), PollPlay, tmp_path))
+    found = simulated(play_story(parse_story(GROUP), PollPlayer, tmp_path))
     assert any(told.startswith("1 group of machines") for told in found.not_replayed)
-    alone = read(GROUP.replace("gpu, when", "gpu, alone, when"))
-    assert not any("group" in told for told in simulated(play(alone, PollPlay, tmp_path / "alone")).not_replayed)
+    alone = parse_story(GROUP.replace("gpu, when", "gpu, alone, when"))
+    assert not any("group" in told for told in simulated(play_story(alone, PollPlayer, tmp_path / "alone")).not_replayed)
 
 
 def test_of_machines_in_no_group_none_is_said(tmp_path: Path) -> None:

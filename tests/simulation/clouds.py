@@ -13,7 +13,7 @@ from pathlib import Path
 
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.testing import EndingCloud, FakeClock, SimulatedCloud
+from costguard.testing import FakeClock, SimulatedCloud, TerminateOnlyCloud
 from costguard.values.acting import ACCEPTED, REFUSED, ActionResponse
 from costguard.values.money import Rate
 from costguard.values.period import Period
@@ -114,7 +114,7 @@ class Log:
         return reception
 
 
-class LoggedEndingCloud(EndingCloud):
+class LoggedEndingCloud(TerminateOnlyCloud):
     """One that can only end machines. `prices`: of each machine's name, (since, rate, whether its listing says since when)."""
 
     log: Log
@@ -147,7 +147,7 @@ class LoggedEndingCloud(EndingCloud):
         return found
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        return self.log.request(self, key, "terminate", lambda: EndingCloud.terminate(self, key))
+        return self.log.request(self, key, "terminate", lambda: TerminateOnlyCloud.terminate(self, key))
 
     def started(self, key: ResourceKey) -> datetime | None:
         """Of the run that it is in, truly."""

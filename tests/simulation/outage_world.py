@@ -17,9 +17,9 @@ from costguard.data import ShippedFacts
 from costguard.metering.billing import BillingRule
 from costguard.metering.observation import Observation
 from costguard.testing import SimulatedCloud
-from costguard.testing.cloud import EndingCloud
-from costguard.testing.faults import STALE, Fault
-from costguard.testing.machine import Machine
+from costguard.testing.cloud import TerminateOnlyCloud
+from costguard.testing.faults import STALE, ListingFault
+from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import ENDED, RUNNING, STOPPED
 from tests.simulation.clouds import LoggedCloud, LoggedEndingCloud
 from tests.simulation.plans import STORM, Box, Does, Plan
@@ -120,12 +120,12 @@ def plan_of(day: Day) -> Plan:
     return Plan(0, STORM, BEFORE + day.lasts + AFTER, boxes, (), rails)
 
 
-class Shown(Machine):
+class Shown(SimulatedMachine):
     """A machine that shows what its cloud tells, and no more."""
 
     def observation(self, at: datetime) -> Observation | None:
         """See the module."""
-        tells, seen = TELLS[self.key.provider], Machine.observation(self, at)
+        tells, seen = TELLS[self.key.provider], SimulatedMachine.observation(self, at)
         if seen is None or (seen.state == ENDED and not tells.ended):
             return None
         return replace(
@@ -137,14 +137,14 @@ class Shown(Machine):
         )
 
 
-class Telling(EndingCloud):
+class Telling(TerminateOnlyCloud):
     """An account whose old listings stay as old as they were when the outage began."""
 
     _asked: list[datetime]
 
-    def add(self, name: str, **stated: object) -> Machine:
+    def add(self, name: str, **stated: object) -> SimulatedMachine:
         machine = super().add(name, **stated)  # type: ignore[arg-type] # as it takes them
-        told = {field.name: getattr(machine, field.name) for field in fields(Machine)}
+        told = {field.name: getattr(machine, field.name) for field in fields(SimulatedMachine)}
         self.machines[name] = shown = Shown(**told)
         return shown
 
@@ -152,7 +152,7 @@ class Telling(EndingCloud):
         self._asked = [*getattr(self, "_asked", ()), self._clock.now()]
         return super().poll(scope)
 
-    def _at_work(self, at: datetime) -> list[Fault]:
+    def _at_work(self, at: datetime) -> list[ListingFault]:
         asked = getattr(self, "_asked", ())
         return [
             one._replace(polls=sum(one.start <= before for before in asked)) if one.what == STALE else one
@@ -182,7 +182,7 @@ class OutageWorld(World):
         self.rules = replace(self.rules, interval=max(day.tick, day.seldom) * MINUTE)
         self.log.write("outage", **{"out": list(day.out), "how": day.how, "from": micros(begins), "until": micros(ends)})
         for name in day.out:
-            self.clouds[name].faults.append(Fault(begins, ends, day.how))
+            self.clouds[name].faults.append(ListingFault(begins, ends, day.how))
 
     def found_clouds(self, used: object) -> None:  # noqa: ARG002 - all of them
         """See `World`."""

@@ -10,7 +10,7 @@ from typing import Any
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep, PolicyTarget, Rails
 from costguard.settings.conditions import read_condition
-from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
+from costguard.testing.samples import SILENT, SampleRule, make_busy_rule, make_cpu_rule, make_quiet_rule, make_transfer_rule
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
 from tests.simulation.plans import Plan
 
@@ -20,15 +20,15 @@ FEW = (GPU_UTIL, CPU_CORES, NETWORK, AGENT_ALIVE)
 """So many signals prove idleness with 0.97, and more would only take time."""
 
 
-def _few(rule: Rule) -> Rule:
+def _few(rule: SampleRule) -> SampleRule:
     return replace(rule, values={signal: value for signal, value in rule.values.items() if signal in FEW})
 
 
 DOES = {
-    "busy": _few(busy()),
-    "quiet": _few(quiet()),
-    "io": _few(transfer(6.1e6)),
-    "cpu": _few(computing(2.0, cores=32)),
+    "busy": _few(make_busy_rule()),
+    "quiet": _few(make_quiet_rule()),
+    "io": _few(make_transfer_rule(6.1e6)),
+    "cpu": _few(make_cpu_rule(2.0, cores=32)),
     "silent": SILENT,
 }
 WHY_NOT = {

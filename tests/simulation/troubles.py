@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from costguard.guard.overrides import ARM, FREEZE, LEASE, PROTECT, SNOOZE
 from costguard.guard.policy import NOTIFY
-from costguard.testing.faults import Fault
-from costguard.testing.machine import OBEYS, Machine
+from costguard.testing.faults import ListingFault
+from costguard.testing.machine import OBEYS, SimulatedMachine
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, STOPPED
 from tests.simulation.plans import LISTING, ON_WIRE, Happens
@@ -77,7 +77,7 @@ class Troubles:
         if event.what in {*LISTING, *ON_WIRE}:
             took = event.name in world.clouds
             if took:
-                world.clouds[event.name].faults.append(Fault(now, until, event.what, polls=3, name=event.how))
+                world.clouds[event.name].faults.append(ListingFault(now, until, event.what, polls=3, name=event.how))
         elif machine is not None and event.what in TO_MACHINES:
             took = world.takes(event.what, machine) and self._to(machine, event, over)
         else:
@@ -148,11 +148,11 @@ class Troubles:
         world.judge("b")
         world.judging, world.log.run = "a", run
 
-    def _label(self, machine: Machine, **changed: str) -> None:
+    def _label(self, machine: SimulatedMachine, **changed: str) -> None:
         labels = {key: value for key, value in {**machine.labels[-1][1], **changed}.items() if value}
         machine.labels.append((self.world.truth.now(), labels))
 
-    def _to(self, machine: Machine, event: Happens, over: datetime) -> bool:
+    def _to(self, machine: SimulatedMachine, event: Happens, over: datetime) -> bool:
         """To one machine; whether it took effect."""
         world, now = self.world, self.world.truth.now()
         here = machine.now(now)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from costguard.metering.billing import BillingRule
-from costguard.testing.machine import Machine
+from costguard.testing.machine import SimulatedMachine
 from tests.simulation.clouds import Log, LoggedCloud, LoggedEndingCloud, PlainCloud
 from tests.simulation.plans import Box
 from tests.simulation.ruling import HOLD
@@ -66,7 +66,7 @@ class Ways:
         """How a cloud bills."""
         return cloud.rule()
 
-    def takes(self, what: str, machine: Machine) -> bool:  # noqa: ARG002 - all may happen to all here
+    def takes(self, what: str, machine: SimulatedMachine) -> bool:  # noqa: ARG002 - all may happen to all here
         """Whether `what` may happen to the machine."""
         return True
 

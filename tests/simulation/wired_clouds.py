@@ -18,9 +18,9 @@ from costguard_sim.world import at_us
 from costguard.metering.observation import Handling
 from costguard.testing import FakeClock
 from costguard.testing.faults import DOWN as UNREACHED
-from costguard.testing.faults import EMPTY, HIDES, PARTIAL, STALE, Fault
-from costguard.testing.machine import DEAF, LOST, REFUSES, UNCLEAR, Machine
-from costguard.testing.samples import Rule
+from costguard.testing.faults import EMPTY, HIDES, PARTIAL, STALE, ListingFault
+from costguard.testing.machine import DEAF, LOST, REFUSES, UNCLEAR, SimulatedMachine
+from costguard.testing.samples import SampleRule
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
 from costguard.values.sample import CPU_CORES, CPU_UTIL, GPU_UTIL
@@ -48,7 +48,7 @@ ACT_FAULTS: Mapping[str, str] = {LOST: "did", UNCLEAR: "reset", REFUSES: "403"}
 """How a machine takes acts -> what comes over the wire."""
 
 
-class Whole(Machine):
+class Whole(SimulatedMachine):
     """A machine whose turns come at whole seconds, as EC2 states them."""
 
     __slots__ = ()
@@ -91,11 +91,11 @@ class WiredCloud:
         self.shown = Shown(truth)
         self.fake = self.vendor.fake
         self.fake.clock = self.shown
-        self.machines: dict[str, Machine] = {}
+        self.machines: dict[str, SimulatedMachine] = {}
         self.keys: dict[str, ResourceKey] = {}
-        self.faults: list[Fault] = []
+        self.faults: list[ListingFault] = []
         self.requests = 0
-        self._struck: dict[Fault, int] = {}
+        self._struck: dict[ListingFault, int] = {}
         self._chain = _Chain()
         self._measured: set[tuple[str, datetime, bool]] = set()
         self._told: set[tuple[str, datetime]] = set()
@@ -105,7 +105,9 @@ class WiredCloud:
         """Whether the vendor has a stop."""
         return self.vendor.stops
 
-    def add(self, name: str, *, rate: str, at: datetime, labels: Mapping[str, str], handling: Handling, **_: object) -> Machine:
+    def add(
+        self, name: str, *, rate: str, at: datetime, labels: Mapping[str, str], handling: Handling, **_: object
+    ) -> SimulatedMachine:
         """A machine that runs since `at`."""
         number = numbered([name])[name]
         key, nano, at = self.vendor.key(number), self.vendor.priced(rate), at.replace(microsecond=0)
@@ -116,7 +118,7 @@ class WiredCloud:
         self.vendor.came[name], self.vendor.costs[name] = rate, [(at, nano)]
         return machine
 
-    def measures(self, name: str, rule: Rule, *, at: datetime) -> None:
+    def measures(self, name: str, rule: SampleRule, *, at: datetime) -> None:
         """From `at` on the machine measures by `rule`."""
         self.machines[name].rules.append((at, rule))
         self.machines[name].rules.sort(key=lambda one: one[0])
@@ -128,7 +130,7 @@ class WiredCloud:
 
     # What is measured
 
-    def value(self, machine: Machine, signal: str, at: datetime) -> float | None:
+    def value(self, machine: SimulatedMachine, signal: str, at: datetime) -> float | None:
         """What is told of `signal` at `at`; None: nothing. What is told of work is kept, to be written down once it is out."""
         rule, kinds = machine.rule(at), {one.what for one in self._at_work()}
         truly = rule.values.get(CPU_CORES if signal == CPU_UTIL else signal) if "unmeasured" not in kinds else None
@@ -140,13 +142,15 @@ class WiredCloud:
             self._measured.add((machine.name, at, "zero" in kinds))
         return told
 
-    def bucket(self, machine: Machine, at: datetime) -> float | None:
+    def bucket(self, machine: SimulatedMachine, at: datetime) -> float | None:
         """The mean of five minutes."""
         values = [self.value(machine, GPU_UTIL, at + n * MINUTE) for n in range(5)]
         known = [one for one in values if one is not None]
         return sum(known) / 5 if len(known) == len(values) else None
 
-    def minutes(self, machine: Machine, signal: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, float]]:
+    def minutes(
+        self, machine: SimulatedMachine, signal: str, start: datetime, end: datetime
+    ) -> Iterator[tuple[datetime, float]]:
         """A point for each minute after `start`, as Cloud Monitoring shows them."""
         at = start.replace(second=0, microsecond=0) + MINUTE
         while at <= min(end, self.truth.now() - MEASURED_LATE):
@@ -197,7 +201,7 @@ class WiredCloud:
             self.log.write("unlisted", cloud=self.provider, at=micros(at), clock_at=micros(clock_at))
         self._chain = _Chain()
 
-    def _at_work(self) -> list[Fault]:
+    def _at_work(self) -> list[ListingFault]:
         now = self.truth.now()
         return [one for one in self.faults if one.start <= now < one.end]
 
@@ -231,7 +235,7 @@ class WiredCloud:
         finally:
             self.shown.back = timedelta()
 
-    def _stand(self, kinds: Mapping[str, Fault]) -> None:
+    def _stand(self, kinds: Mapping[str, ListingFault]) -> None:
         """Put every machine on the fake, as it is or as it is told to be."""
         at, hidden = self.shown.now(), {one.name for one in self._at_work() if one.what == HIDES and HIDES in kinds}
         forgotten = {one.name for one in self._at_work() if one.what == FORGETS and FORGETS in kinds}
@@ -346,7 +350,7 @@ class WiredCloud:
             raise EndedAbruptly
         return sent
 
-    def _took(self, name: str, machine: Machine) -> bool:
+    def _took(self, name: str, machine: SimulatedMachine) -> bool:
         """Whether what the fake did to its resource is new; it is the truth from now on."""
         now = self.truth.now()
         found = next((one for one in self.fake.resources if one.name == name), None)

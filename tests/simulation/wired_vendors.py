@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from costguard_gcp.machine_types import machine as gcp_machine
 from costguard_sim.world import INSTANCE, Rate, Resource, Run, Shape, Tag, at_us
 
-from costguard.testing.machine import Machine
+from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import ENDED, RUNNING, ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK
 from tests.contract.rig import Rig
@@ -86,7 +86,7 @@ class Vendor(ABC):
     def key(self, number: int) -> ResourceKey:
         """What costguard knows the machine of that number by."""
 
-    def resource(self, number: int, machine: Machine, at: datetime, labels: Mapping[str, str]) -> Resource:
+    def resource(self, number: int, machine: SimulatedMachine, at: datetime, labels: Mapping[str, str]) -> Resource:
         """The machine as it is at `at`."""
         kind, gpus = self.types[self.came[machine.name]]
         born = at_us(machine.created_at)
@@ -107,7 +107,7 @@ class Vendor(ABC):
             tags=(Tag(at_us=born, owner="ada", labels=tuple(pair for pair in pairs if pair[1])),),
         )
 
-    def nano(self, machine: Machine, at: datetime) -> int:
+    def nano(self, machine: SimulatedMachine, at: datetime) -> int:
         """What it costs at `at`, in nano-units an hour."""
         return next(nano for since, nano in reversed(self.costs[machine.name]) if since <= at)
 
@@ -115,11 +115,11 @@ class Vendor(ABC):
         """What this vendor truly takes for a machine of `dollars` an hour."""
         return round(Fraction(dollars) * 10**9)
 
-    def put(self, cloud: WiredCloud, number: int, machine: Machine, guard: str) -> None:
+    def put(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, guard: str) -> None:
         """What the fake must know beside its resource: nothing, mostly."""
         del cloud, number, machine, guard
 
-    def show(self, cloud: WiredCloud, number: int, machine: Machine, at: datetime) -> None:
+    def show(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, at: datetime) -> None:
         """What the fake tells of it that is not in its resource, as it is at `at`: nothing, mostly."""
         del cloud, number, machine, at
 
@@ -176,14 +176,14 @@ class Aws(Vendor):
     def key(self, number: int) -> ResourceKey:
         return ResourceKey("aws", ACCOUNT, "us-east-1", f"i-{number + 0xC057:017x}")
 
-    def resource(self, number: int, machine: Machine, at: datetime, labels: Mapping[str, str]) -> Resource:
+    def resource(self, number: int, machine: SimulatedMachine, at: datetime, labels: Mapping[str, str]) -> Resource:
         made = super().resource(number, machine, at, labels)
         return replace(made, account=ACCOUNT, scope="us-east-1", region="us-east-1")
 
     def line(self, asked: Asked) -> str:
         return str(self.fake.named(asked))
 
-    def put(self, cloud: WiredCloud, number: int, machine: Machine, guard: str) -> None:
+    def put(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, guard: str) -> None:
         id_ = self.key(number).id
         if guard == "controller":
             self.fake.ec2.tags[id_] = {"aws:autoscaling:groupName": "train"}
@@ -221,7 +221,7 @@ class Gcp(Vendor):
     def key(self, number: int) -> ResourceKey:
         return ResourceKey("gcp", "acme-lab", "us-central1-a", number_of(f"b{number}"))
 
-    def resource(self, number: int, machine: Machine, at: datetime, labels: Mapping[str, str]) -> Resource:
+    def resource(self, number: int, machine: SimulatedMachine, at: datetime, labels: Mapping[str, str]) -> Resource:
         made = super().resource(number, machine, at, labels)
         return replace(made, account="acme", scope="lab", region="us-central1-a", id=machine.name)
 
@@ -237,7 +237,7 @@ class Gcp(Vendor):
         named = re.search(r"/instances/([^/?]+)", asked.path)
         return named[1] if named and named[1] in machines else super().asked_of(asked, machines)
 
-    def put(self, cloud: WiredCloud, number: int, machine: Machine, guard: str) -> None:
+    def put(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, guard: str) -> None:
         del number, machine, guard
         self.fake.cloud = cloud
 
@@ -289,7 +289,7 @@ class Runpod(Vendor):
     def key(self, number: int) -> ResourceKey:
         return ResourceKey("runpod", "default", "global", f"k3v9x2m{number:07}")
 
-    def put(self, cloud: WiredCloud, number: int, machine: Machine, guard: str) -> None:
+    def put(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, guard: str) -> None:
         del cloud, machine
         id_ = self.key(number).id
         if guard == "controller":
@@ -297,7 +297,7 @@ class Runpod(Vendor):
         if guard == "handling":
             self.fake.manners.locked.add(id_)
 
-    def show(self, cloud: WiredCloud, number: int, machine: Machine, at: datetime) -> None:
+    def show(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, at: datetime) -> None:
         id_ = self.key(number).id
         duty, cpu = cloud.value(machine, GPU_UTIL, at), cloud.value(machine, CPU_UTIL, at)
         gpus = [{"util": 0 if index else duty, "memoryUtil": 10} for index in range(self.types[self.came[machine.name]][1])]
@@ -329,7 +329,7 @@ class Lambda(Vendor):
     def key(self, number: int) -> ResourceKey:
         return ResourceKey("lambda", "default", "us-west-1", sha256(f"b{number}".encode()).hexdigest()[:32])
 
-    def resource(self, number: int, machine: Machine, at: datetime, labels: Mapping[str, str]) -> Resource:
+    def resource(self, number: int, machine: SimulatedMachine, at: datetime, labels: Mapping[str, str]) -> Resource:
         return replace(super().resource(number, machine, at, labels), region="us-west-1")
 
 
@@ -348,7 +348,7 @@ class Vast(Vendor):
     def key(self, number: int) -> ResourceKey:
         return ResourceKey("vast", str(USER), "global", str(24_815_000 + number))
 
-    def show(self, cloud: WiredCloud, number: int, machine: Machine, at: datetime) -> None:
+    def show(self, cloud: WiredCloud, number: int, machine: SimulatedMachine, at: datetime) -> None:
         duty, cpu = cloud.value(machine, GPU_UTIL, at), cloud.value(machine, CPU_UTIL, at)
         heat = None if duty is None else 64.0 if duty > 5 else 35.0
         self.fake.extra[self.key(number).id] = {"gpu_util": duty, "gpu_temp": heat, "cpu_util": -1.0 if cpu is None else cpu}
@@ -357,7 +357,7 @@ class Vast(Vendor):
 VENDORS: Mapping[str, type[Vendor]] = {one.name: one for one in (Aws, Gcp, Runpod, Lambda, Vast)}
 
 
-def _runs(machine: Machine) -> Iterator[Run]:
+def _runs(machine: SimulatedMachine) -> Iterator[Run]:
     """From each start to its stop; a start while it runs ends the run before."""
     start: int | None = None
     for one in machine.turns:

@@ -26,7 +26,7 @@ from costguard.providers.transport import Transport
 from costguard.settings.conditions import read_condition
 from costguard.system.clock import use_simulated_clock
 from costguard.testing import FakeClock
-from costguard.testing.machine import Machine
+from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import RUNNING, STOPPED, ResourceKey
 from tests.simulation.plans import Box, Plan
 from tests.simulation.reading import Record
@@ -92,7 +92,7 @@ class WiredWorld(World):
         cloud = self.clouds[box.cloud]
         cloud.vendor.put(cloud, numbered([box.name])[box.name], cloud.machines[box.name], box.guard)
 
-    def machine(self, name: str) -> Machine | None:
+    def machine(self, name: str) -> SimulatedMachine | None:
         for cloud in self.clouds.values():
             if name in cloud.machines:
                 return cloud.machines[name]
@@ -101,7 +101,7 @@ class WiredWorld(World):
                 return cloud.machines[found]
         return None
 
-    def takes(self, what: str, machine: Machine) -> bool:
+    def takes(self, what: str, machine: SimulatedMachine) -> bool:
         vendor, now = self.clouds[machine.key.provider].vendor, self.truth.now()
         here = machine.now(now)
         if what in {"label", "unlabel", "slip"}:

@@ -25,7 +25,7 @@ from costguard.services.guard import Guard, Guarded
 from costguard.services.heard import Heard
 from costguard.services.watchdog_context import OneAtATime, Room
 from costguard.testing import FakeClock
-from costguard.testing.machine import Machine
+from costguard.testing.machine import SimulatedMachine
 from costguard.values.incarnation import Incarnation
 from tests.simulation.clouds import EndedAbruptly, Log, LoggedEndingCloud
 from tests.simulation.plans import Plan
@@ -63,7 +63,7 @@ class World(Ways):
         self._fresh: set[str] = set()
         self._turns: dict[str, list[Any]] = {}
         self._gaps: list[datetime] = []
-        self._leases: dict[str, Machine] = {}
+        self._leases: dict[str, SimulatedMachine] = {}
         self._wishes = self._ids = 0
         write_rules(self)
         self.found_clouds({box.cloud for box in plan.boxes})
@@ -97,7 +97,7 @@ class World(Ways):
 
     # What there is
 
-    def machine(self, name: str) -> Machine | None:
+    def machine(self, name: str) -> SimulatedMachine | None:
         """By its name or its id."""
         plain = name.removeprefix("i-")
         return next((cloud.machines[plain] for cloud in self.clouds.values() if plain in cloud.machines), None)
@@ -182,7 +182,7 @@ class World(Ways):
 
     # What people wish
 
-    def wish(self, what: str, machine: Machine | None, until: datetime, *, subject: str = "", value: str = "") -> None:
+    def wish(self, what: str, machine: SimulatedMachine | None, until: datetime, *, subject: str = "", value: str = "") -> None:
         """Somebody says it at this moment; a lease is of this life."""
         now, life, key = self.clock.now(), None, machine.key if machine else None
         here = machine.now(self.truth.now()) if machine else None
@@ -199,7 +199,7 @@ class World(Ways):
             said = {"name": key.id if key else "", "started": started, "at": micros(now), "until": micros(until)}
             self.log.write("wish", id=name, what=what, **said)
 
-    def lift(self, machine: Machine) -> None:
+    def lift(self, machine: SimulatedMachine) -> None:
         """Every lease of it that holds."""
         now = self.clock.now()
         for wish in self.rooms["a"].book.load_open_overrides(now):

@@ -27,8 +27,8 @@ def _as_before() -> Iterator[None]:
 
 def written(*, as_json: bool = True, **fields: Any) -> str:  # noqa: ANN401 - any field
     out = io.StringIO()
-    logs.configure(as_json=as_json, secrets=(Secret("hunter2hunter2"),), stream=out)
-    logs.log().error("act_failed", **fields)
+    logs.configure_logging(as_json=as_json, secrets=(Secret("hunter2hunter2"),), stream=out)
+    logs.get_log().error("act_failed", **fields)
     return out.getvalue()
 
 
@@ -81,7 +81,7 @@ def test_a_name_forges_no_line_and_no_colour() -> None:
 
 def test_what_libraries_warn_of_is_a_fact_too() -> None:
     out = io.StringIO()
-    logs.configure(as_json=True, stream=out)
+    logs.configure_logging(as_json=True, stream=out)
     logging.getLogger("a_library").warning("odd answer with token=%s", "abcdefgh")
     logging.getLogger("a_library").info("nothing of interest")
     fact = json.loads(out.getvalue())
@@ -93,5 +93,5 @@ def test_a_log_that_cannot_be_written_stops_nothing() -> None:
         def write(self, _: str) -> int:
             raise OSError(28, "No space left on device")
 
-    logs.configure(as_json=True, stream=Full())
-    logs.log().info("still here")
+    logs.configure_logging(as_json=True, stream=Full())
+    logs.get_log().info("still here")

@@ -12,10 +12,10 @@ from costguard.guard.alerts.alert import INFO, Notification
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Handling
 from costguard.providers.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
-from costguard.testing import EndingCloud, FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud
-from costguard.testing.faults import Fault
-from costguard.testing.machine import Store
-from costguard.testing.samples import SILENT, busy, quiet
+from costguard.testing import FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud, TerminateOnlyCloud
+from costguard.testing.faults import ListingFault
+from costguard.testing.machine import SimulatedDisk
+from costguard.testing.samples import SILENT, make_busy_rule, make_quiet_rule
 from costguard.values import sample as signals
 from costguard.values.money import Money
 from costguard.values.period import Period
@@ -32,21 +32,21 @@ def clock() -> FakeClock:
 @pytest.fixture
 def cloud(clock: FakeClock) -> SimulatedCloud:
     cloud = SimulatedCloud("aws", clock)
-    store = Store(gb=730, running=10**9, stopped=2 * 10**9)
+    store = SimulatedDisk(gb=730, running=10**9, stopped=2 * 10**9)
     cloud.add("box", rate="3.60", gpu="A100-80GB-SXM", gpus=8, stores=(store,))
     return cloud
 
 
 def test_it_keeps_the_ports_it_says() -> None:
     ports = (InstanceSource, Inspector, Terminator, UtilizationSource)
-    assert all(all(hasattr(EndingCloud, name) for name in vars(port) if not name.startswith("_")) for port in ports)
+    assert all(all(hasattr(TerminateOnlyCloud, name) for name in vars(port) if not name.startswith("_")) for port in ports)
     assert hasattr(SimulatedCloud, "stop")
-    assert not hasattr(EndingCloud, "stop")
+    assert not hasattr(TerminateOnlyCloud, "stop")
     assert not hasattr(SimulatedCloud, "balance")
 
 
 def test_the_ports_are_told_apart_at_run_time(clock: FakeClock) -> None:
-    assert not isinstance(EndingCloud("lambda", clock), Stopper)
+    assert not isinstance(TerminateOnlyCloud("lambda", clock), Stopper)
     assert isinstance(SimulatedCloud("aws", clock), Stopper)
     assert isinstance(PrepaidCloud("runpod", clock), BalanceSource)
 
@@ -132,7 +132,7 @@ def test_listings_lie_as_they_are_told(cloud: SimulatedCloud, clock: FakeClock) 
     cloud.add("other", rate="1")
     for number, what in enumerate(("down", "partial", "empty", "hides", "stale")):
         start = NOON + number * MINUTE
-        cloud.faults.append(Fault(start, start + MINUTE, what, polls=1, name="box"))
+        cloud.faults.append(ListingFault(start, start + MINUTE, what, polls=1, name="box"))
     found = []
     for _ in range(6):
         found.append(cloud.poll(cloud.scope).inventory)
@@ -153,14 +153,14 @@ def test_a_stale_listing_shows_what_was_true_some_polls_ago(cloud: SimulatedClou
         cloud.poll(cloud.scope)
         clock.advance(MINUTE)
     cloud.stop(box.key)
-    cloud.faults.append(Fault(clock.now(), clock.now() + MINUTE, "stale", polls=2))
+    cloud.faults.append(ListingFault(clock.now(), clock.now() + MINUTE, "stale", polls=2))
     stale = cloud.poll(cloud.scope).inventory
     assert isinstance(stale, Complete)
     assert stale.items[0].state == "running"
 
 
 def test_a_provider_that_is_down_answers_nothing(cloud: SimulatedCloud, clock: FakeClock) -> None:
-    cloud.faults.append(Fault(NOON, NOON + HOUR, "down"))
+    cloud.faults.append(ListingFault(NOON, NOON + HOUR, "down"))
     with pytest.raises(UnreachableError):
         cloud.look_up(cloud.machines["box"].key)
     with pytest.raises(UnreachableError):
@@ -168,8 +168,8 @@ def test_a_provider_that_is_down_answers_nothing(cloud: SimulatedCloud, clock: F
 
 
 def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock: FakeClock) -> None:
-    cloud.measures("box", busy(gpus=8))
-    cloud.measures("box", quiet(gpus=8), at=NOON + 10 * MINUTE)
+    cloud.measures("box", make_busy_rule(gpus=8))
+    cloud.measures("box", make_quiet_rule(gpus=8), at=NOON + 10 * MINUTE)
     cloud.measures("box", SILENT, at=NOON + 20 * MINUTE)
     seen = cloud.look_up(cloud.machines["box"].key)
     assert seen is not None
@@ -183,7 +183,7 @@ def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock:
 
 def test_a_machine_measures_only_its_families(cloud: SimulatedCloud) -> None:
     cloud.machines["box"].families = frozenset(("duty",))
-    cloud.measures("box", busy())
+    cloud.measures("box", make_busy_rule())
     assert {one.signal for one in cloud.poll(cloud.scope).samples} == {
         signals.GPU_UTIL,
         signals.GPU_BUSY_COUNT,

@@ -13,18 +13,27 @@ from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
 from costguard.guard.work import IDLE, Activity
 from costguard.ledger.spans.books import Books
 from costguard.metering.observation import identify_incarnation
-from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file
-from costguard.testing.story import Event
+from costguard.testing import (
+    GuardResult,
+    PollPlayer,
+    SimulatedCloud,
+    StoryReply,
+    StoryStage,
+    parse_story,
+    play_story,
+    read_story,
+)
+from costguard.testing.story import StoryEvent
 from costguard.values.resource import STOPPED
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.story"))
 WEEKEND = next(path for path in STORIES if path.name.startswith("01-"))
 
 
-class Scripted(PollPlay):
+class Scripted(PollPlayer):
     """A guard that does what the story of the weekend says, by the clock."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: StoryStage) -> None:
         super().__init__(stage)
         self.intent: Intent | None = None
         cloud = stage.clouds["aws"]
@@ -66,24 +75,24 @@ class Scripted(PollPlay):
         if self.intent and here and here.state == STOPPED:
             self.intent = replace(self.intent, state=DONE)
 
-    def seen(self) -> Sight:
+    def seen(self) -> GuardResult:
         quiet = self.stage.clock.now() >= datetime(2026, 11, 6, 18, 5, tzinfo=UTC)
         works = {self.box.key: Activity(state=IDLE if quiet else "active")}
-        return Sight(works=works, intents=(self.intent,) if self.intent else ())
+        return GuardResult(works=works, intents=(self.intent,) if self.intent else ())
 
-    def wish(self, event: Event) -> Reply:
-        return Reply(done=True, text=event.text)
+    def wish(self, event: StoryEvent) -> StoryReply:
+        return StoryReply(done=True, text=event.text)
 
 
 @pytest.mark.proof
 def test_the_forgotten_weekend_comes_out_to_the_cent_where_the_guard_does_as_told(tmp_path: Path) -> None:
-    outcome = play(read_file(WEEKEND), Scripted, tmp_path)
+    outcome = play_story(read_story(WEEKEND), Scripted, tmp_path)
     assert not outcome.faults, outcome.report()
 
 
 @pytest.mark.proof
 def test_the_same_weekend_without_a_guard_names_every_line_that_failed(tmp_path: Path) -> None:
-    outcome = play(read_file(WEEKEND), PollPlay, tmp_path)
+    outcome = play_story(read_story(WEEKEND), PollPlayer, tmp_path)
     assert any("notice idle-gpu box saying" in fault and "never" in fault for fault in outcome.faults)
     assert any("box spent $33.86 idle" in fault and "it was $2,061.78" in fault for fault in outcome.faults)
     assert not any("ledger" in fault for fault in outcome.faults)
@@ -92,7 +101,7 @@ def test_the_same_weekend_without_a_guard_names_every_line_that_failed(tmp_path:
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_every_story_is_readable_and_names_its_hazard(path: Path) -> None:
-    story = read_file(path)
+    story = read_story(path)
     assert story.hazard.startswith(("H", "GUARD"))
     assert story.expectations
 
@@ -103,8 +112,8 @@ LEDGERS = [path for path in STORIES if not path.name.startswith(("01-", "17-"))]
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
 def test_the_ledger_holds_the_truth_of_every_story_that_nobody_guards(path: Path, tmp_path: Path) -> None:
-    story = replace(read_file(path), expectations=(), poll=timedelta(minutes=10))
-    outcome = play(story, PollPlay, tmp_path)
+    story = replace(read_story(path), expectations=(), poll=timedelta(minutes=10))
+    outcome = play_story(story, PollPlayer, tmp_path)
     assert not outcome.faults, outcome.report()
 
 
@@ -124,7 +133,7 @@ events
 expect
   never act
 """
-    outcome = play(read(text), PollPlay, tmp_path)
+    outcome = play_story(parse_story(text), PollPlayer, tmp_path)
     assert not outcome.faults, outcome.report()
     stage = outcome.stage
     with Books(stage.ledger_url, rules=stage.rules) as books:
@@ -138,8 +147,10 @@ expect
 
 
 def test_a_liar_of_a_guard_is_found_out(tmp_path: Path) -> None:
-    story = read("title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nexpect\n  never act\n")
-    outcome = play(story, Scripted, tmp_path)
+    story = parse_story(
+        "title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nexpect\n  never act\n"
+    )
+    outcome = play_story(story, Scripted, tmp_path)
     assert [fault.split(":")[0] for fault in outcome.faults] == ["line 8"]
 
 
@@ -149,7 +160,7 @@ def test_acts_take_random_times_within_what_was_stated_and_the_same_by_seed(tmp_
     for seed in (1, 1, 2, 3, 4, 5):
         folder = tmp_path / str(len(took))
         folder.mkdir()
-        box = play(read(text), Scripted, folder, seed=seed).stage.clouds["aws"].machines["box"]
+        box = play_story(parse_story(text), Scripted, folder, seed=seed).stage.clouds["aws"].machines["box"]
         took.append(box.turns[-1].at - box.turns[-2].at)
     assert took[0] == took[1]
     assert len(set(took)) > 2

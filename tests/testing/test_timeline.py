@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from costguard.errors import InputError
-from costguard.testing import read
-from costguard.testing.story import Event, Story
+from costguard.testing import parse_story
+from costguard.testing.story import Story, StoryEvent
 
 STORY = """
 title: A box
@@ -44,14 +44,14 @@ expect
 
 @pytest.fixture
 def story() -> Story:
-    return read(STORY)
+    return parse_story(STORY)
 
 
 def friday(hour: int, minute: int = 0) -> datetime:
     return datetime(2026, 11, 6, hour, minute, tzinfo=UTC)
 
 
-def only(story: Story, line: str) -> Event:
+def only(story: Story, line: str) -> StoryEvent:
     number = STORY.splitlines().index(next(one for one in STORY.splitlines() if line in one)) + 1
     return next(one for one in story.events if one.line == number)
 
@@ -101,7 +101,7 @@ def test_expectations_are_read(story: Story) -> None:
 
 def test_a_night_of_thirteen_hours_is_read_in_its_zone() -> None:
     night = "title: a\nhazard: b\nzone: Europe/Berlin\nstart: 2026-10-24 20:00\nend: Sun 08:00\n"
-    story = read(night)
+    story = parse_story(night)
     assert story.end - story.start == timedelta(hours=13)
 
 
@@ -137,7 +137,7 @@ def test_a_night_of_thirteen_hours_is_read_in_its_zone() -> None:
 )
 def test_what_cannot_be_read_is_named_with_its_line(wrong: str, line: int, what: str) -> None:
     with pytest.raises(InputError) as found:
-        read(f"title: a\nhazard: b\nstart: 2026-11-06 16:00\n{wrong}\nend: 20:00\n")
+        parse_story(f"title: a\nhazard: b\nstart: 2026-11-06 16:00\n{wrong}\nend: 20:00\n")
     assert f"line {line}:" in str(found.value)
     assert what in str(found.value)
 
@@ -146,4 +146,4 @@ def test_what_cannot_be_read_is_named_with_its_line(wrong: str, line: int, what:
 def test_a_story_without_its_heads_is_refused(head: str) -> None:
     lines = [one for one in STORY.splitlines() if not one.startswith(head)]
     with pytest.raises(InputError, match=f"has no {head}"):
-        read("\n".join(lines))
+        parse_story("\n".join(lines))

@@ -14,8 +14,8 @@ from costguard.settings import check_settings
 from costguard.values.balance import PrepaidBalance
 from costguard.values.display import ExchangeRate, find_exchange_rate, parse_exchange_rate
 from costguard.values.money import Money
-from costguard.views.report import report_document
-from costguard.views.status import status_document
+from costguard.views.report import build_report_document
+from costguard.views.status import build_status_document
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, spent
 from tests.views.test_documents_spending import stated
 
@@ -62,18 +62,20 @@ def test_the_rate_of_the_day_counts() -> None:
 
 def test_people_see_both_and_scripts_see_dollars() -> None:
     books = FakeBooks(spent=(spent(money("100", "110", "120")), spent(money("10"), attribution(owner="bob"))))
-    text = table.render(report_document(stated(books), ECB))
+    text = table.render(build_report_document(stated(books), ECB))
     assert "In EUR: 110.40 (101.20 to 119.60), at 0.92 EUR to the dollar on 2026-11-01 (ECB)." in text
     total = next(line for line in text.splitlines() if line.startswith("total"))
     assert total.split()[-1] == "110.40"
-    assert json_text.render(report_document(stated(books), ECB)) == json_text.render(report_document(stated(books)))
+    assert json_text.render(build_report_document(stated(books), ECB)) == json_text.render(build_report_document(stated(books)))
 
 
 def test_the_status_shows_both_too() -> None:
     books = FakeBooks(resources=(live("i-1", meter(2 * 10**9)),), spent=(spent(money("100")),))
     now = status(books=books, now=NOW, zone=UTC)
-    assert any(line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in status_document(now, exchange=ECB).lead)
-    assert status_document(now, exchange=ECB).data == status_document(now).data
+    assert any(
+        line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in build_status_document(now, exchange=ECB).lead
+    )
+    assert build_status_document(now, exchange=ECB).data == build_status_document(now).data
 
 
 def test_the_settings_say_it_and_a_currency_without_a_rate_is_refused() -> None:
@@ -91,7 +93,7 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     books = FakeBooks(resources=(pods,))
     left = PrepaidBalance(provider="vast", account="me", at=NOW, amount=Money.parse(10))
     unknown = PrepaidBalance(provider="runpod", account="lab", at=NOW, amount=None, why="refused (403)")
-    document = status_document(status(books=books, now=NOW, zone=UTC, balances=[left, unknown]))
+    document = build_status_document(status(books=books, now=NOW, zone=UTC, balances=[left, unknown]))
     first, second = json.loads(json_text.render(document))["runways"]
     assert (first["balance"], first["burn_per_hour"], first["hours_left"]) == ("10.00", "4.0000", 2.5)
     assert first["empty_at"] == (NOW + timedelta(hours=2.5)).isoformat().replace("+00:00", "Z")
@@ -101,5 +103,5 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
 
 
 def test_who_was_not_asked_has_no_runway() -> None:
-    assert status_document(status(books=FakeBooks(), now=NOW, zone=UTC)).data["runways"] is None
-    assert status_document(status(books=FakeBooks(), now=NOW, zone=UTC, balances=())).data["runways"] == []
+    assert build_status_document(status(books=FakeBooks(), now=NOW, zone=UTC)).data["runways"] is None
+    assert build_status_document(status(books=FakeBooks(), now=NOW, zone=UTC, balances=())).data["runways"] == []

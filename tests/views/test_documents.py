@@ -6,7 +6,7 @@ import pytest
 
 from costguard.sizing.recipe import Parallelism
 from costguard.values.interval import Interval
-from costguard.views.job import hours_text, interval_data, range_text, rounded, split_text
+from costguard.views.job import build_interval_data, format_hours, format_hours_range, format_split, round_digits
 
 
 @pytest.mark.parametrize(
@@ -22,26 +22,26 @@ from costguard.views.job import hours_text, interval_data, range_text, rounded, 
     ],
 )
 def test_hours_are_said_as_people_say_them(hours: float, text: str) -> None:
-    assert hours_text(hours) == text
+    assert format_hours(hours) == text
 
 
 def test_a_range_shows_the_best_guess_first() -> None:
-    assert range_text(Interval(4.4, 5.9, 7.9)) == "5.9 h (4.4 h - 7.9 h)"
-    assert range_text(None) == "unknown"
+    assert format_hours_range(Interval(4.4, 5.9, 7.9)) == "5.9 h (4.4 h - 7.9 h)"
+    assert format_hours_range(None) == "unknown"
 
 
 @pytest.mark.parametrize(
     ("value", "digits", "result"), [(12.3456, 4, 12.35), (0.000123456, 3, 0.000123), (98765.4, 3, 98800.0)]
 )
 def test_figures_have_so_many_digits(value: float, digits: int, result: float) -> None:
-    assert rounded(value, digits) == result
+    assert round_digits(value, digits) == result
 
 
 def test_rounding_keeps_an_interval_in_order() -> None:
-    data = interval_data(Interval(0.99994, 0.99996, 1.00004))
+    data = build_interval_data(Interval(0.99994, 0.99996, 1.00004))
     assert data
     assert data["low"] <= data["expected"] <= data["high"]
-    assert interval_data(None) is None
+    assert build_interval_data(None) is None
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_rounding_keeps_an_interval_in_order() -> None:
     ],
 )
 def test_a_split_is_said_in_a_few_letters(split: Parallelism, text: str) -> None:
-    assert split_text(split) == text
+    assert format_split(split) == text

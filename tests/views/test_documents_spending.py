@@ -23,8 +23,8 @@ from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
 from costguard.values.text_format import format_exact, format_instant, format_length, limit_lines
-from costguard.views.report import incompleteness, report_document, report_warnings
-from costguard.views.status import status_document, status_warnings
+from costguard.views.report import build_incomplete_report_error, build_report_document, list_report_warnings
+from costguard.views.status import build_status_document, list_status_warnings
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, stretch, unpriced
 
 HOSTILE = "x\x1b[2J\u202egpj.exe\n=cmd|'/c calc'!A1"
@@ -33,13 +33,13 @@ THIRD = money("0.333333333")
 
 def shown(books: FakeBooks, *budgets: Budget) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        json_text.render(status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+        json_text.render(build_status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
     )
     return answer
 
 
 def people(books: FakeBooks, *budgets: Budget) -> str:
-    return table.render(status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+    return table.render(build_status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
 
 
 def stated(
@@ -58,7 +58,7 @@ def stated(
 
 
 def said(statement: Statement) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(json_text.render(report_document(statement)))
+    answer: dict[str, Any] = json.loads(json_text.render(build_report_document(statement)))
     return answer
 
 
@@ -107,9 +107,9 @@ def test_a_scope_dated_ahead_of_the_clock_is_warned_of_by_status_and_report() ->
     assert (data["warnings"], data["scopes"][0]["state"]) == ([said], "ahead")
     assert "1 of 2 scopes are seen completely." in people(books)
     statement = stated(books, as_of=NOW)
-    assert report_warnings(statement)[0] == said
-    assert said in json.loads(json_text.render(report_document(statement)))["not_counted"]
-    assert report_warnings(stated(books, as_of=at(5, month=12)))[0] != said
+    assert list_report_warnings(statement)[0] == said
+    assert said in json.loads(json_text.render(build_report_document(statement)))["not_counted"]
+    assert list_report_warnings(stated(books, as_of=at(5, month=12)))[0] != said
 
 
 def test_a_long_name_is_cut_in_the_table_and_whole_in_json() -> None:
@@ -208,8 +208,8 @@ def test_names_from_clouds_cannot_act_on_a_terminal_a_spreadsheet_or_a_page() ->
         known=(scope_now(nasty, "failed", complete_at=None, why=HOSTILE),),
         spent=(spent(money("1"), attribution(owner=HOSTILE), known=False),),
     )
-    now = status_document(status(books=books, budgets=[Budget(name=HOSTILE, cap=Money.parse(1))], now=NOW, zone=UTC))
-    for document in (now, report_document(stated(books))):
+    now = build_status_document(status(books=books, budgets=[Budget(name=HOSTILE, cap=Money.parse(1))], now=NOW, zone=UTC))
+    for document in (now, build_report_document(stated(books))):
         for render in (table.render, markdown.render, json_text.render, csv_text.render):
             text = render(document)
             assert all(c == "\n" or c.isprintable() for c in text)
@@ -218,14 +218,14 @@ def test_names_from_clouds_cannot_act_on_a_terminal_a_spreadsheet_or_a_page() ->
 
 
 def test_a_record_is_a_flat_row() -> None:
-    document = status_document(status(books=FakeBooks(resources=(live("i-1", meter(10**9)),)), now=NOW, zone=UTC))
+    document = build_status_document(status(books=FakeBooks(resources=(live("i-1", meter(10**9)),)), now=NOW, zone=UTC))
     (row,) = csv.DictReader(io.StringIO(csv_text.render(document)))
     assert (row["id"], row["usd_per_hour"], row["spent_expected"], row["currency"]) == ("i-1", "1.0000", "24.00", "USD")
 
 
 def test_an_empty_ledger_says_that_nothing_was_polled() -> None:
     assert people(FakeBooks()).startswith("Nothing has been polled yet")
-    assert list(status_warnings(status(books=FakeBooks(), now=NOW, zone=UTC))) == []
+    assert list(list_status_warnings(status(books=FakeBooks(), now=NOW, zone=UTC))) == []
 
 
 def test_the_report_has_every_key_of_the_contract() -> None:
@@ -250,7 +250,9 @@ def test_the_groups_in_json_add_up_to_the_totals_to_the_nano_dollar() -> None:
 
 
 def test_people_see_cents_and_a_total() -> None:
-    text = table.render(report_document(stated(FakeBooks(spent=(spent(THIRD), spent(money("10"), attribution(owner="")))))))
+    text = table.render(
+        build_report_document(stated(FakeBooks(spent=(spent(THIRD), spent(money("10"), attribution(owner=""))))))
+    )
     assert text.splitlines()[2:6] == [
         "provider  owner  hours  GPU-hours      $    low   high",
         "aws       -        1.0        8.0  10.00  10.00  10.00",
@@ -267,7 +269,7 @@ def test_a_price_that_nobody_stated_is_not_shown_as_a_cost() -> None:
             spent(money("0", "1", "2"), known=False),
         )
     )
-    text = table.render(report_document(stated(books)))
+    text = table.render(build_report_document(stated(books)))
     assert "vast      -        1.0        8.0  unknown  0.00  16.00" in text
     assert "4.00*  3.00   5.00" in text
     assert "provider vast: nobody stated a price; counted as $8.00, and surely between 0.00 and 16.00." in text
@@ -292,7 +294,7 @@ def test_what_is_not_counted_names_the_holes_and_their_length() -> None:
 
 def test_several_holes_of_a_scope_are_one_sentence() -> None:
     polled = (stretch(at(1), at(3)), stretch(at(3, 1), at(4)), stretch(at(6), NOW))
-    (line,) = report_warnings(stated(FakeBooks(known=(scope_now(),), polled=polled)))
+    (line,) = list_report_warnings(stated(FakeBooks(known=(scope_now(),), polled=polled)))
     assert line == (
         "aws/123/us-east-1 was not seen completely for 2 d 1 h: "
         "2 times, the longest for 2 d from 2026-11-04 00:00 UTC: nobody looked"
@@ -301,7 +303,7 @@ def test_several_holes_of_a_scope_are_one_sentence() -> None:
 
 def test_the_time_before_the_first_look_is_told_apart_from_later_holes() -> None:
     books = FakeBooks(known=(scope_now(),), polled=(stretch(at(5, 14), at(7)), stretch(at(7, 2), NOW)))
-    (line,) = report_warnings(stated(books))
+    (line,) = list_report_warnings(stated(books))
     assert line == (
         "aws/123/us-east-1 was not looked at before 2026-11-05 14:00 UTC, 4 d 14 h into the period, "
         "and was not seen completely for 2 h from 2026-11-07 00:00 UTC: nobody looked"
@@ -310,29 +312,29 @@ def test_the_time_before_the_first_look_is_told_apart_from_later_holes() -> None
 
 def test_a_month_ahead_and_a_month_before_the_ledger_say_so() -> None:
     books = FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),))
-    ahead = table.render(report_document(stated(books, of=(2027, 1))))
+    ahead = table.render(build_report_document(stated(books, of=(2027, 1))))
     assert ahead.startswith("2027-01 (UTC) lies ahead: nothing is spent in it yet.")
-    before = table.render(report_document(stated(books, of=(2026, 1))))
+    before = table.render(build_report_document(stated(books, of=(2026, 1))))
     assert before.startswith("2026-01 (UTC): the ledger holds nothing of it.")
     assert "aws/123/us-east-1 was never seen completely in 2026-01: nobody looked." in before
 
 
 def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
     whole = FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),))
-    assert incompleteness(stated(whole)) is None
-    assert incompleteness(stated(whole, of=(2027, 1))) is None
+    assert build_incomplete_report_error(stated(whole)) is None
+    assert build_incomplete_report_error(stated(whole, of=(2027, 1))) is None
     holey = FakeBooks(known=(scope_now(), scope_now(VAST)), polled=(stretch(at(1), NOW), stretch(at(2), NOW, scope=VAST)))
-    refused = incompleteness(stated(holey))
+    refused = build_incomplete_report_error(stated(holey))
     assert isinstance(refused, IncompleteError)
     assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not seen completely all through 2026-11")
     assert "vast/me/all" in str(refused)
-    nothing = incompleteness(stated(FakeBooks()))
+    nothing = build_incomplete_report_error(stated(FakeBooks()))
     assert nothing is not None
     assert "knows of no scope" in str(nothing)
 
 
 def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() -> None:
-    document = report_document(replace(stated(FakeBooks(spent=(spent(money("3")),))), beside=True))
+    document = build_report_document(replace(stated(FakeBooks(spent=(spent(money("3")),))), beside=True))
     saved = json.loads(json_text.render(document))["saved"]
     assert saved["usd"] == {"low": "0.00", "expected": "0.00", "high": "0.00"}
     assert (saved["acts"], saved["suspected_false_stops"], saved["by_act"]) == (0, 0, [])
@@ -340,14 +342,14 @@ def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() ->
 
 
 def test_what_was_not_asked_for_is_not_known() -> None:
-    document = report_document(stated(FakeBooks(spent=(spent(money("3")),))))
+    document = build_report_document(stated(FakeBooks(spent=(spent(money("3")),))))
     assert json.loads(json_text.render(document))["saved"]["usd"] is None
     assert not any(note.startswith(("Saved", "Idle", "Quoted")) for note in document.notes)
 
 
 def test_a_report_in_two_currencies_has_two_tables_and_adds_nothing() -> None:
     found = stated(FakeBooks(spent=(spent(money("3")), spent(money("4", currency="EUR")))))
-    document = report_document(found)
+    document = build_report_document(found)
     assert [view.columns[4] for view in document.tables] == ["$>", "EUR>"]
     assert document.data["totals"] == {"low": "3.00", "expected": "3.00", "high": "3.00"}
     assert [(row["currency"], row["expected"]) for row in document.records] == [("USD", "3.00"), ("EUR", "4.00")]

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
-from costguard.views.top import PARTS, TopRow, TopView, arranged, duty_of, spark
+from costguard.views.top import SPARK_PARTS, TopRow, TopView, compute_duty, filter_top_rows, format_sparkline
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KEY = ResourceKey("aws", "123", "us-east-1", "i-0a1")
@@ -24,11 +24,11 @@ ROW = TopRow(
     work="active",
     since="3 h",
     kept="",
-    duty=(None,) * (PARTS - 1) + (97.0,),
+    duty=(None,) * (SPARK_PARTS - 1) + (97.0,),
     words="aws 123 us-east-1 i-0a1 train-1 8xh100-sxm ada on-demand active",
 )
-IDLE = replace(ROW, called="Old-box", owner="ben", burn=1, work="idle", duty=(0.0,) * PARTS, words="gcp old-box ben idle")
-DARK = replace(ROW, called="dark", owner="-", burn=2, work="unknown", duty=(None,) * PARTS, words="vast dark unknown")
+IDLE = replace(ROW, called="Old-box", owner="ben", burn=1, work="idle", duty=(0.0,) * SPARK_PARTS, words="gcp old-box ben idle")
+DARK = replace(ROW, called="dark", owner="-", burn=2, work="unknown", duty=(None,) * SPARK_PARTS, words="vast dark unknown")
 VIEW = TopView(at=NOW, head=("x",), warnings=(), rows=(IDLE, ROW, DARK))
 
 
@@ -38,12 +38,12 @@ def sample(minutes: float, value: float, signal: str = GPU_UTIL) -> Sample:
 
 def test_duty_is_the_mean_of_each_part_of_the_last_hour_and_none_where_nothing_was_measured() -> None:
     samples = [sample(0, 90), sample(4.9, 100), sample(5, 20), sample(59, 10), sample(60, 99), sample(-1, 99)]
-    assert duty_of([*samples, sample(30, 50, CPU_UTIL)], NOW) == (10.0, *(None,) * (PARTS - 3), 20.0, 95.0)
+    assert compute_duty([*samples, sample(30, 50, CPU_UTIL)], NOW) == (10.0, *(None,) * (SPARK_PARTS - 3), 20.0, 95.0)
 
 
 @pytest.mark.parametrize(("duty", "text"), [((None, 0.0, 12.4, 12.5, 50.0, 99.9, 100.0, 250.0, -1.0), "·▁▁▂▅███▁"), ((), "")])
 def test_what_was_not_measured_is_a_dot_and_no_low_block(duty: tuple[float | None, ...], text: str) -> None:
-    assert spark(duty) == text
+    assert format_sparkline(duty) == text
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_was_not_measured_is_a_dot_and_no_low_block(duty: tuple[float | Non
     ],
 )
 def test_rows_are_sorted_by_what_was_asked_and_the_unmeasured_stand_last_by_duty(order: str, names: list[str]) -> None:
-    assert [row.called for row in arranged(VIEW, order, "")] == names
+    assert [row.called for row in filter_top_rows(VIEW, order, "")] == names
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_rows_are_sorted_by_what_was_asked_and_the_unmeasured_stand_last_by_duty
     [("ADA", ["train-1"]), ("h100 us-east", ["train-1"]), ("idle ada", []), ("  ", ["train-1", "dark", "Old-box"])],
 )
 def test_a_filter_wants_every_word_whatever_its_case(words: str, names: list[str]) -> None:
-    assert [row.called for row in arranged(VIEW, "burn", words)] == names
+    assert [row.called for row in filter_top_rows(VIEW, "burn", words)] == names

@@ -32,8 +32,8 @@ def no_settings() -> NoReturn:
 
 def main(story: str) -> int:
     """Play one story; the exit code."""
-    logs.configure(as_json=True)
-    told, begun, never, wait = logs.log(), threading.Event(), threading.Event(), threading.Event()
+    logs.configure_logging(as_json=True)
+    told, begun, never, wait = logs.get_log(), threading.Event(), threading.Event(), threading.Event()
 
     def says(name: str, came: object = None) -> Duty:
         return Duty(name=name, run=lambda: (told.info("ran", job=name), came)[1], every=SECOND)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from costguard.system.systemd import notify
+from costguard.system.systemd import notify_systemd
 from costguard.watchdog import Duties, Duty, Watchdog
 from tests.watchdog.child import SECOND
 
@@ -176,15 +176,15 @@ def test_a_guard_that_commits_nothing_keeps_nobody_believing_that_it_lives(tmp_p
 
 def test_nobody_is_told_where_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    assert not notify("READY=1")
+    assert not notify_systemd("READY=1")
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
-    assert not notify("READY=1")
+    assert not notify_systemd("READY=1")
 
 
 def test_a_name_in_a_status_forges_no_line_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with listening(tmp_path) as (place, heard):
         monkeypatch.setenv("NOTIFY_SOCKET", place)
-        assert notify("STATUS=x\nREADY=1")
+        assert notify_systemd("STATUS=x\nREADY=1")
         assert heard() == ["STATUS=x READY=1"]
 
 

@@ -24,7 +24,7 @@ from costguard.services.web_backend import Parts, serving
 from costguard.settings import check_settings, ledger_url
 from costguard.settings.web import Listen
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
-from costguard.web.server import served
+from costguard.web.server import serve_http
 from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
 
@@ -130,7 +130,7 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
 
     @contextmanager
     def serve(parts: Parts) -> Iterator[None]:
-        with served(parts) as at:
+        with serve_http(parts) as at:
             where.append(at)
             yield
 

@@ -18,7 +18,7 @@ from costguard.agents.refusals import MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.agents import AgentVerdict
 from costguard.web import listener, server
-from costguard.web.listener import Listening
+from costguard.web.listener import LimitedListener
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig
 from tests.web.stations import station
 
@@ -126,7 +126,7 @@ def test_a_body_with_a_length_and_in_chunks_is_refused_and_nothing_after_it_is_r
 def test_who_connects_and_speaks_no_tls_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before TLS is agreed on nobody knows of a request: such connections took all files that the watchdog may have open."""
     monkeypatch.setattr(listener, "HEAD_S", 600.0)
-    monkeypatch.setattr(Listening, "most", property(lambda _: 8, lambda *_: None))
+    monkeypatch.setattr(LimitedListener, "most", property(lambda _: 8, lambda *_: None))
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(12)]
         assert [closed(wire) for wire in mute[8:]] == [True] * 4
@@ -137,7 +137,7 @@ def test_who_connects_and_speaks_no_tls_is_counted(tmp_path: Path, monkeypatch: 
 
 def test_who_connects_and_speaks_no_tls_is_cut_off_and_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "HEAD_S", 1.0)
-    monkeypatch.setattr(Listening, "most", property(lambda _: 2, lambda *_: None))
+    monkeypatch.setattr(LimitedListener, "most", property(lambda _: 2, lambda *_: None))
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(2)]
         assert [closed(wire) for wire in mute] == [True] * 2
@@ -150,7 +150,7 @@ def test_who_connects_and_speaks_no_tls_is_cut_off_and_makes_room(tmp_path: Path
 
 def test_plain_http_is_spoken_with_the_named_proxy_and_this_machine_alone() -> None:
     """`behind_proxy` lets it listen anywhere without TLS: tokens of whoever came past the proxy would be read on the way."""
-    with Listening(socket.AF_INET6, socket.SOCK_STREAM) as made:
+    with LimitedListener(socket.AF_INET6, socket.SOCK_STREAM) as made:
         assert made._may("203.0.113.9"), "TLS of its own lets anybody in"
         made.only = "10.0.0.5"
         assert [made._may(one) for one in ("10.0.0.5", "::ffff:10.0.0.5", "127.0.0.1", "::1", "::ffff:127.0.0.1")] == [True] * 5
@@ -160,7 +160,7 @@ def test_plain_http_is_spoken_with_the_named_proxy_and_this_machine_alone() -> N
 def test_who_comes_past_the_proxy_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with station(tmp_path, web='behind_proxy = "10.0.0.5"') as watchdog:
         assert watchdog.ask("GET", "/healthz").status == 503
-        monkeypatch.setattr(Listening, "_may", lambda self, _: self.only != "10.0.0.5")
+        monkeypatch.setattr(LimitedListener, "_may", lambda self, _: self.only != "10.0.0.5")
         with pytest.raises(ConnectionError):
             watchdog.ask("GET", "/healthz")
 

@@ -15,7 +15,7 @@ from costguard_agent import ed25519
 from costguard_agent.protocol import AT_HEADER, SIGNATURE_HEADER, answered, decoded
 
 from costguard.web import middleware, server
-from costguard.web.listener import Listening
+from costguard.web.listener import LimitedListener
 from tests.web.desks import CODE, beat
 from tests.web.stations import JSON, Station, station
 
@@ -204,7 +204,7 @@ def test_one_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_answered(
 def test_more_connections_than_there_may_be_are_refused_and_the_others_go_on(
     watchdog: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Listening, "most", property(lambda _: 5, lambda *_: None))
+    monkeypatch.setattr(LimitedListener, "most", property(lambda _: 5, lambda *_: None))
     held = [socket.create_connection((watchdog.at.host, watchdog.at.port)) for _ in range(5)]
     watchdog.room.judge()
     over = socket.create_connection((watchdog.at.host, watchdog.at.port))

@@ -18,41 +18,43 @@ from typing import TYPE_CHECKING, Any, cast
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
 from costguard.guard.alerts.letters import format_body, format_title
-from costguard.notifiers import Channel, unpacked
+from costguard.notifiers import Channel, unpack_enclosure
 from costguard.notifiers.chat import mail
 from costguard.values.encoding import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase
 
-LOUD = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "httpx", "httpcore", "paho", "slixmpp")
-KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
+NOISY_LOGGERS = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "httpx", "httpcore", "paho", "slixmpp")
+APPRISE_KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
 UNVERIFIED = "its address says verify=no, and certificates are always checked: name an authority of yours in [network] ca_file"
-OURSELVES = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
-LOCAL = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
+LOOPBACK_URLS = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
+LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
 
 
 def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """Send `message` once to the one service that the address names."""
     scheme = channel.address.partition("://")[0].lower()
-    if scheme in LOCAL:
+    if scheme in LOCAL_SCHEMES:
         return DeliveryResult(sent=False, why=f"{scheme}:// writes on this machine: use the console", again=False)
-    for name in LOUD:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).disabled = True
     try:
         import apprise
     except ImportError:
         return DeliveryResult(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
-        with _stated(channel.proxy):
-            service = apprise.Apprise.instantiate(_whither(channel), asset=_asset(channel), suppress_exceptions=True)
-            return _sent(service, message, channel)
+        with _use_proxy(channel.proxy):
+            service = apprise.Apprise.instantiate(
+                _build_address(channel), asset=_build_asset(channel), suppress_exceptions=True
+            )
+            return _send_message(service, message, channel)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return DeliveryResult(sent=False, why=f"the service failed ({type(broken).__name__})")
 
 
-def _whither(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
+def _build_address(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
     """The address; to the person alone where there is one, whomever else the address names."""
     if not channel.person:
         return channel.address
@@ -63,7 +65,7 @@ def _whither(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an 
     return {**parts, "targets": [channel.person], "cc": "", "bcc": ""} if parts else ""
 
 
-def _asset(channel: Channel) -> AppriseAsset:
+def _build_asset(channel: Channel) -> AppriseAsset:
     from apprise import AppriseAsset
 
     return AppriseAsset(
@@ -87,9 +89,9 @@ _proxy: ContextVar[str | None] = ContextVar("costguard_chat_proxy", default=None
 
 
 @contextmanager
-def _stated(proxy: str | None) -> Iterator[None]:
+def _use_proxy(proxy: str | None) -> Iterator[None]:
     """In this block `requests` goes through `proxy`, or through none."""
-    _state()
+    _isolate_requests()
     before = _proxy.set(proxy)
     try:
         yield
@@ -98,7 +100,7 @@ def _stated(proxy: str | None) -> Iterator[None]:
 
 
 @cache
-def _state() -> None:
+def _isolate_requests() -> None:
     """Have `requests.post` and its like, which Apprise calls, make sessions that the environment says nothing to.
 
     They take a new `requests.sessions.Session` each time, and no argument of theirs keeps the environment out.
@@ -113,18 +115,18 @@ def _state() -> None:
             self.trust_env = False
             proxy = _proxy.get()
             if proxy is not None:
-                self.proxies = {"http": proxy, "https": proxy, **dict.fromkeys(OURSELVES, "")}
+                self.proxies = {"http": proxy, "https": proxy, **dict.fromkeys(LOOPBACK_URLS, "")}
 
     requests.sessions.Session = Stated  # type: ignore[misc]  # that is what is meant
 
 
-def _sent(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
+def _send_message(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
     if service is None:
         return DeliveryResult(sent=False, why="its address is none that Apprise knows", again=False)
     if not service.verify_certificate:
         return DeliveryResult(sent=False, why=UNVERIFIED, again=False)
     if channel.address.partition("://")[0].lower() in mail.SCHEMES:
-        return mail.send(service, message, channel)
+        return mail.send_mail(service, message, channel)
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
@@ -136,11 +138,11 @@ def _sent(service: NotifyBase | None, message: Notification, channel: Channel) -
     room.add(service)
     files, in_memory = AppriseAttachment(), cast("Any", memory).AttachMemory  # never a file on the disk
     for one in message.enclosures if service.attachment_support else ():
-        files.add(in_memory(content=unpacked(one), name=one.name, mimetype=one.media))
+        files.add(in_memory(content=unpack_enclosure(one), name=one.name, mimetype=one.media))
     sent = room.notify(
         title=format_title(message, encode_chat),
         body=format_body(message, encode_chat),
-        notify_type=KINDS[message.severity],
+        notify_type=APPRISE_KINDS[message.severity],
         body_format="text",
         attach=files or None,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.guard.alerts.letters import format_body, format_title
-from costguard.notifiers import Channel, unpacked
+from costguard.notifiers import Channel, unpack_enclosure
 from costguard.system import network
 from costguard.values.encoding import encode_chat
 
@@ -27,35 +27,39 @@ SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"
 """Apprise's words for a talk without TLS, and for one that begins with it; the third one, starttls, turns to it."""
 
-OPEN = "its address holds a password, which would cross the network in the open: write mailtos://, or add mode=starttls"
+PASSWORD_IN_CLEAR = (
+    "its address holds a password, which would cross the network in the open: write mailtos://, or add mode=starttls"
+)
 NO_STARTTLS = (
     "the server offers no STARTTLS: nothing was said to it (mode=ssl and port 465, where it speaks TLS from the start)"
 )
 NO_LOGIN = "the server takes no password: check its port, or leave name and password out"
-MAY_HAVE_IT = "the server broke off after it was given the letter, and may have it: another try bears the same Message-ID"
+DELIVERY_UNCERTAIN = (
+    "the server broke off after it was given the letter, and may have it: another try bears the same Message-ID"
+)
 
 
 class _Refused(Exception):  # noqa: N818 - it is caught here, and says why
     """The server will not have it, or cannot be given it."""
 
 
-def send(service: Any, message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ANN401 - Apprise's, which says no types
+def send_mail(service: Any, message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ANN401 - Apprise's, which says no types
     """Send `message` once to everybody whom `service`, an address of mail as Apprise read it, names."""
-    if service.secure_mode == INSECURE and service.password and not _is_here(service.smtp_host):
-        return DeliveryResult(sent=False, why=OPEN, again=False)
+    if service.secure_mode == INSECURE and service.password and not _is_this_machine(service.smtp_host):
+        return DeliveryResult(sent=False, why=PASSWORD_IN_CLEAR, again=False)
     try:
-        with _talk(service, channel) as smtp:
+        with _open_session(service, channel) as smtp:
             for name, address in service.targets:
-                letter = _letter(service, message, (name, address))
-                _give(smtp, service.from_addr[1], [address, *sorted(service.cc), *sorted(service.bcc)], letter)
+                letter = _build_email(service, message, (name, address))
+                _transmit(smtp, service.from_addr[1], [address, *sorted(service.cc), *sorted(service.bcc)], letter)
     except _Refused as why:
         return DeliveryResult(sent=False, why=str(why))
     except (OSError, smtplib.SMTPException) as broken:
-        return DeliveryResult(sent=False, why=_why(broken))
+        return DeliveryResult(sent=False, why=_describe_error(broken))
     return DeliveryResult(sent=True)
 
 
-def _is_here(host: str) -> bool:
+def _is_this_machine(host: str) -> bool:
     """Whether `host` is this machine by its name or number: what is said to it crosses no network."""
     try:
         return ip_address(host.strip("[]")).is_loopback
@@ -64,7 +68,7 @@ def _is_here(host: str) -> bool:
 
 
 @contextmanager
-def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
+def _open_session(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
     """A server that has been greeted, over TLS where the address says so, and told who we are."""
     context = network.load_context(channel.ca_file)
     if service.secure_mode == TLS:
@@ -73,10 +77,10 @@ def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: AN
         smtp = smtplib.SMTP(service.smtp_host, service.port, timeout=channel.within_s)
     try:
         if service.secure_mode not in (TLS, INSECURE):
-            with _instead(smtplib.SMTPNotSupportedError, NO_STARTTLS):
+            with _translate_error(smtplib.SMTPNotSupportedError, NO_STARTTLS):
                 smtp.starttls(context=context)
         if service.user and service.password:
-            with _instead(smtplib.SMTPNotSupportedError, NO_LOGIN):
+            with _translate_error(smtplib.SMTPNotSupportedError, NO_LOGIN):
                 smtp.login(service.user, service.password)
         yield smtp
         with suppress(OSError, smtplib.SMTPException):  # it has the letter: how it takes leave is nothing to us
@@ -86,39 +90,39 @@ def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: AN
 
 
 @contextmanager
-def _instead(error: type[Exception], why: str) -> Iterator[None]:
+def _translate_error(error: type[Exception], why: str) -> Iterator[None]:
     try:
         yield
     except error:
         raise _Refused(why) from None
 
 
-def _give(smtp: smtplib.SMTP, sender: str, whom: Sequence[str], letter: EmailMessage) -> None:
+def _transmit(smtp: smtplib.SMTP, sender: str, whom: Sequence[str], letter: EmailMessage) -> None:
     """Hand one letter over. _Refused says which part the server did not take, without its words: they may name people."""
     code, _ = smtp.mail(sender)
-    _must(code, "the sender")
+    _require_accepted(code, "the sender")
     for address in whom:
         code, _ = smtp.rcpt(address)
-        _must(code, "a recipient")
+        _require_accepted(code, "a recipient")
     try:
         code, _ = smtp.data(letter.as_bytes())
     except smtplib.SMTPDataError as odd:
         code = odd.smtp_code
     except (OSError, smtplib.SMTPServerDisconnected):
-        raise _Refused(MAY_HAVE_IT) from None
-    _must(code, "the letter")
+        raise _Refused(DELIVERY_UNCERTAIN) from None
+    _require_accepted(code, "the letter")
 
 
-def _must(code: int, what: str) -> None:
+def _require_accepted(code: int, what: str) -> None:
     if not 200 <= code < 300:  # noqa: PLR2004 - SMTP's yes
         raise _Refused(f"the server did not take {what} ({code})")
 
 
-def _letter(service: Any, message: Notification, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
+def _build_email(service: Any, message: Notification, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
     made = EmailMessage(policy=SMTP)
     made["Subject"] = format_title(message, encode_chat)
-    made["From"] = formataddr(_named(service.from_addr))
-    made["To"] = formataddr(_named(to))
+    made["From"] = formataddr(_split_name(service.from_addr))
+    made["To"] = formataddr(_split_name(to))
     if service.cc:
         made["Cc"] = ", ".join(sorted(service.cc))
     made["Date"] = format_datetime(message.at)
@@ -127,17 +131,17 @@ def _letter(service: Any, message: Notification, to: tuple[str | bool, str]) -> 
     made.set_content(format_body(message, encode_chat))
     for one in message.enclosures:
         kind, _, rest = one.media.partition(";")[0].partition("/")
-        made.add_attachment(unpacked(one), maintype=kind, subtype=rest, filename=one.name)
+        made.add_attachment(unpack_enclosure(one), maintype=kind, subtype=rest, filename=one.name)
     return made
 
 
-def _named(address: tuple[str | bool, str]) -> tuple[str, str]:
+def _split_name(address: tuple[str | bool, str]) -> tuple[str, str]:
     """Apprise has False where there is no name."""
     name, its = address
     return (name if isinstance(name, str) else ""), its
 
 
-def _why(broken: Exception) -> str:
+def _describe_error(broken: Exception) -> str:
     """What went wrong before the letter was given, in our words."""
     trouble = network.explain_tls_error(broken)
     if trouble is not None:

@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from importlib.resources import files
 
-from costguard.renderers.html.charts import figure
-from costguard.renderers.html.kept import Kept
-from costguard.renderers.html.markup import Markup, element, named, page
-from costguard.renderers.html.patterns import PATTERNS
-from costguard.views.document import Chart, Document, Figure, TableView
+from costguard.renderers.html.charts import draw_chart
+from costguard.renderers.html.kept import FittedChart
+from costguard.renderers.html.markup import Markup, build_page, make_element, shorten_with_title
+from costguard.renderers.html.patterns import PATTERN_DEFINITIONS
+from costguard.views.document import Chart, Document, HeadlineFigure, TableView
 
 MOST_ROWS = 400
 """Rows of one table that are written out: about eight pages of paper."""
@@ -24,83 +24,91 @@ def render(document: Document) -> str:
     """A whole page in ASCII, about 40 kB for a team's month."""
     style = (files(__package__) / "page.css").read_text(encoding="ascii")
     first, *further = document.lead or ("costguard",)
-    header = element(
+    header = make_element(
         "header",
-        element("p", "costguard", class_="mark"),
-        element("h1", *_days(first)),
-        *(element("p", line, class_="lead") for line in further),
+        make_element("p", "costguard", class_="mark"),
+        make_element("h1", *_split_at_days(first)),
+        *(make_element("p", line, class_="lead") for line in further),
     )
-    figures = [_figure(one) for one in document.figures]
-    charts = [figure(chart, number, _numbers) for number, chart in enumerate(document.charts, 1)]
-    tables = [_section(table, number) for number, table in enumerate((t for t in document.tables if t.rows), 1)]
-    main = element(
+    figures = [_render_figure(one) for one in document.figures]
+    charts = [draw_chart(chart, number, _render_chart_numbers) for number, chart in enumerate(document.charts, 1)]
+    tables = [_render_section(table, number) for number, table in enumerate((t for t in document.tables if t.rows), 1)]
+    main = make_element(
         "main",
-        *([element("dl", *figures, class_="figures")] if figures else []),
-        *([element("div", *charts, class_="charts")] if charts else []),
+        *([make_element("dl", *figures, class_="figures")] if figures else []),
+        *([make_element("div", *charts, class_="charts")] if charts else []),
         *tables,
-        *([_notes(document.notes)] if document.notes else []),
+        *([_render_notes(document.notes)] if document.notes else []),
     )
-    return page(style, first, PATTERNS, header, main, element("footer", FOOTER))
+    return build_page(style, first, PATTERN_DEFINITIONS, header, main, make_element("footer", FOOTER))
 
 
-def _days(line: str) -> tuple[str, ...]:
+def _split_at_days(line: str) -> tuple[str, ...]:
     """`line` in pieces, so that no day of a calendar is broken at its hyphens."""
-    return tuple(element("time", piece) if DAY.fullmatch(piece) else piece for piece in DAY.split(line))
+    return tuple(make_element("time", piece) if DAY.fullmatch(piece) else piece for piece in DAY.split(line))
 
 
-def _figure(one: Figure) -> Markup:
-    note = [element("dd", one.note)] if one.note else []
-    return element("div", element("dt", one.name), element("dd", *named(one.text)[:1]), *note)
+def _render_figure(one: HeadlineFigure) -> Markup:
+    note = [make_element("dd", one.note)] if one.note else []
+    return make_element("div", make_element("dt", one.name), make_element("dd", *shorten_with_title(one.text)[:1]), *note)
 
 
-def _section(table: TableView, number: int) -> Markup:
+def _render_section(table: TableView, number: int) -> Markup:
     ident, titled = f"table-{number}", replace(table, title=table.title or "In numbers")
-    head = element("h2", named(titled.title)[0], id=ident)
-    return element("section", head, _scrolled(_table(titled), ident), aria_labelledby=ident)
+    head = make_element("h2", shorten_with_title(titled.title)[0], id=ident)
+    return make_element("section", head, _wrap_scrolling(_render_table(titled), ident), aria_labelledby=ident)
 
 
-def _numbers(chart: Chart, kept: Kept, ident: str) -> Markup:
+def _render_chart_numbers(chart: Chart, kept: FittedChart, ident: str) -> Markup:
     """The table under a chart: a row a label, a column a series. Closed on a screen, open on paper."""
     rows = tuple((label, *(one.texts[n] for one in kept.series)) for n, label in enumerate(kept.labels))
     table = TableView(title=chart.title, columns=("", *(f"{one.name}>" for one in kept.series)), rows=rows)
-    return element("details", element("summary", "The numbers"), _scrolled(_table(table), ident))
+    return make_element("details", make_element("summary", "The numbers"), _wrap_scrolling(_render_table(table), ident))
 
 
-def _scrolled(table: Markup, ident: str) -> Markup:
+def _wrap_scrolling(table: Markup, ident: str) -> Markup:
     """A table wider than the page is moved within its own frame, with the keyboard too."""
-    return element("div", table, class_="scroll", role="region", aria_labelledby=ident, tabindex="0")
+    return make_element("div", table, class_="scroll", role="region", aria_labelledby=ident, tabindex="0")
 
 
-def _table(table: TableView) -> Markup:
+def _render_table(table: TableView) -> Markup:
     """The first rows, a line that says how many more there are, and the sums."""
     right = tuple(column.endswith(">") for column in table.columns)
     heads = (
-        _cell("th" if name else "td", name, right=r, scope="col" if name else None)
+        _render_cell("th" if name else "td", name, right=r, scope="col" if name else None)
         for name, r in zip((column.removesuffix(">") for column in table.columns), right, strict=True)
     )
     end = len(table.rows) - table.sums
-    rows = [_row(row, right) for row in table.rows[: min(end, MOST_ROWS)]]
+    rows = [_render_row(row, right) for row in table.rows[: min(end, MOST_ROWS)]]
     if end > MOST_ROWS:
         said = f"and {end - MOST_ROWS:,} more rows: the same answer as JSON or CSV holds them all"
-        rows.append(element("tr", element("td", said, colspan=len(right), class_="more")))
-    parts = [element("caption", named(table.title)[0]), element("thead", element("tr", *heads)), element("tbody", *rows)]
+        rows.append(make_element("tr", make_element("td", said, colspan=len(right), class_="more")))
+    parts = [
+        make_element("caption", shorten_with_title(table.title)[0]),
+        make_element("thead", make_element("tr", *heads)),
+        make_element("tbody", *rows),
+    ]
     if table.sums:
-        parts.append(element("tbody", *(_row(row, right) for row in table.rows[end:]), class_="sums"))
-    return element("table", *parts)
+        parts.append(make_element("tbody", *(_render_row(row, right) for row in table.rows[end:]), class_="sums"))
+    return make_element("table", *parts)
 
 
-def _row(row: tuple[str, ...], right: tuple[bool, ...]) -> Markup:
+def _render_row(row: tuple[str, ...], right: tuple[bool, ...]) -> Markup:
     first, *cells = zip(row, right, strict=True)
-    return element("tr", _cell("th", first[0], right=first[1], scope="row"), *(_cell("td", text, right=r) for text, r in cells))
+    return make_element(
+        "tr",
+        _render_cell("th", first[0], right=first[1], scope="row"),
+        *(_render_cell("td", text, right=r) for text, r in cells),
+    )
 
 
-def _cell(tag: str, text: str, *, right: bool, scope: str | None = None) -> Markup:
-    said, title = named(text)
-    return element(tag, said, class_="r" if right else None, scope=scope, title=title)
+def _render_cell(tag: str, text: str, *, right: bool, scope: str | None = None) -> Markup:
+    said, title = shorten_with_title(text)
+    return make_element(tag, said, class_="r" if right else None, scope=scope, title=title)
 
 
-def _notes(notes: tuple[str, ...]) -> Markup:
-    lines = (element("li", note) for note in notes)
-    return element(
-        "section", element("h2", "Notes", id="notes"), element("ul", *lines), class_="notes", aria_labelledby="notes"
+def _render_notes(notes: tuple[str, ...]) -> Markup:
+    lines = (make_element("li", note) for note in notes)
+    return make_element(
+        "section", make_element("h2", "Notes", id="notes"), make_element("ul", *lines), class_="notes", aria_labelledby="notes"
     )

@@ -20,10 +20,10 @@ LONGEST_TEXT = 600
 MARKS_MAX = 4
 """Marks on one letter that are kept: no language needs more, and thousands are drawn over the lines above."""
 
-LINES = frozenset("div dl figure g h1 h2 header li main p section table tbody thead tr ul".split())  # noqa: SIM905 - as one reads them
+BLOCK_TAGS = frozenset("div dl figure g h1 h2 header li main p section table tbody thead tr ul".split())  # noqa: SIM905 - as one reads them
 """Elements after which a new line of the file begins: it is text that somebody may want to read, or compare."""
 
-EMPTY = frozenset(("circle", "line", "path", "rect"))
+EMPTY_TAGS = frozenset(("circle", "line", "path", "rect"))
 """Elements of SVG that hold nothing when they have no title."""
 
 
@@ -33,38 +33,38 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(tag: str, *parts: str, **attributes: str | float | None) -> Markup:
+def make_element(tag: str, *parts: str, **attributes: str | float | None) -> Markup:
     """One element. A part that is not Markup is text; an attribute of None is left out; `class_` is `class`, `_` is `-`."""
     said = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
+        f' {name.rstrip("_").replace("_", "-")}="{_escape_text(str(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
-    end = "\n" if tag in LINES else ""
-    if not parts and tag in EMPTY:
+    end = "\n" if tag in BLOCK_TAGS else ""
+    if not parts and tag in EMPTY_TAGS:
         return Markup(f"<{tag}{said}/>{end}")
-    return Markup(f"<{tag}{said}>{joined(parts)}</{tag}>{end}")
+    return Markup(f"<{tag}{said}>{join_markup(parts)}</{tag}>{end}")
 
 
-def joined(parts: Iterable[str], between: str = "") -> Markup:
+def join_markup(parts: Iterable[str], between: str = "") -> Markup:
     """Parts one after the other, texts escaped."""
-    return Markup(between.join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
+    return Markup(between.join(part if isinstance(part, Markup) else _escape_text(part) for part in parts))
 
 
-def page(style: str, title: str, *parts: Markup) -> str:
+def build_page(style: str, title: str, *parts: Markup) -> str:
     """A whole page, in ASCII: it reads the same whatever encoding a mail program or a terminal gives it."""
-    body = joined(parts, "\n")
-    text = PAGE.format(style=style, title=_escaped(named(title)[0]), body=body)
+    body = join_markup(parts, "\n")
+    text = PAGE.format(style=style, title=_escape_text(shorten_with_title(title)[0]), body=body)
     return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
-def named(text: str, longest: int = LONGEST) -> tuple[str, str | None]:
+def shorten_with_title(text: str, longest: int = LONGEST) -> tuple[str, str | None]:
     """`text` cut to `longest` characters, and the title that says more of it; no title where it says all."""
-    plain = _plain(text)
+    plain = _limit_text(text)
     return (plain, None) if len(plain) <= longest else (shorten(plain, longest), plain)
 
 
-def _plain(text: str) -> str:
+def _limit_text(text: str) -> str:
     """`text`, cut, and without its marks on a letter that already has `MARKS_MAX`."""
     text = shorten(text, LONGEST_TEXT)
     if text.isascii():
@@ -77,8 +77,8 @@ def _plain(text: str) -> str:
     return "".join(kept)
 
 
-def _escaped(text: str) -> str:
-    return escape(to_one_line(_plain(text)))
+def _escape_text(text: str) -> str:
+    return escape(to_one_line(_limit_text(text)))
 
 
 PAGE = """<!DOCTYPE html>

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 STEPS = (1, 2, 2.5, 5, 10)
-FINE = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+FINE_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 """Steps of an axis, and of shades, which need no grid that the eye can follow."""
 
-PARTS = 4
+AXIS_PARTS_MAX = 4
 """An axis has at most so many parts."""
 
-LARGEST = 1e300
-SMALLEST = 1e-9
+LARGEST_VALUE = 1e300
+SMALLEST_VALUE = 1e-9
 """What is nearer to zero is drawn as zero: less than a nano-dollar is no money."""
 
 SUFFIXES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k"))
@@ -28,18 +28,18 @@ SCIENTIFIC, CENT = 1e16, 0.01
 THOUSAND, LETTERS = 1000.0, ("", "k", "M", "B", "T")
 
 
-def known(value: float | None) -> float | None:
+def clamp_number(value: float | None) -> float | None:
     """`value` as it can be drawn; None where there is none, or it is no number."""
     if value is None or not math.isfinite(value):
         return None
-    value = max(-LARGEST, min(LARGEST, value))
-    return value if abs(value) > SMALLEST else 0.0
+    value = max(-LARGEST_VALUE, min(LARGEST_VALUE, value))
+    return value if abs(value) > SMALLEST_VALUE else 0.0
 
 
-def ticks(low: float, high: float, parts: int = PARTS, steps: Sequence[float] = STEPS) -> tuple[float, ...]:
+def compute_ticks(low: float, high: float, parts: int = AXIS_PARTS_MAX, steps: Sequence[float] = STEPS) -> tuple[float, ...]:
     """Round numbers in equal steps that hold `low` and `high`, and zero, among them."""
     low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= SMALLEST:
+    if high - low <= SMALLEST_VALUE:
         return (0.0, 1.0)
     raw = high / parts - low / parts
     size = 10.0 ** math.floor(math.log10(raw))
@@ -48,18 +48,18 @@ def ticks(low: float, high: float, parts: int = PARTS, steps: Sequence[float] = 
     return tuple(step * n for n in range(first, last + 1))
 
 
-def tick_texts(at: Sequence[float], unit: str) -> tuple[str, ...]:
+def format_ticks(at: Sequence[float], unit: str) -> tuple[str, ...]:
     """`at` in words, all in the same decimals and the same thousands: `$0`, `$2.5k`, `$5.0k`."""
     most = max(map(abs, at))
     if most >= SCIENTIFIC:
-        return tuple(with_unit(f"{v:.2g}", unit) for v in at)
+        return tuple(add_unit(f"{v:.2g}", unit) for v in at)
     scale, suffix = next(((1e3 if s == "k" else size, s) for size, s in SUFFIXES if most >= size), (1.0, ""))
     step = min(abs(b - a) for a, b in pairwise(at)) / scale
     places = next((n for n in range(13) if math.isclose(step * 10**n, round(step * 10**n), rel_tol=1e-6)), 12)
-    return tuple(with_unit(f"{v / scale:,.{places}f}{suffix if v else ''}", unit) for v in at)
+    return tuple(add_unit(f"{v / scale:,.{places}f}{suffix if v else ''}", unit) for v in at)
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """At most five characters for a cell of a grid, without its unit: `~0`, `0.04`, `3.5`, `120`, `4.5k`, `-12k`."""
     size = abs(value)
     if not size:
@@ -73,16 +73,16 @@ def short(value: float) -> str:
     return f"{part:.{int(abs(part) < 9.95)}f}{LETTERS[power]}"  # noqa: PLR2004 - two figures are enough
 
 
-def written(value: float | None, unit: str) -> str:
+def format_value(value: float | None, unit: str) -> str:
     """A value for people, where the chart brings no text of its own."""
-    number = known(value)
+    number = clamp_number(value)
     if number is None:
         return UNKNOWN
     plain = not number or CENT <= abs(number) < SCIENTIFIC
-    return with_unit(f"{number:,.2f}" if plain else f"{number:.4g}", unit)
+    return add_unit(f"{number:,.2f}" if plain else f"{number:.4g}", unit)
 
 
-def with_unit(number: str, unit: str) -> str:
+def add_unit(number: str, unit: str) -> str:
     """`$12`, `-$12`, `$12/h`, `EUR 12`, `12%`, `12 GPU-hours`: what money is counted in goes before the number."""
     currency = CURRENCY.match(unit)
     if currency is None:
@@ -93,16 +93,16 @@ def with_unit(number: str, unit: str) -> str:
     return f"{minus}{before}{digits}{unit.removeprefix(code)}"
 
 
-def told(text: str, value: float | None, unit: str) -> str:
+def format_given_text(text: str, value: float | None, unit: str) -> str:
     """The text that a chart brings for a value, with its unit where it is a bare number, or one of our own."""
     if not text:
-        return written(value, unit)
-    bare = BARE.match(text)
-    return f"{with_unit(bare[0], unit)}{text[bare.end() :]}" if bare and unit.strip("/h ") not in text else text
+        return format_value(value, unit)
+    bare = BARE_NUMBER.match(text)
+    return f"{add_unit(bare[0], unit)}{text[bare.end() :]}" if bare and unit.strip("/h ") not in text else text
 
 
 CURRENCY = re.compile(r"(\$|[A-Z]{3})(?=/|$)")
-BARE = re.compile(r"-?\d[\d,.]*(?= |$)", re.ASCII)
+BARE_NUMBER = re.compile(r"-?\d[\d,.]*(?= |$)", re.ASCII)
 """A number at the start of a text, with nothing behind it but other words: `12.34 (11.00 to 13.00)`."""
 
 UNKNOWN = "not known"

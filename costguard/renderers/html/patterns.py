@@ -5,10 +5,10 @@ The first part is plain; lines, dots and squares over the others are in the colo
 
 from __future__ import annotations
 
-from costguard.renderers.html.markup import Markup, element
+from costguard.renderers.html.markup import Markup, make_element
 
-SIZE = 8
-OVER = {
+PATTERN_SIZE = 8
+PATTERN_PATHS = {
     "p2": "M-2 2l4-4M0 8l8-8M6 10l4-4",
     "p3": "M2 2h2v2h-2zM6 6h2v2h-2z",
     "p4": "M0 2h8M0 6h8",
@@ -20,11 +20,15 @@ OVER = {
 """Name of a part -> what is drawn over its colour, in a square of 8 by 8 pixels."""
 
 
-def _pattern(name: str, path: str) -> Markup:
-    ground = element("rect", width=SIZE, height=SIZE, class_=f"{name}-ground")
-    over = element("path", d=path, class_=f"{name}-over")
-    return element("pattern", ground, over, id=name, width=SIZE, height=SIZE, patternUnits="userSpaceOnUse")
+def _build_pattern(name: str, path: str) -> Markup:
+    ground = make_element("rect", width=PATTERN_SIZE, height=PATTERN_SIZE, class_=f"{name}-ground")
+    over = make_element("path", d=path, class_=f"{name}-over")
+    return make_element(
+        "pattern", ground, over, id=name, width=PATTERN_SIZE, height=PATTERN_SIZE, patternUnits="userSpaceOnUse"
+    )
 
 
-PATTERNS = element("svg", *(_pattern(name, path) for name, path in OVER.items()), class_="patterns", aria_hidden="true")
+PATTERN_DEFINITIONS = make_element(
+    "svg", *(_build_pattern(name, path) for name, path in PATTERN_PATHS.items()), class_="patterns", aria_hidden="true"
+)
 """What page.css fills rectangles with. It takes no room on the page."""

@@ -48,7 +48,7 @@ from costguard.system.child.terminal import TerminalTitle, ask_yes_no, can_ask, 
 from costguard.values.checks import require_one_of
 from costguard.values.money import Money
 from costguard.values.text_format import format_instant
-from costguard.views.runs import Came
+from costguard.views.runs import RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +231,7 @@ def _taken_back(state: Running) -> None:
         write_message(f"{str(error).splitlines()[0]}: the next costguard run of this job takes hold and lease back")
 
 
-def _ended(state: Running, watching: Watching, status: int) -> Came:
+def _ended(state: Running, watching: Watching, status: int) -> RunSummary:
     """Everything settled, learnt and told."""
     ended = closing(state.book, watching.now(), status, state.settings, present())
     try:
@@ -239,7 +239,7 @@ def _ended(state: Running, watching: Watching, status: int) -> Came:
     except Exception as broken:  # noqa: BLE001 - the program's exit code counts more than what it teaches
         taught = Learnt(unfit=f"costguard itself failed ({type(broken).__name__})")
     told(state.book, ended, state.found, taught)
-    return Came(
+    return RunSummary(
         record=state.book.record,
         attempt=ended,
         terms=state.found.terms,

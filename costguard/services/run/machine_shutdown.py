@@ -37,7 +37,7 @@ from costguard.system.child.process import RUN_ENV, list_ancestor_processes, lis
 from costguard.system.child.terminal import can_ask, can_keep, run_countdown, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_instant
-from costguard.views.runs import Came
+from costguard.views.runs import RunSummary
 
 NOTHING, STOP, TERMINATE = "nothing", "stop", "terminate"
 ACTS = (NOTHING, STOP, TERMINATE)
@@ -78,7 +78,13 @@ def after_stated(after: After) -> After:
 
 
 def afterwards(
-    after: After, status: int, heard: BlockedSignals, came: Came, spared: Callable[[Place], str], *, seconds: int = COUNTDOWN_S
+    after: After,
+    status: int,
+    heard: BlockedSignals,
+    came: RunSummary,
+    spared: Callable[[Place], str],
+    *,
+    seconds: int = COUNTDOWN_S,
 ) -> dict[str, object]:
     """Do what was to be done; what it was and what came of it, {} where nothing was to be.
 
@@ -106,7 +112,7 @@ def _kept(after: After, why: str) -> dict[str, object]:
     return {"act": after.act, "done": False, "why": why}
 
 
-def _way(after: After, status: int, came: Came, spared: Callable[[Place], str]) -> tuple[Way | None, str]:
+def _way(after: After, status: int, came: RunSummary, spared: Callable[[Place], str]) -> tuple[Way | None, str]:
     """How it is to be done; or None and why it is not."""
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"

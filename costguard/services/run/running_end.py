@@ -15,7 +15,7 @@ from costguard.runs.record import ENDED, OPEN, JobAttempt
 from costguard.runs.telling import format_end_lines, format_next_quote
 from costguard.runs.terms import JobTerms
 from costguard.services.asked import calibration_file, taken_in
-from costguard.services.job_input import read_observed
+from costguard.services.job_input import read_observed_runs
 from costguard.services.run.record_store import Book, desk_of
 from costguard.services.run.run import settle
 from costguard.services.run.terms import Asked, Expected, quoted_again
@@ -24,7 +24,7 @@ from costguard.sizing.observed_runs import JOB_KEYS
 from costguard.system.child.attending import format_signal_name
 from costguard.system.child.terminal import write_message
 from costguard.system.whole import put
-from costguard.views.runs import SCHEMA, Came, run_data
+from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
 
 SPEED_DIGITS = 6
 
@@ -106,12 +106,12 @@ def free_result(stated: str | None) -> Path | None:
     return path
 
 
-def write_result(path: Path | None, came: Came) -> None:
+def write_result(path: Path | None, came: RunSummary) -> None:
     """Put the document in place. What cannot be written is told: the program's end counts more."""
     if path is None:
         return
     try:
-        put(path, f"{json.dumps(run_data(came), indent=2)}\n".encode())
+        put(path, f"{json.dumps(build_run_data(came), indent=2)}\n".encode())
     except OSError as wrong:
         write_message(f"{path}: cannot be written: {wrong.strerror}")
 
@@ -121,7 +121,7 @@ def _is_result(path: Path) -> bool:
         found = json.loads(path.read_bytes() or b"{}")
     except (ValueError, RecursionError):
         return False
-    return found == {} or (isinstance(found, dict) and found.get("schema") == SCHEMA)
+    return found == {} or (isinstance(found, dict) and found.get("schema") == RUN_SCHEMA)
 
 
 def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: str) -> str:
@@ -139,6 +139,6 @@ def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: s
         "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
     }
     facts = ShippedFacts()
-    fresh = read_observed([(name, row)], found.stated.folder, facts)
+    fresh = read_observed_runs([(name, row)], found.stated.folder, facts)
     answer = taken_in(fresh, calibration_file(asked.calibration, asked.config), facts)
     return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

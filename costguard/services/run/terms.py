@@ -31,7 +31,7 @@ from costguard.runs.record import JobRecord
 from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.asked import asked_job, calibrated, check_names, market_file
-from costguard.services.job_input import Stated, read_hardware, read_stated
+from costguard.services.job_input import JobInput, parse_hardware, read_job_input
 from costguard.settings import Settings, ledger_url
 from costguard.sizing.job import Job, Table
 from costguard.sizing.placement import Hardware
@@ -71,7 +71,7 @@ class Expected:
     terms: JobTerms
     differs: str = ""
     job: Job | None = None
-    stated: Stated | None = None
+    stated: JobInput | None = None
     hardware: Hardware | None = None
     live: LiveResource | None = None
     seen: bool = False
@@ -107,7 +107,7 @@ def expected(asked: Asked, settings: Settings, record: JobRecord, now: datetime)
     machine = _machine(asked, live, hardware, settings, now)
     if asked.job_file is None and not asked.flags:
         return Expected(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
-    stated = read_stated(asked.flags, asked.job_file, facts)
+    stated = read_job_input(asked.flags, asked.job_file, facts)
     if set(stated.table) <= {"limits"}:
         return Expected(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
     job = calibrated(asked_job(stated, facts, strict=False), asked.calibration, asked.config)
@@ -266,7 +266,7 @@ def _hardware(asked: Asked, live: LiveResource | None, facts: ShippedFacts) -> t
     """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
     here = _gpus_here()
     if asked.on is not None:
-        hardware, notes = read_hardware(asked.on, facts)
+        hardware, notes = parse_hardware(asked.on, facts)
         assert hardware is not None  # noqa: S101 - for the type checker: it was stated
         return hardware, notes, bool(here)
     if live is not None and live.observation.gpu in facts.get_gpus() and live.observation.gpu_count >= 1:
