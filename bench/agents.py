@@ -25,8 +25,8 @@ from pathlib import Path
 from costguard_agent.protocol import BEATS_PATH, encoded, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.spans.books import Books
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.spans.books import SpendingReader
 from costguard.services.one_time import code_hash, token_hash
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.resource import ResourceKey
@@ -142,7 +142,7 @@ async def load(agents: Mapping[str, bytes], readers: int, seconds: float) -> Tim
 def enrolled(url: str, keys: list[ResourceKey]) -> dict[str, bytes]:
     """An agent for each machine, by its id: its secret key."""
     found, now = dict[str, bytes](), datetime.now(UTC)
-    with AgentBook(url) as book:
+    with AgentStore(url) as book:
         for number, key in enumerate(keys):
             secret = number.to_bytes(32, "big")
             public = encoded(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw())
@@ -239,7 +239,7 @@ def main() -> int:
 def waited(url: str, machines: int, watch: subprocess.Popen[bytes]) -> list[ResourceKey]:
     """The machines, once the watchdog has listed them."""
     for _ in range(240):
-        with suppress(Exception), Books(url, rules={}) as books:
+        with suppress(Exception), SpendingReader(url, rules={}) as books:
             found = [one.observation.key for one in books.load_live(datetime.now(UTC))]
             if len(found) >= machines:
                 return found

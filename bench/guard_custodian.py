@@ -25,8 +25,8 @@ from bench.guard_replay import BUCKET_S, BUSY, GPU, METRIC, NAMESPACE, QUIET, id
 from bench.interleaved import compiled, costguard
 from bench.measured import Measured, median
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.sample import GPU_UTIL, Sample
 
@@ -201,12 +201,12 @@ def prepared(folder: Path, environ: Mapping[str, str], history: timedelta) -> Pa
 def remember(url: str, history: timedelta) -> None:
     """Give every machine of the ledger a past of samples: a point each five minutes, as CloudWatch keeps them."""
     rules, now = ShippedFacts().get_billing_rules(), datetime.now(UTC)
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         seen = [one.observation for one in books.load_live(now)]
     last = int(now.timestamp()) // BUCKET_S
     times = [datetime.fromtimestamp(n * BUCKET_S, UTC) for n in range(last - int(history.total_seconds()) // BUCKET_S, last)]
     running = [one.key for one in seen if one.kind == INSTANCE and one.state == RUNNING]
-    with Ledger(url, rules=rules, ceilings={}) as ledger:
+    with LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for at in times:
             ledger.record_samples(
                 [Sample(key=key, signal=GPU_UTIL, at=at, value=QUIET if idle(key.id) else BUSY) for key in running]

@@ -14,9 +14,9 @@ from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
 from costguard.guard.policy import Rails
 from costguard.guard.work import ACTIVE, IDLE
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.guard_inputs import rules_of
 from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
 from costguard.services.latest import Latest
@@ -152,7 +152,7 @@ def ruled(folder: Path) -> GuardConfig:
 def filled(url: str, instances: int, minutes: int = MINUTES) -> None:
     """A ledger of a fleet with `minutes` of samples."""
     scopes = fleet.scopes(10)
-    with Ledger(url, rules=fleet.rules(), ceilings=fleet.CEILINGS) as ledger:
+    with LedgerWriter(url, rules=fleet.rules(), ceilings=fleet.CEILINGS) as ledger:
         for scope in scopes:
             machines = fleet.machines(scope, instances // len(scopes))
             for minute in (0, minutes):
@@ -174,7 +174,7 @@ def told(number: int) -> Mapping[str, float]:
 
 def seen(url: str, now: datetime) -> GuardSnapshot:
     """What a guard run reads about a fleet of which nobody wished anything."""
-    with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
+    with SpendingReader(url, rules=fleet.rules()) as books, GuardStore(url, rails=Rails(), rules=fleet.rules()) as book:
         rules, last = GuardConfig(), book.load_last_run()
         return build_guard_snapshot(
             now=now,

@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo
 
 from bench import fleet
 from bench.measured import Measured, cpu, median
-from costguard.ledger.db.codecs import attribution_row, observation_text, span_of, span_row
+from costguard.ledger.db.codecs import decode_span, encode_attribution, encode_observation, encode_span
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.rollup import Daily
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.rollup import DailyRollup
 from costguard.metering.billing import list_meters
 from costguard.metering.meter import COMPUTE
 from costguard.metering.reach import compute_known_until
@@ -68,7 +68,7 @@ def written(path: Path, *, instances: int) -> History:
     open_engine(f"sqlite:///{path}").dispose()
     chance = random.Random(7)
     named = fleet.scopes(10)
-    daily, attributions, spans, still_open = Daily(), dict[Attribution, int](), 0, 0
+    daily, attributions, spans, still_open = DailyRollup(), dict[Attribution, int](), 0, 0
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
@@ -89,18 +89,18 @@ def written(path: Path, *, instances: int) -> History:
                 resources.append((number + 1, scope + 1, *one.key, "instance", to_micros(lived[0].start)))
                 times = (None, None) if last.end is None else (to_micros(last.start), to_micros(last.end))
                 at_us = to_micros(last.end or last.start)
-                said = (seen.state, seen.name, seen.instance_type, seen.owner, *times, observation_text(seen))
+                said = (seen.state, seen.name, seen.instance_type, seen.owner, *times, encode_observation(seen))
                 observations.append((number + 1, number + 1, at_us, None, *said))
                 for span in lived:
                     spans += 1
                     still_open += span.end is None
-                    rows.append((spans, *span_row(span, number + 1, owner, daily.add(span, owner) if span.end else None)))
-            known = [(number, *attribution_row(each)) for each, number in attributions.items()]
+                    rows.append((spans, *encode_span(span, number + 1, owner, daily.add(span, owner) if span.end else None)))
+            known = [(number, *encode_attribution(each)) for each, number in attributions.items()]
             connection.executemany(f"INSERT OR IGNORE INTO attribution VALUES ({', '.join('?' * 11)})", known)  # noqa: S608 - marks
             _insert(connection, "resource", resources)
             _insert(connection, "observation", observations)
             _insert(connection, "span", rows)
-        _insert(connection, "daily", daily.rows()[0])
+        _insert(connection, "daily", daily.build_rows()[0])
         connection.execute("UPDATE ledger_state SET revision = 1")
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -151,7 +151,7 @@ def _month(made: History, name: str, month: tuple[int, int], rounds: int) -> Ite
         grouped, asked, queries = list[float](), list[float](), list[float]()
         for _ in range(rounds):
             grouped.append(cpu(lambda period=period: bare(made.path, period))[0])  # type: ignore[misc]  # a lambda with a default
-            with Books(made.url, rules=fleet.rules()) as books:
+            with SpendingReader(made.url, rules=fleet.rules()) as books:
                 seconds, found = cpu(lambda books=books, period=period: books.spending(period, as_of))  # type: ignore[misc]  # same
             asked.append(seconds)
             queries.append(query_seconds(made.url, period, as_of))
@@ -175,7 +175,7 @@ def _month(made: History, name: str, month: tuple[int, int], rounds: int) -> Ite
 def query_seconds(url: str, period: Period, as_of: datetime) -> float:
     """CPU seconds that `Books.spending` spends in the database."""
     spent = 0.0
-    with Books(url, rules=fleet.rules()) as books:
+    with SpendingReader(url, rules=fleet.rules()) as books:
         ask = books._reader._ask  # noqa: SLF001 - the clock goes around it
 
         def timed(sql: str, values: object) -> object:
@@ -213,7 +213,7 @@ def full(path: Path, period: Period, as_of: datetime) -> Sums:
     with closing(sqlite3.connect(path)) as connection:
         for provider, account, region, external_id, owner, gpu, at_us, *columns in connection.execute(_TOUCHING, (start, end)):
             key = ResourceKey(provider, account, region, external_id)
-            span = span_of(key, Attribution(provider, account, region, "instance", gpu, owner=owner), columns)
+            span = decode_span(key, Attribution(provider, account, region, "instance", gpu, owner=owner), columns)
             if span.end is None:
                 reach = compute_known_until(
                     start=span.start,

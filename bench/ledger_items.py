@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import fleet
 from bench.ledger_history import UNTIL, written
 from bench.measured import Measured, cpu, resident_mib
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import focus
 from costguard.values.period import Period
@@ -27,7 +27,7 @@ EACH = 1000
 class _Watched:
     """Items on their way, and the most memory that the process held meanwhile."""
 
-    def __init__(self, books: Books, period: Period) -> None:
+    def __init__(self, books: SpendingReader, period: Period) -> None:
         self._books, self._period = books, period
         self.count, self.nano, self.first, self.most = 0, 0, 0.0, 0.0
 
@@ -44,10 +44,10 @@ class _Watched:
 def items(folder: Path, *, instances: int = 100_000) -> Iterator[Measured]:
     """Every item of a year, and of a month as a FOCUS export, in the order in which the ledger gives them."""
     made = written(folder / "items.db", instances=instances)
-    with Books(made.url, rules=fleet.rules()) as books:
+    with SpendingReader(made.url, rules=fleet.rules()) as books:
         sums = sum(one.money.expected.nano for one in books.load_spending(YEAR, AS_OF))
     for name, period, rendered in (("a year", YEAR, False), ("a month, as FOCUS", MONTH, True)):
-        with Books(made.url, rules=fleet.rules()) as books:
+        with SpendingReader(made.url, rules=fleet.rules()) as books:
             watched, size = _Watched(books, period), 0
             if rendered:
                 seconds, size = cpu(lambda watched=watched: sum(map(len, focus.render(Document(data={}, items=watched)))))  # type: ignore[misc]  # a lambda with a default

@@ -14,7 +14,7 @@ from bench import fleet
 from bench.ledger_raw import SPAN_COLUMNS, Changes, copied, difference, replayed, same_rows, through_sqlmodel
 from bench.measured import Measured, cpu, median
 from costguard.ledger.spans import writer
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.accrual import accrue_poll
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
@@ -29,9 +29,9 @@ PER_INSTANCE_US = 0.1
 OF_RAW = 1 / 3
 
 
-def ledger(folder: Path, name: str) -> Ledger:
+def ledger(folder: Path, name: str) -> LedgerWriter:
     """A fresh one."""
-    return Ledger(f"sqlite:///{folder}/{name}.db", rules=fleet.rules(), ceilings=fleet.CEILINGS)
+    return LedgerWriter(f"sqlite:///{folder}/{name}.db", rules=fleet.rules(), ceilings=fleet.CEILINGS)
 
 
 def unchanged(folder: Path, *, instances: int = 10_000, rounds: int = 41) -> Iterator[Measured]:

@@ -113,12 +113,12 @@ def through_sqlmodel(path: Path, columns: list[str], rows: list[Row]) -> None:
     """The same new spans as objects, through SQLModel's session."""
     from sqlmodel import Session
 
-    from costguard.ledger.db.connection import open_engine, writing
+    from costguard.ledger.db.connection import begin_write, open_engine
     from costguard.ledger.spans.tables import SpanRow
 
     engine = open_engine(f"sqlite:///{path}")
     try:
-        with writing(engine) as connection, Session(connection) as session:
+        with begin_write(engine) as connection, Session(connection) as session:
             session.add_all([SpanRow(**dict(zip(columns, row, strict=True))) for row in rows])
             session.flush()
     finally:

@@ -61,7 +61,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard_aws import provider
 
     from costguard.data import ShippedFacts
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.writer import LedgerWriter
     from costguard.metering.inventory import Failed
     from costguard.providers.transport import ProviderContext, Transport
     from costguard.services.exports import Exports
@@ -82,7 +82,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
             print(0 if isinstance(found, Failed) else len(found.items), type(found).__name__.lower())
             return
         url = f"sqlite:///{os.environ.get('POLL_LEDGER', f'{folder}/ledger.db')}"
-        with Ledger(url, rules=facts.get_billing_rules(), ceilings={}) as ledger:
+        with LedgerWriter(url, rules=facts.get_billing_rules(), ceilings={}) as ledger:
             polled = poll([source], ledger, watch)
         (one,) = polled.accrued
         if metrics:

@@ -23,7 +23,7 @@ def scopes() -> Iterator[Measured]:
     from costguard_runpod import provider
 
     from costguard.data import ShippedFacts
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.writer import LedgerWriter
     from costguard.providers.transport import ProviderContext, Transport
     from costguard.services.poll import poll
     from tests.contract.rig import BILLS, NAMES, NoCache
@@ -40,7 +40,7 @@ def scopes() -> Iterator[Measured]:
             provider.open({"base_url": base, "account": f"a{i}", "key_env": f"K{i}", "requests_per_minute": 60_000}, around)[0]
             for i in range(SCOPES)
         ]
-        with Ledger(f"sqlite:///{folder}/ledger.db", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
+        with LedgerWriter(f"sqlite:///{folder}/ledger.db", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
             took = []
             for _ in range(3):
                 began = time.monotonic()

@@ -18,8 +18,8 @@ from time import time
 
 from costguard.errors import CostguardError, InputError
 from costguard.providers.plugins import PACKED_ENDING
-from costguard.settings import path_of
-from costguard.system.whole import prefix_of, whole
+from costguard.settings import expand_path
+from costguard.system.whole import format_temporary_prefix, replace_file
 
 OUTPUT_FLAG = "--output"
 PRINT_HINT = f"leave {OUTPUT_FLAG} out to have it printed"
@@ -34,7 +34,7 @@ def resolve_target(stated: str, *, force: bool) -> Path:
     """Where to write; InputError where that cannot be, before any work is done."""
     if stated == "-":
         raise InputError("names no file", field=OUTPUT_FLAG, hint=f"{PRINT_HINT}, or write {OUTPUT_FLAG} ./-")
-    target = path_of(stated)
+    target = expand_path(stated)
     try:
         if target.is_dir() or stated.endswith(("/", os.sep)):
             raise InputError(
@@ -56,7 +56,7 @@ def write_target(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force
     data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     try:
         _remove_unfinished(target)
-        with whole(target, ending=UNFINISHED) as unfinished:
+        with replace_file(target, ending=UNFINISHED) as unfinished:
             with unfinished.open("wb") as file:
                 with suppress(OSError):  # a disk that knows no locks: then nobody else gets one either
                     _lock_file(file.fileno())
@@ -82,7 +82,7 @@ def _remove_unfinished(target: Path) -> None:
     """Remove unfinished forms of `target` that nobody writes any more. One that may just have begun is left alone."""
     if os.name != "posix":
         return
-    for left in target.parent.glob(f"{escape(prefix_of(target))}????????{UNFINISHED}"):
+    for left in target.parent.glob(f"{escape(format_temporary_prefix(target))}????????{UNFINISHED}"):
         with suppress(OSError):
             file = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:

@@ -14,7 +14,7 @@ from typing import cast
 from costguard.errors import CostguardError, InputError, shorten
 from costguard.sizing.calibration import Calibration, FamilyEstimate, RunFamily
 from costguard.sizing.job import Table
-from costguard.system.whole import put, removed
+from costguard.system.whole import remove_file, write_file_atomically
 
 SCHEMA = "costguard.calibration-file/1"
 
@@ -25,7 +25,7 @@ class CalibrationFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def calibration(self) -> Calibration:
+    def load_calibration(self) -> Calibration:
         """What its runs say."""
         found = self._read()
         if found is None:
@@ -37,25 +37,25 @@ class CalibrationFile:
             for belief in read.values():
                 belief.shift(1.0)
         except (LookupError, TypeError, ValueError, ArithmeticError) as broken:
-            raise self._damaged(f"{type(broken).__name__} {broken}") from None
+            raise self._make_damage_error(f"{type(broken).__name__} {broken}") from None
         return Calibration(read)
 
-    def runs(self) -> tuple[Table, ...]:
+    def load_runs(self) -> tuple[Table, ...]:
         """The runs it was made from, as they were stated."""
         runs = (self._read() or {}).get("runs", [])
         if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
-            raise self._damaged("its runs are no list of tables")
+            raise self._make_damage_error("its runs are no list of tables")
         return tuple(runs)
 
-    def keep(self, calibration: Calibration, runs: Sequence[Table]) -> None:
+    def save(self, calibration: Calibration, runs: Sequence[Table]) -> None:
         """Hold both from now on, whole or not at all; without runs there is no file."""
         beliefs = [{"family": f._asdict(), "belief": b._asdict()} for f, b in calibration.beliefs.items()]
         text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
         try:
             if runs:
-                put(self.path, f"{text}\n".encode())
+                write_file_atomically(self.path, f"{text}\n".encode())
             else:
-                removed(self.path)
+                remove_file(self.path)
         except OSError as broken:
             hint = "name another file with --calibration FILE"
             raise CostguardError(f"cannot be written: {broken.strerror}", field=str(self.path), hint=hint) from None
@@ -66,11 +66,11 @@ class CalibrationFile:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as broken:
-            raise self._damaged(str(broken)) from None
+            raise self._make_damage_error(str(broken)) from None
         if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-            raise self._damaged(f"its schema is not {SCHEMA}")
+            raise self._make_damage_error(f"its schema is not {SCHEMA}")
         return found
 
-    def _damaged(self, why: str) -> InputError:
+    def _make_damage_error(self, why: str) -> InputError:
         hint = "costguard calibrate --reset removes it; then calibrate again from your runs"
         return InputError(f"cannot be read as a calibration: {shorten(why)}", field=str(self.path), hint=hint)

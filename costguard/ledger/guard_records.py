@@ -11,7 +11,7 @@ from costguard.guard.hook import HookRun
 from costguard.guard.overrides import Override
 from costguard.guard.run import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.verdict import EscalationState
-from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.asking import Query
 from costguard.ledger.guard import climbs, guard_state, hooks, intents
 from costguard.ledger.spans import observations
 from costguard.values.resource import ResourceKey
@@ -20,53 +20,53 @@ from costguard.values.resource import ResourceKey
 class SnapshotRecords:
     """What the guard knows beside what polls wrote. `ask`: how to ask within a snapshot, for as long as it is open."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Query) -> None:
         self._ask = ask
 
     def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
-        return guard_state.open_wishes(self._ask, now)
+        return guard_state.load_open_overrides(self._ask, now)
 
     def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
-        return guard_state.wishes_since(self._ask, at)
+        return guard_state.load_overrides_since(self._ask, at)
 
     def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
-        return intents.open_intents(self._ask)
+        return intents.load_open_intents(self._ask)
 
     def load_intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`, the oldest first."""
-        return intents.intents_since(self._ask, at)
+        return intents.load_intents_since(self._ask, at)
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
-        return intents.sends_since(self._ask, at)
+        return intents.load_sends_since(self._ask, at)
 
     def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
-        return hooks.hook_runs(self._ask, since)
+        return hooks.load_hook_runs(self._ask, since)
 
     def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
-        return climbs.last_run(self._ask)
+        return climbs.load_last_run(self._ask)
 
     def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
-        return climbs.climbs(self._ask)
+        return climbs.load_escalations(self._ask)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
-        return climbs.protections(self._ask)
+        return climbs.load_protections(self._ask)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`."""
-        return intents.reactions(self._ask, since)
+        return intents.load_reactions(self._ask, since)
 
     def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
         """The samples at or after `at` of `keys` (None: of all), in columns."""
-        return observations.columns_since(self._ask, at, keys)
+        return observations.load_columns_since(self._ask, at, keys)
 
     def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
-        return observations.first_seen(self._ask, keys)
+        return observations.load_first_seen(self._ask, keys)

@@ -31,9 +31,9 @@ from costguard.budgets.hold import (
     sum_open_holds,
 )
 from costguard.errors import InputError
-from costguard.ledger.db.asking import Ask, placed
-from costguard.ledger.db.codecs import Row, labels_text, moment
-from costguard.ledger.spans.books import Books, Ceilings
+from costguard.ledger.db.asking import Query, adapt_placeholders
+from costguard.ledger.db.codecs import SqlRow, decode_optional_instant, encode_labels
+from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.calendar import LONGEST_ROLLING_DAYS
 from costguard.values.checks import require
@@ -46,22 +46,22 @@ if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay f
 
     from costguard.metering.billing import BillingRule
 
-COLUMNS = (
+HOLD_COLUMNS = (
     "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
 )
-TEXTS = ("who", "why", "provider", "account", "owner", "gpu")
+TEXT_COLUMNS = ("who", "why", "provider", "account", "owner", "gpu")
 
 
-class Holds:
+class HoldStore:
     """The holds of the ledger at `url`, which is made where there is none. Use it in a `with` statement, or call `close`.
 
     `rules`: how each provider bills, for what open spans have cost so far. `ceilings`: as `Books` want them.
     """
 
-    def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Ceilings = dict) -> None:
-        from costguard.ledger.db.connection import open_engine, writing
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: PriceCeilings = dict) -> None:
+        from costguard.ledger.db.connection import begin_write, open_engine
 
-        self._engine, self._writing = open_engine(url), writing
+        self._engine, self._writing = open_engine(url), begin_write
         self._rules, self._ceilings = rules, ceilings
 
     def __enter__(self) -> Self:
@@ -80,27 +80,27 @@ class Holds:
         A refused hold writes nothing. One that is there already, the same and open, is admitted and not counted again: a call
         whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
         """
-        hold = _storable(hold)
+        hold = _make_storable(hold)
         require(is_open_hold(hold, now), f"hold {hold.id}", "has expired, or was ended, before it is taken", "take a new one")
         matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
         with self._writing(self._engine) as connection:
-            ask = asking(connection)
-            if _is_there(ask, hold, now):
+            ask = make_query(connection)
+            if _is_taken(ask, hold, now):
                 return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money)
-            admission = _admission(
-                _BooksWithin(ask, self._rules, self._ceilings), counting_holds(ask, now), hold, matching, now
+            admission = _compute_admission(
+                _TransactionSpendingReader(ask, self._rules, self._ceilings), load_counting_holds(ask, now), hold, matching, now
             )
             if admission.admitted:
-                _end_expired(connection, now)
-                _insert(connection, hold, matching)
+                _end_expired_holds(connection, now)
+                _insert_hold(connection, hold, matching)
         return admission
 
     def release(self, hold_id: str, now: datetime) -> Hold:
         """End a hold whose run will not be, and say what it is now. One that was released or has expired stays as it is."""
         with self._writing(self._engine) as connection:
-            hold = _known(asking(connection), hold_id, now)
+            hold = _load_hold(make_query(connection), hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
-            return hold if hold.ended_by else _end(connection, replace(hold, ended_at=now, ended_by=RELEASED))
+            return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED))
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
         """End a hold whose run's spending is in the ledger, and say what it is now. `spent`: what the run came to, if known.
@@ -108,7 +108,7 @@ class Holds:
         One that has expired stays so, and keeps `spent`; one that was committed with the same `spent` stays as it is.
         """
         with self._writing(self._engine) as connection:
-            hold = _known(asking(connection), hold_id, now)
+            hold = _load_hold(make_query(connection), hold_id, now)
             require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run was not to be", "take a new one")
             if hold.ended_by == COMMITTED or hold.spent is not None:
                 require(
@@ -116,70 +116,74 @@ class Holds:
                 )
                 return hold
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
-            return _end(connection, replace(ended, spent=spent))
+            return _end_hold(connection, replace(ended, spent=spent))
 
     def open_holds(self, now: datetime) -> list[Hold]:
         """Those that count at `now`, the oldest first."""
         with self._engine.connect() as connection:
-            return open_holds(asking(connection), now)
+            return load_open_holds(make_query(connection), now)
 
 
-def open_holds(ask: Ask, now: datetime) -> list[Hold]:
+def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
     """The holds that count at `now`, the oldest first."""
-    sql = f"SELECT {COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
-    return [_hold_of(row) for row in ask(sql, (to_micros(now),))]
+    sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
+    return [_decode_hold(row) for row in ask(sql, (to_micros(now),))]
 
 
-def counting_holds(ask: Ask, now: datetime) -> list[Hold]:
+def load_counting_holds(ask: Query, now: datetime) -> list[Hold]:
     """Those, and the ended ones of runs that no listing tells of, for as long as a budget may look back."""
     since = to_micros(now - timedelta(days=LONGEST_ROLLING_DAYS + 1))
-    sql = f"SELECT {COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
-    return [*open_holds(ask, now), *(hold for hold in map(_hold_of, ask(sql, (since,))) if is_unlisted_run(hold))]
+    sql = (
+        f"SELECT {HOLD_COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    )
+    return [*load_open_holds(ask, now), *(hold for hold in map(_decode_hold, ask(sql, (since,))) if is_unlisted_run(hold))]
 
 
-def committed_holds(ask: Ask, start: datetime, end: datetime) -> list[Hold]:
+def load_committed_holds(ask: Query, start: datetime, end: datetime) -> list[Hold]:
     """The holds of runs that ended within [start, end), the earliest first; also of one that outlasted its hold."""
     ended = "(ended_by = ? OR spent_nano IS NOT NULL) AND ended_us >= ? AND ended_us < ?"
-    sql = f"SELECT {COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
-    return [_hold_of(row) for row in ask(sql, (COMMITTED, to_micros(start), to_micros(end)))]
+    sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    return [_decode_hold(row) for row in ask(sql, (COMMITTED, to_micros(start), to_micros(end)))]
 
 
-def fresh_id() -> str:
+def make_hold_id() -> str:
     """An id that no other hold has."""
     return f"hold-{secrets.token_hex(6)}"
 
 
-def asking(connection: Connection) -> Ask:
+def make_query(connection: Connection) -> Query:
     """How to ask in the transaction of `connection`."""
 
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
-        return [tuple(row) for row in _execute(connection, sql, *values)]
+    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
+        return [tuple(row) for row in _execute_sql(connection, sql, *values)]
 
     return ask
 
 
-class _Snapshot:
+class _TransactionReader:
     """A reader that asks within a transaction that is open already."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Query) -> None:
         self._ask = ask
 
     @contextmanager
-    def snapshot(self) -> Iterator[Ask]:
+    def snapshot(self) -> Iterator[Query]:
         """How to ask."""
         yield self._ask
 
 
-class _BooksWithin(Books):
+class _TransactionSpendingReader(SpendingReader):
     """The books as a transaction sees them that is open already."""
 
-    def __init__(self, ask: Ask, rules: Mapping[str, BillingRule], ceilings: Ceilings) -> None:
+    def __init__(self, ask: Query, rules: Mapping[str, BillingRule], ceilings: PriceCeilings) -> None:
         """Without the reader of other books, which opens a connection."""
-        self._reader = _Snapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
+        self._reader = _TransactionReader(ask)  # type: ignore[assignment]  # it has what is asked of a reader
         self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
 
 
-def _admission(books: Books, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime) -> Admission:
+def _compute_admission(
+    books: SpendingReader, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime
+) -> Admission:
     """What `budgets`, in all of which `hold` counts, say to it beside `others`. Each period is read once."""
     periods = [find_budget_period(budget, now) for budget in budgets]
     spendings = {period: books.load_spending(period, now) for period in set(periods)}
@@ -196,9 +200,9 @@ def _admission(books: Books, others: Sequence[Hold], hold: Hold, budgets: Sequen
     return admit_to_all(standings, hold.money)
 
 
-def _is_there(ask: Ask, hold: Hold, now: datetime) -> bool:
+def _is_taken(ask: Query, hold: Hold, now: datetime) -> bool:
     """Whether `hold` was taken before; InputError where its id cannot be taken again."""
-    there = _find(ask, hold.id)
+    there = _find_hold(ask, hold.id)
     if there is None:
         return False
     field = f"hold {hold.id}"
@@ -207,9 +211,9 @@ def _is_there(ask: Ask, hold: Hold, now: datetime) -> bool:
     return True
 
 
-def _known(ask: Ask, hold_id: str, now: datetime) -> Hold:
+def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
     """The hold of this id, as ended when its time ran out; InputError where there is none."""
-    hold = _find(ask, hold_id)
+    hold = _find_hold(ask, hold_id)
     if hold is None:
         raise InputError("is no hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
     if hold.ended_by or is_open_hold(hold, now):
@@ -217,63 +221,63 @@ def _known(ask: Ask, hold_id: str, now: datetime) -> Hold:
     return replace(hold, ended_at=hold.expires_at, ended_by=EXPIRED)
 
 
-def _find(ask: Ask, hold_id: str) -> Hold | None:
-    rows = ask(f"SELECT {COLUMNS} FROM hold WHERE id = ?", (hold_id,))  # noqa: S608 - our own column names
-    return _hold_of(rows[0]) if rows else None
+def _find_hold(ask: Query, hold_id: str) -> Hold | None:
+    rows = ask(f"SELECT {HOLD_COLUMNS} FROM hold WHERE id = ?", (hold_id,))  # noqa: S608 - our own column names
+    return _decode_hold(rows[0]) if rows else None
 
 
-def _storable(hold: Hold) -> Hold:
+def _make_storable(hold: Hold) -> Hold:
     """`hold` with the texts that come back from a database."""
     labels = tuple(sorted((make_storable(key), make_storable(value)) for key, value in hold.labels))
-    texts: dict[str, Any] = {name: make_storable(getattr(hold, name)) for name in TEXTS}
+    texts: dict[str, Any] = {name: make_storable(getattr(hold, name)) for name in TEXT_COLUMNS}
     return replace(hold, labels=labels, **texts)
 
 
-def _insert(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> None:
-    names = COLUMNS.split(", ")
+def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> None:
+    names = HOLD_COLUMNS.split(", ")
     values = (
         hold.id,
         hold.money.nano,
         hold.money.currency,
-        *(getattr(hold, name) for name in TEXTS),
-        labels_text(hold.labels),
+        *(getattr(hold, name) for name in TEXT_COLUMNS),
+        encode_labels(hold.labels),
         to_micros(hold.taken_at),
         to_micros(hold.expires_at),
         None,
         None,
         None,
     )
-    _execute(connection, f"INSERT INTO hold ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
+    _execute_sql(connection, f"INSERT INTO hold ({HOLD_COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
     for budget in budgets:
-        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, make_storable(budget.name))
-    _count(connection)
+        _execute_sql(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, make_storable(budget.name))
+    _count_transaction(connection)
 
 
-def _end(connection: Connection, hold: Hold) -> Hold:
+def _end_hold(connection: Connection, hold: Hold) -> Hold:
     """Write how `hold` has ended."""
     sql = "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?"
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
-    _execute(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
-    _count(connection)
+    _execute_sql(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
+    _count_transaction(connection)
     return hold
 
 
-def _end_expired(connection: Connection, now: datetime) -> None:
+def _end_expired_holds(connection: Connection, now: datetime) -> None:
     """Mark what has run out, as ended when it did."""
     sql = "UPDATE hold SET ended_us = expires_us, ended_by = ? WHERE ended_us IS NULL AND expires_us <= ?"
-    _execute(connection, sql, EXPIRED, to_micros(now))
+    _execute_sql(connection, sql, EXPIRED, to_micros(now))
 
 
-def _count(connection: Connection) -> None:
+def _count_transaction(connection: Connection) -> None:
     """Every transaction that writes is counted, so that a writer of polls sees that it was not alone."""
-    _execute(connection, "UPDATE ledger_state SET revision = revision + 1 WHERE id = 1")
+    _execute_sql(connection, "UPDATE ledger_state SET revision = revision + 1 WHERE id = 1")
 
 
-def _execute(connection: Connection, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor's result of either driver
-    return connection.exec_driver_sql(placed(sql, server=connection.dialect.name != "sqlite"), values)
+def _execute_sql(connection: Connection, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor's result of either driver
+    return connection.exec_driver_sql(adapt_placeholders(sql, server=connection.dialect.name != "sqlite"), values)
 
 
-def _hold_of(row: Row) -> Hold:
+def _decode_hold(row: SqlRow) -> Hold:
     """What `_insert` wrote, and how it has ended since."""
     hold_id, nano, currency, who, why, provider, account, owner, gpu, labels, taken, expires, ended, ended_by, spent = row
     return Hold(
@@ -288,7 +292,7 @@ def _hold_of(row: Row) -> Hold:
         labels=tuple((key, value) for key, value in json.loads(labels)),
         taken_at=from_micros(taken),
         expires_at=from_micros(expires),
-        ended_at=moment(ended),
+        ended_at=decode_optional_instant(ended),
         ended_by=ended_by or "",
         spent=None if spent is None else Money(nano=spent, currency=currency),
     )

@@ -19,7 +19,7 @@ from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
 
-SORTS = {
+OFFER_SORTS = {
     "usd_per_hour": "o.nano_usd_per_hour",
     "usd_per_gpu_hour": "o.nano_usd_per_hour / o.gpu_count",
     "age": "o.observed_on DESC, o.nano_usd_per_hour",
@@ -28,12 +28,12 @@ SORTS = {
 """The orders in which offers can be listed, and their SQL; offers without a price come last in all of them."""
 
 
-class Market:
+class MarketReader:
     """The offers of one market file, opened for reading only. Use it in a `with` statement, or call `close`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = _opened(path)
+        self._connection = _open_read_only(path)
 
     def __enter__(self) -> Self:
         return self
@@ -47,25 +47,25 @@ class Market:
 
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
         """(canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, in order."""
-        lots, lot_values = _lot_condition(selection, "l")
-        regions, region_values = _region_condition(selection)
-        sold = "TRUE" if selection.regions is None else _SOLD_THERE.format(regions=regions)
+        lots, lot_values = _format_lot_condition(selection, "l")
+        regions, region_values = _format_region_condition(selection)
+        sold = "TRUE" if selection.regions is None else _SOLD_IN_REGION.format(regions=regions)
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
         """The cheapest selected offer with a known price of each provider and tier in one class, cheapest first."""
-        lots, lot_values = _lot_condition(selection, "l")
-        regions, region_values = _region_condition(selection)
+        lots, lot_values = _format_lot_condition(selection, "l")
+        regions, region_values = _format_region_condition(selection)
         values = [*region_values, gpu, gpu_count, *lot_values]
-        return [_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
+        return [_decode_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
     def list_offers(self, selection: OfferSelection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
         """The selected offers, one after another in the order `sort` (one of SORTS), unknown prices last."""
-        order = SORTS[require_one_of(sort, SORTS, "sort")]
-        lots, lot_values = _lot_condition(selection, "o")
-        regions, region_values = _region_condition(selection)
+        order = OFFER_SORTS[require_one_of(sort, OFFER_SORTS, "sort")]
+        lots, lot_values = _format_lot_condition(selection, "o")
+        regions, region_values = _format_region_condition(selection)
         values = [*lot_values, *region_values, NO_LIMIT if limit is None else max(limit, 0)]
-        return map(_offer, self._rows(_LISTED.format(lots=lots, regions=regions, order=order), values))
+        return map(_decode_offer, self._rows(_OFFERS.format(lots=lots, regions=regions, order=order), values))
 
     def providers(self) -> tuple[str, ...]:
         """Everybody who has an offer in the file."""
@@ -76,19 +76,19 @@ class Market:
         """Every region that an offer stands in, as the providers name them."""
         return tuple(region for (region,) in self._rows("SELECT DISTINCT region FROM offers ORDER BY region", []))
 
-    def ceilings(self) -> dict[str, int]:
+    def load_price_ceilings(self) -> dict[str, int]:
         """Canonical GPU -> the most nano-dollars an hour that one is taken to cost where nobody states a price.
 
         Twice (`MARGIN`) the dearest that the market rents out without a commitment and without taking it away again.
         """
-        return {gpu: nano * MARGIN for gpu, nano in self._rows(_DEAREST, [])}
+        return {gpu: nano * CEILING_MARGIN for gpu, nano in self._rows(_PRICE_CEILINGS, [])}
 
-    def of_providers(self) -> list[dict[str, object]]:
+    def summarize_providers(self) -> list[dict[str, object]]:
         """Of each provider: its offers, those of them without a price, and the days of the oldest and the newest one."""
         names = ("provider", "offers", "unpriced", "oldest", "newest")
         return [dict(zip(names, row, strict=True)) for row in self._rows(_OF_PROVIDERS, [])]
 
-    def described(self) -> dict[str, object]:
+    def describe_file(self) -> dict[str, object]:
         """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
         facts: dict[str, str] = dict(self._rows("SELECT fact, value FROM market", []))
         return {
@@ -106,17 +106,17 @@ class Market:
         try:
             yield from self._connection.execute(query, values)
         except sqlite3.DatabaseError as error:
-            raise _unusable(self.path, f"cannot be read ({error})") from error
+            raise _make_unusable_error(self.path, f"cannot be read ({error})") from error
 
 
 NO_LIMIT = -1
 """SQLite's word for it."""
 
-MARGIN = 2
+CEILING_MARGIN = 2
 """How much dearer than the dearest known offer a GPU may be: list prices move by tens of percent, and never doubled so far
 (the price files of 2026-11). An assumption."""
 
-_DEAREST = """
+_PRICE_CEILINGS = """
 SELECT gpu, max((nano_usd_per_hour + gpu_count - 1) / gpu_count) FROM offers
 WHERE tier IN ('on-demand', 'secure', 'community') AND nano_usd_per_hour IS NOT NULL GROUP BY gpu ORDER BY gpu
 """
@@ -130,7 +130,7 @@ _CLASSES = """
 SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l WHERE {lots} AND {sold} ORDER BY l.gpu, l.gpu_count
 """
 
-_SOLD_THERE = """
+_SOLD_IN_REGION = """
 EXISTS (
     SELECT 1 FROM offers AS o
     WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier AND {regions}
@@ -154,7 +154,7 @@ WHERE o.offer_id = (
 ORDER BY o.nano_usd_per_hour, o.provider, o.tier
 """  # noqa: S608 - our own column names
 
-_LISTED = f"""
+_OFFERS = f"""
 SELECT {_COLUMNS}
 FROM offers AS o CROSS JOIN sources AS s USING (source_id)
 WHERE {{lots}} AND {{regions}}
@@ -165,36 +165,36 @@ LIMIT ?
 Values = list[str | int]
 
 
-def _lot_condition(selection: OfferSelection, table: str) -> tuple[str, Values]:
+def _format_lot_condition(selection: OfferSelection, table: str) -> tuple[str, Values]:
     """The part of `selection` that is the same for every offer of a lot, as SQL over `table` and its values."""
-    return _joined(
-        _one_of(f"{table}.gpu", selection.gpus),
-        _one_of(f"{table}.gpu_count", selection.gpu_counts),
-        _bound(f"{table}.gpu_count >=", selection.least_gpus),
-        _bound(f"{table}.gpu_count <=", selection.most_gpus),
-        _one_of(f"{table}.provider", selection.providers),
-        _one_of(f"{table}.tier", selection.tiers),
+    return _join_conditions(
+        _format_membership(f"{table}.gpu", selection.gpus),
+        _format_membership(f"{table}.gpu_count", selection.gpu_counts),
+        _format_bound(f"{table}.gpu_count >=", selection.least_gpus),
+        _format_bound(f"{table}.gpu_count <=", selection.most_gpus),
+        _format_membership(f"{table}.provider", selection.providers),
+        _format_membership(f"{table}.tier", selection.tiers),
     )
 
 
-def _region_condition(selection: OfferSelection) -> tuple[str, Values]:
-    return _one_of("o.region", selection.regions)
+def _format_region_condition(selection: OfferSelection) -> tuple[str, Values]:
+    return _format_membership("o.region", selection.regions)
 
 
-def _joined(*parts: tuple[str, Values]) -> tuple[str, Values]:
+def _join_conditions(*parts: tuple[str, Values]) -> tuple[str, Values]:
     return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
 
 
-def _one_of(column: str, allowed: Sequence[str | int] | None) -> tuple[str, Values]:
+def _format_membership(column: str, allowed: Sequence[str | int] | None) -> tuple[str, Values]:
     """No limit for None; for an empty sequence `IN ()`, which is true of nothing."""
     return ("TRUE", []) if allowed is None else (f"{column} IN ({', '.join('?' * len(allowed))})", [*allowed])
 
 
-def _bound(comparison: str, bound: int | None) -> tuple[str, Values]:
+def _format_bound(comparison: str, bound: int | None) -> tuple[str, Values]:
     return ("TRUE", []) if bound is None else (f"{comparison} ?", [bound])
 
 
-def _offer(row: tuple[Any, ...]) -> Offer:
+def _decode_offer(row: tuple[Any, ...]) -> Offer:
     return Offer(
         provider=row[0],
         region=row[1],
@@ -213,31 +213,31 @@ def _offer(row: tuple[Any, ...]) -> Offer:
     )
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
     """A connection that can only read; `immutable` spares the locks, since the file is only ever replaced whole."""
     try:
         there = path.is_file()
     except OSError as error:
-        raise _unusable(path, f"cannot be opened ({error.strerror})") from error
+        raise _make_unusable_error(path, f"cannot be opened ({error.strerror})") from error
     if not there:
-        raise _unusable(path, "is a folder" if path.is_dir() else "does not exist")
+        raise _make_unusable_error(path, "is a folder" if path.is_dir() else "does not exist")
     quoted = path.absolute().as_posix().translate(_URI_ESCAPES)
     try:
         connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable=1", uri=True)
         found = [connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
     except sqlite3.DatabaseError as error:
-        raise _unusable(path, f"cannot be read ({error})") from error
+        raise _make_unusable_error(path, f"cannot be read ({error})") from error
     if found != [APPLICATION_ID, SCHEMA_VERSION]:
         connection.close()
         what = f"has format {found[1]}, not {SCHEMA_VERSION}" if found[0] == APPLICATION_ID else "is not a market file"
-        raise _unusable(path, what)
+        raise _make_unusable_error(path, what)
     return connection
 
 
 _URI_ESCAPES = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
 
 
-def _unusable(path: Path, what: str) -> InputError:
+def _make_unusable_error(path: Path, what: str) -> InputError:
     return InputError(
         f"the market file {what}",
         field=str(path),

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from costguard.quoting.offer import Offer
-from costguard.system.whole import whole
+from costguard.system.whole import replace_file
 
 APPLICATION_ID = 0x43474D4B
 """Marks the file as ours: "CGMK" in ASCII."""
@@ -53,7 +53,7 @@ INDEXES = """
 CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, nano_usd_per_hour, region, instance_type);
 """
 
-SUMMARY = """
+SUMMARY_SQL = """
 INSERT INTO lots SELECT DISTINCT gpu, gpu_count, provider, tier FROM offers ORDER BY 1, 2, 3, 4;
 INSERT INTO market SELECT 'offers', count(*) FROM offers;
 INSERT INTO market SELECT 'unpriced', count(*) FROM offers WHERE nano_usd_per_hour IS NULL;
@@ -69,13 +69,13 @@ def write_market(path: Path, offers: Iterable[Offer], facts: Mapping[str, str] |
 
     `facts` are kept beside them in the table `market`, such as which files they were built from.
     """
-    rows = sorted(offers, key=_place)
-    with whole(path) as unfinished, closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-        _fill(connection, rows, facts or {})
+    rows = sorted(offers, key=_sort_key)
+    with replace_file(path) as unfinished, closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        _fill_tables(connection, rows, facts or {})
     return len(rows)
 
 
-def _fill(connection: sqlite3.Connection, offers: list[Offer], facts: Mapping[str, str]) -> None:
+def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Mapping[str, str]) -> None:
     connection.execute("PRAGMA page_size = 4096")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -85,22 +85,22 @@ def _fill(connection: sqlite3.Connection, offers: list[Offer], facts: Mapping[st
     connection.executemany("INSERT INTO sources (source, source_id) VALUES (?, ?)", source_ids.items())
     connection.executemany(
         "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((number, *_row(offer, source_ids)) for number, offer in enumerate(offers, start=1)),
+        ((number, *_encode_offer(offer, source_ids)) for number, offer in enumerate(offers, start=1)),
     )
     connection.executemany("INSERT INTO market VALUES (?, ?)", sorted(facts.items()))
     connection.execute("COMMIT")
-    connection.executescript(INDEXES + SUMMARY)
+    connection.executescript(INDEXES + SUMMARY_SQL)
     connection.execute("VACUUM")
 
 
-def _place(offer: Offer) -> tuple[object, ...]:
+def _sort_key(offer: Offer) -> tuple[object, ...]:
     """Where an offer stands in the file: its lot, then its price (unknown first, as SQLite sorts it), then its names."""
     price = 0 if offer.rate is None else offer.rate.nano_per_hour
     names = (offer.region, offer.instance_type, offer.observed_on, offer.source, offer.note)
     return (offer.gpu, offer.gpu_count, offer.provider, offer.tier, price, *names)
 
 
-def _row(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | int | float | None, ...]:
+def _encode_offer(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | int | float | None, ...]:
     return (
         offer.gpu,
         offer.gpu_count,

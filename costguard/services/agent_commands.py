@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.guard.wishing import format_resource, resolve_resource
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services import Answer
 from costguard.services.one_time import code_hash, new_code, new_token, token_hash
 from costguard.services.overrides import present, who
-from costguard.settings import Settings, ledger_url, read_settings
-from costguard.settings.lasting import lasting
-from costguard.settings.web import address_of, listen_of
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.lasting import parse_duration
+from costguard.settings.web import parse_listen_address, resolve_web_address
 from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.views.agents import build_agents_document, build_enrolment_document, build_tokens_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
-    from costguard.ledger.agents.store import AgentBook
+    from costguard.ledger.agents.store import AgentStore
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 def enrol(stated: str, *, through_restarts: bool = False, config: str | None = None) -> Answer:
     """`costguard agent enrol`: a one-time code for the machine that `stated` means, in the run that it is in."""
     settings, now = read_settings(config), present()
-    address = address_of(settings.web)
+    address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
     require(bool(address), "web.listen", "is missing: nobody would answer an agent", hint)
     live = resolve_resource(stated, _live(settings, now))
@@ -47,7 +47,7 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
     with agent_book(settings) as book:
         book.add_code(code)
     notes = ["The code counts once. An agent can report, and ask for its own machine; it can never act."]
-    if settings.web.url is None and listen_of(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
+    if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
         notes.append(
             "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
         )
@@ -87,7 +87,7 @@ def token(name: str, *, length: str | None, config: str | None = None) -> Answer
     settings, now = read_settings(config), present()
     told = "is no name: letters, digits and . _ @ -, at most 64"
     require(bool(NAME.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
-    lasts = lasting(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
+    lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
     shown = new_token()
     made = WebToken(hash=token_hash(shown), name=name, role=VIEWER, who=who(), at=now, expires_at=now + lasts)
     with agent_book(settings) as book:
@@ -100,7 +100,7 @@ def tokens(*, config: str | None = None) -> Answer:
     """`costguard web tokens`: who may read, until when."""
     settings, now = read_settings(config), present()
     with agent_book(settings) as book:
-        return Answer(document=build_tokens_document(book.tokens(), now))
+        return Answer(document=build_tokens_document(book.load_tokens(), now))
 
 
 def revoke_token(name: str, *, config: str | None = None) -> Answer:
@@ -108,19 +108,19 @@ def revoke_token(name: str, *, config: str | None = None) -> Answer:
     settings, now = read_settings(config), present()
     with agent_book(settings) as book:
         book.revoke_token(name, who=who(), now=now)
-        last = [one for one in book.tokens() if one.name == name][-1:]
+        last = [one for one in book.load_tokens() if one.name == name][-1:]
     return Answer(document=build_tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
 
 
 @contextmanager
-def agent_book(settings: Settings) -> Iterator[AgentBook]:
+def agent_book(settings: Settings) -> Iterator[AgentStore]:
     """The agents' part of the ledger, to be written to."""
-    from costguard.ledger.agents.store import AgentBook
+    from costguard.ledger.agents.store import AgentStore
 
-    with AgentBook(ledger_url(settings)) as book:
+    with AgentStore(resolve_ledger_url(settings)) as book:
         yield book
 
 
 def _live(settings: Settings, now: datetime) -> list[LiveResource]:
-    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return books.load_live(now)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, LedgerError, UnknownNameError
-from costguard.ledger.market import Market
-from costguard.ledger.market_refresh import newest_market
+from costguard.ledger.market import MarketReader
+from costguard.ledger.market_refresh import select_newest_market
 from costguard.services.job_input import JobInput, read_job, read_observed_runs
-from costguard.settings import cache_file, data_file, path_of, read_settings
+from costguard.settings import expand_path, get_cache_path, get_data_path, read_settings
 from costguard.sizing.job import Job, JobLimits
 from costguard.values import checks
 
@@ -32,23 +32,23 @@ def calibrated(job: Job, stated: str | None, config: str | None) -> Job:
         return job
     from costguard.files.calibration_file import CalibrationFile
 
-    return replace(job, calibration=CalibrationFile(path).calibration())
+    return replace(job, calibration=CalibrationFile(path).load_calibration())
 
 
 def calibration_file(stated: str | None, config: str | None) -> Path:
     """Where observed runs are kept."""
     chosen = stated or read_settings(config).quote.calibration
-    return path_of(chosen) if chosen else data_file("calibration.json")
+    return expand_path(chosen) if chosen else get_data_path("calibration.json")
 
 
 def market_file(stated: str | None, config: str | None) -> Path:
     """Which market file is asked."""
     settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
     chosen = stated or settings.quote.market
-    return path_of(chosen) if chosen else newest_market(MARKET, cache_file("market.sqlite"))
+    return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
 
 
-def check_names(limits: JobLimits, market: Market) -> None:
+def check_names(limits: JobLimits, market: MarketReader) -> None:
     """A provider or region that the market does not know is a slip of the pen, not a limit."""
     for field, kind, stated, known_to in (
         ("limits.providers", "provider", limits.providers, market.providers),
@@ -81,20 +81,20 @@ def taken_in(
     """
     from costguard.files.calibration_file import CalibrationFile
     from costguard.services import calibration as flow
-    from costguard.system.atomic_file import locked
+    from costguard.system.atomic_file import hold_file_lock
     from costguard.system.whole import make_folder
 
     file = CalibrationFile(path)
     try:
         if keeps:
             make_folder(path.absolute().parent)
-        with locked(path.absolute().parent, patience_s=PATIENCE_S) if keeps else nullcontext():
+        with hold_file_lock(path.absolute().parent, patience_s=PATIENCE_S) if keeps else nullcontext():
             kept, broken = (
-                ((), ()) if anew else flow.still_read(file.runs(), lambda rows: read_observed_runs(rows, Path(), facts))
+                ((), ()) if anew else flow.still_read(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
             )
             answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
             if keeps:
-                file.keep(answer.weighed.calibration, answer.runs)
+                file.save(answer.weighed.calibration, answer.runs)
     except LedgerError:
         hint = "wait for it to end, then try again; nothing was written"
         raise CostguardError("another costguard is writing it", field=str(path), hint=hint) from None

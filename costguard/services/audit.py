@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from costguard.errors import InputError, NoAnswerError
 from costguard.guard.audit import AuditFinding, format_anchor, parse_anchor
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_check import checked
-from costguard.ledger.guard.audit_log import entries, head_text, told
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries, parse_entry, read_head_text
 from costguard.services import Answer
 from costguard.services.marking import mark_of
-from costguard.settings import ledger_url, read_settings
-from costguard.settings.lasting import lasting
+from costguard.settings import read_settings, resolve_ledger_url
+from costguard.settings.lasting import parse_duration
 from costguard.values.instant import to_micros
 from costguard.views import audit as documents
 
@@ -21,8 +21,8 @@ from costguard.views import audit as documents
 def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
     """`costguard audit verify`; what does not fit ends it as a "no", after it has been printed."""
     noted, settings = [parse_anchor(one) for one in anchors], read_settings(config)
-    with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
-        chain, findings = checked(ask, noted)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        chain, findings = check_audit(ask, noted)
         shown = reader.where.shown
     head = format_anchor(chain.last.seq, chain.last.hash) if chain.last else ""
     doubt = mark_of(settings).describe_doubt()
@@ -40,9 +40,9 @@ def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
 def show(*, since: str | None = None, config: str | None = None) -> Answer:
     """`costguard audit show`: the rows, those of `since` on."""
     since_us = None if since is None else to_micros(_since(since, datetime.now(UTC)))
-    with Reader(ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
-        rows = [told(entry) for entry in entries(ask, since_us)]
-        head = head_text(ask)
+    with LedgerReader(resolve_ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
+        rows = [parse_entry(entry) for entry in iterate_entries(ask, since_us)]
+        head = read_head_text(ask)
     return Answer(document=documents.build_audit_log_document(reader.where.shown, rows, head))
 
 
@@ -52,7 +52,7 @@ def _since(stated: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(stated.strip())
     except ValueError:
         try:
-            return now - lasting(stated, "--since", least=timedelta(seconds=1))
+            return now - parse_duration(stated, "--since", least=timedelta(seconds=1))
         except InputError as error:
             hint = 'write how long ago ("24h", "7d"), or since when ("2026-11-21", "2026-11-21T12:00Z")'
             raise InputError(error.what, field="--since", hint=hint) from None

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from costguard.errors import InputError, LedgerError, ProviderError
 from costguard.services.configured_providers import transport_of
-from costguard.settings import Settings, ledger_url
-from costguard.settings.addresses import revealed
+from costguard.settings import Settings, resolve_ledger_url
+from costguard.settings.addresses import resolve_address
 
 WITHIN_S = 10.0
 """How long one may take. Its thread holds back nothing but the next one."""
@@ -29,7 +29,7 @@ def beat(settings: Callable[[], Settings]) -> str:
         return ""
     transport = transport_of(now)
     try:
-        url = revealed(now.watch.heartbeat_url, "watch.heartbeat_url")
+        url = resolve_address(now.watch.heartbeat_url, "watch.heartbeat_url")
         reply = transport.exchange(
             HttpRequest(method="GET", url=url, headers=_headers(now), called="its address"),
             provider="heartbeat",
@@ -47,12 +47,12 @@ def beat(settings: Callable[[], Settings]) -> str:
 
 def _headers(settings: Settings) -> Mapping[str, str]:
     """What names costguard and its audit's head; where that cannot be read, costguard alone: the beat tells of the run."""
-    from costguard.ledger.db.reader import Reader
-    from costguard.ledger.guard.audit_log import head_text
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.guard.audit_log import read_head_text
 
     try:
-        with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
-            head = head_text(ask)
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            head = read_head_text(ask)
     except (InputError, LedgerError):
         head = ""
     return {"User-Agent": f"costguard audit/{head}" if head else "costguard"}

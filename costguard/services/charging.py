@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.charge_item import ChargeItem
 from costguard.values.period import Period
 from costguard.values.provider import Seller
@@ -16,7 +16,7 @@ from costguard.values.provider import Seller
 class Charges:
     """The items of `period` as known at `as_of`. Each time they are gone through the ledger is read anew, as it is then."""
 
-    books: Callable[[], Books]
+    books: Callable[[], SpendingReader]
     period: Period
     as_of: datetime
 

@@ -21,7 +21,7 @@ from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry, fi
 from costguard.providers.ports import InstanceSource
 from costguard.services.concurrency import together
 from costguard.services.listing_validation import speaks_for
-from costguard.settings import Settings, cache_file, path_of
+from costguard.settings import Settings, expand_path, get_cache_path
 from costguard.system.file_security import disable_memory_dumps
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import ScopeKey
@@ -130,7 +130,7 @@ def surroundings(settings: Settings) -> Iterator[ProviderContext]:
             transport=transport,
             clock=Now(),
             gpus=GpuNames(ShippedFacts().get_gpus()),
-            cache=FileCache(cache_file("providers")),
+            cache=FileCache(get_cache_path("providers")),
             environ=dict(os.environ),
             home=_home(),
             bills=Exports(),
@@ -145,7 +145,7 @@ def transport_of(settings: Settings) -> Transport:
 
     ca_file, proxy = settings.network.ca_file, settings.network.proxy
     try:
-        return Transport(ca_file=None if ca_file is None else path_of(ca_file), proxy=proxy)
+        return Transport(ca_file=None if ca_file is None else expand_path(ca_file), proxy=proxy)
     except ValueError:
         raise InputError("cannot be read", field="network.proxy", hint='write "http://proxy.example:3128"') from None
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
 from costguard.services import Answer
-from costguard.settings import ledger_url, path_of, read_settings
+from costguard.settings import expand_path, read_settings, resolve_ledger_url
 from costguard.views import ledger as documents
 
 
 def path(*, config: str | None = None) -> Answer:
     """`costguard db path`."""
-    return Answer(document=documents.build_ledger_path_document(maintenance.ledger_path(_url(config))))
+    return Answer(document=documents.build_ledger_path_document(maintenance.describe_ledger_path(_url(config))))
 
 
 def backup(file: str, *, config: str | None = None) -> Answer:
     """`costguard db backup`."""
-    url, target = _url(config), path_of(file)
-    size = maintenance.backup(url, target)
-    return Answer(document=documents.build_backup_document(maintenance.ledger_path(url), str(target), size))
+    url, target = _url(config), expand_path(file)
+    size = maintenance.backup_ledger(url, target)
+    return Answer(document=documents.build_backup_document(maintenance.describe_ledger_path(url), str(target), size))
 
 
 def check(*, config: str | None = None) -> Answer:
     """`costguard db check`; findings end it as an error, after they have been printed."""
     url = _url(config)
-    findings = maintenance.check(url)
-    shown = maintenance.ledger_path(url)
+    findings = maintenance.check_ledger(url)
+    shown = maintenance.describe_ledger_path(url)
     refusal = None
     if findings:
         hint = "keep a copy of it, then put a backup in its place"
@@ -36,11 +36,11 @@ def check(*, config: str | None = None) -> Answer:
 def upgrade(*, config: str | None = None) -> Answer:
     """`costguard db upgrade`."""
     url = _url(config)
-    done = maintenance.upgrade(url)
+    done = maintenance.upgrade_ledger(url)
     copy = None if done.copy is None else str(done.copy)
-    shown = maintenance.ledger_path(url)
+    shown = maintenance.describe_ledger_path(url)
     return Answer(document=documents.build_upgrade_document(shown, before=done.before, after=done.after, copy=copy))
 
 
 def _url(config: str | None) -> str:
-    return ledger_url(read_settings(config))
+    return resolve_ledger_url(read_settings(config))

@@ -10,7 +10,7 @@ from costguard.files.table import FileTable, open_table
 from costguard.reporting.focus.check import check_focus_file as held
 from costguard.reporting.focus.columns import get_columns
 from costguard.services import Answer
-from costguard.settings import path_of
+from costguard.settings import expand_path
 from costguard.views.focus import build_focus_check_document, format_finding_count
 
 
@@ -18,7 +18,7 @@ def check(file: str, *, version: str | None = None) -> Answer:
     """`costguard focus check`; findings end it with exit code 3, after they have been printed."""
     if version is not None:
         get_columns(version)
-    with open_table(path_of(file), delimiters=",") as found:
+    with open_table(expand_path(file), delimiters=",") as found:
         if len(found.header) == 1 and not found.header[0].isidentifier():
             hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
             raise InputError("has one column only in its first line", field=found.name, hint=hint)

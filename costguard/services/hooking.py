@@ -9,8 +9,8 @@ from costguard.guard.hook import FAILED, SUCCEEDED, HookEnd, clip_output
 from costguard.notifiers import Channel
 from costguard.services.act.hooks import Call, Hooks
 from costguard.services.telling import shown
-from costguard.settings import Settings, path_of
-from costguard.settings.addresses import revealed
+from costguard.settings import Settings, expand_path
+from costguard.settings.addresses import resolve_address
 from costguard.system.clock import Clock
 
 OK, REDIRECT = 200, 300
@@ -26,11 +26,11 @@ def _posted(settings: Settings, clock: Clock, call: Call) -> HookEnd:
     from costguard.notifiers.webhook import post_webhook
 
     try:
-        address = revealed(call.hook.url, f"hook {call.hook.name}.url")
-        secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with else ""
+        address = resolve_address(call.hook.url, f"hook {call.hook.name}.url")
+        secret = resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with else ""
     except InputError as error:
         return HookEnd(state=FAILED, why=error.what)
-    ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
+    ca_file = expand_path(settings.network.ca_file) if settings.network.ca_file else None
     channel = Channel(
         name=shown(call.hook.url), clock=clock, address=address, secret=secret, ca_file=ca_file, within_s=call.within_s
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.quote import Rental
-from costguard.settings import path_of, read_table
+from costguard.settings import expand_path, read_table
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job, Table, merge_flags, merge_tables, parse_job, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
@@ -38,7 +38,7 @@ class JobInput:
 
 def read_job_input(flags: Table, job_file: str | None, facts: ShippedFacts) -> JobInput:
     """Flags over the job file, both over a template, with every GPU name made canonical."""
-    path = path_of(job_file) if job_file else None
+    path = expand_path(job_file) if job_file else None
     table = merge_flags(read_table(path), flags) if path else dict(flags)
     template = _find_template(table.pop("template"), facts) if "template" in table else None
     table = merge_flags(template.job, table) if template else table
@@ -115,7 +115,7 @@ def _find_config_file(stated: JobInput) -> Path | None:
         raise InputError(f"must be a name or a path, not {checks.describe_value(name)}", field=key, hint="write llama-3.1-8b")
     if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
         return None
-    path = path_of(name)
+    path = expand_path(name)
     return path if path.is_absolute() else stated.folder / path
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from costguard.system.whole import put
+from costguard.system.whole import write_file_atomically
 
 LONGEST_NAME = 60
 LARGEST = 64 * 2**20
@@ -33,7 +33,7 @@ class FileCache:
     def put(self, name: str, data: bytes) -> None:
         """Keep `data`; that it cannot be kept is nobody's failure."""
         with suppress(OSError):
-            put(self.folder / _file_name(name), data)
+            write_file_atomically(self.folder / _file_name(name), data)
 
 
 def _file_name(name: str) -> str:

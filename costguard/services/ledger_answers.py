@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
 from costguard.data import ShippedFacts
-from costguard.ledger.agents.records import agents
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_log import head_text
+from costguard.ledger.agents.records import load_agents
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard_records import SnapshotRecords
-from costguard.ledger.holds import counting_holds
-from costguard.ledger.reports.reader import Accounts
-from costguard.ledger.spans.books import Books
+from costguard.ledger.holds import load_counting_holds
+from costguard.ledger.reports.reader import ReportReader
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.reporting.beside import annotate_resources, forecast_overshoots
 from costguard.reporting.statement.groups import parse_group_keys
@@ -28,7 +28,7 @@ from costguard.services.charging import Charges
 from costguard.services.guard_inputs import rules_of
 from costguard.services.lags import read_measurement_lags
 from costguard.services.latest import Latest
-from costguard.settings import Settings, ledger_url, read_settings, zone_named
+from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
 from costguard.system.gc_pause import pause_gc
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
@@ -59,7 +59,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     found, head = status_now(settings, place, looked)
     told = looked.told if looked else ()
     return Answer(
-        document=build_status_document(found, told, head, settings.display.exchange(found.at)),
+        document=build_status_document(found, told, head, settings.display.find_exchange(found.at)),
         warnings=(*list_status_warnings(found), *told),
         refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
     )
@@ -72,8 +72,8 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
     from costguard.services.lookback import Lookback
     from costguard.services.status import status as flow
 
-    now, url, rules = _now(), ledger_url(settings), rules_of(settings)
-    with Reader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
+    now, url, rules = _now(), resolve_ledger_url(settings), rules_of(settings)
+    with LedgerReader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
         records, latest = SnapshotRecords(ask), _latest(ask, looked)
         last = records.load_last_run()
         sight = build_guard_snapshot(
@@ -82,7 +82,7 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
             books=books,
             records=records,
             latest=latest,
-            holds=counting_holds(ask, now),
+            holds=load_counting_holds(ask, now),
             wishes=wishes_lately(records, now),
             before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
             held=(),
@@ -99,7 +99,7 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
             beside=lambda _: annotate_resources(rules, sight),
             overshoots=lambda *_: forecast_overshoots(rules, sight, latest.handling),
         )
-        return found, head_text(ask)
+        return found, read_head_text(ask)
 
 
 def report(
@@ -136,26 +136,26 @@ def reported(
     from costguard.services.report import full_report
     from costguard.views.report import build_report_document
 
-    with _books(settings, Accounts) as accounts, pause_gc():
+    with _books(settings, ReportReader) as accounts, pause_gc():
         question = Question(
             asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
         found = full_report(accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside)
     items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
-    exchange = settings.display.exchange(min(of.period.end, now))
+    exchange = settings.display.find_exchange(min(of.period.end, now))
     return found, replace(build_report_document(found, exchange), items=items)
 
 
 @overload
-def _books(settings: Settings) -> Books: ...
+def _books(settings: Settings) -> SpendingReader: ...
 @overload
-def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
-def _books(settings: Settings, kind: type[Books] = Books) -> Books:
+def _books(settings: Settings, kind: type[ReportReader]) -> ReportReader: ...
+def _books(settings: Settings, kind: type[SpendingReader] = SpendingReader) -> SpendingReader:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
-    return kind(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
+    return kind(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
 
 
-def _latest(ask: Ask, looked: Looked | None) -> Latest:
+def _latest(ask: Query, looked: Looked | None) -> Latest:
     """What a guard run would be told beside the ledger, of what was just listed. Nobody is asked for a measure from here."""
     return Latest(
         handling=looked.handling if looked else {},
@@ -164,12 +164,12 @@ def _latest(ask: Ask, looked: Looked | None) -> Latest:
         members=looked.members if looked else (),
         lags=read_measurement_lags(),
         measures=(),
-        agents=tuple(agents(ask)),
+        agents=tuple(load_agents(ask)),
     )
 
 
 def _zone(stated: str | None, settings: Settings) -> tzinfo:
-    return settings.defaults.zone if stated is None else zone_named(stated, "--zone")
+    return settings.defaults.zone if stated is None else load_zone(stated, "--zone")
 
 
 def _now() -> datetime:

@@ -6,19 +6,19 @@ from hashlib import sha256
 
 from costguard.guard.audit import format_anchor
 from costguard.guard.overrides import ACCEPT
-from costguard.ledger.db.address import address
-from costguard.ledger.guard.seen import Mark
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.guard.seen import RollbackMarker
 from costguard.services import Answer
-from costguard.settings import Settings, data_file, ledger_url, read_settings
+from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
 from costguard.views.wishes import build_override_document
 
 
-def mark_of(settings: Settings) -> Mark:
+def mark_of(settings: Settings) -> RollbackMarker:
     """Beside the file of a ledger; for a server's, in this user's data folder."""
-    url = ledger_url(settings)
-    where = address(url)
-    server = data_file(f"seen-{sha256(where.shown.encode()).hexdigest()[:16]}.json")
-    return Mark(url, server if where.path is None else where.beside(".seen"))
+    url = resolve_ledger_url(settings)
+    where = parse_ledger_address(url)
+    server = get_data_path(f"seen-{sha256(where.shown.encode()).hexdigest()[:16]}.json")
+    return RollbackMarker(url, server if where.path is None else where.make_sibling_path(".seen"))
 
 
 def adopt(*, why: str | None, config: str | None = None) -> Answer:
@@ -27,7 +27,7 @@ def adopt(*, why: str | None, config: str | None = None) -> Answer:
 
     settings = read_settings(config)
     mark = mark_of(settings)
-    doubt, seen = mark.describe_doubt(), mark.seen()
+    doubt, seen = mark.describe_doubt(), mark.read_noted_head()
     if not doubt or seen is None:
         return Answer(
             document=build_override_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",))

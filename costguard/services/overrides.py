@@ -18,18 +18,18 @@ from costguard.guard.owning import decide_lease, find_owner, find_protection
 from costguard.guard.policy import STOP, TERMINATE, Rails
 from costguard.guard.policy_evaluation import matches_target
 from costguard.guard.wishing import format_resource, resolve_resource
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services import Answer
-from costguard.settings import Settings, ledger_url, read_settings
-from costguard.settings.lasting import lasting
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.lasting import parse_duration
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_length, format_local_time, get_currency_sign
 from costguard.views.wishes import build_override_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
-    from costguard.ledger.guard.store import GuardBook
+    from costguard.ledger.guard.store import GuardStore
 
 LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(days=90), timedelta(days=7)
 """Whatever a policy allows: what is meant for longer is `protect`, or a policy."""
@@ -43,7 +43,7 @@ NOT_KNOWN = "What would be lost is not known here, as the ledger keeps no word o
 def keep(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> Answer:
     """`costguard keep`: a lease. NoAnswerError where a policy allows none that long, or no more of them."""
     settings, reason = read_settings(config), reason_stated(why, "costguard keep ID --for 4h")
-    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = present()
     live = _found(stated, settings, now)
     seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
@@ -94,7 +94,7 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
 def snooze(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> Answer:
     """`costguard snooze`: quiet about a machine, or a policy, until then; nothing else changes."""
     settings, now = read_settings(config), present()
-    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
     name = stated.removeprefix("policy:")
     if name in {policy.name for policy in settings.policies}:
         wish, called = _wish(SNOOZE, why or "", now, until=_end(now, lasts), subject=name), f"Policy {name}"
@@ -135,7 +135,7 @@ def phase(name: str, *, stated: str | None, length: str | None, config: str | No
         raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
     if not stated:
         raise InputError("is missing", field="--id", hint="costguard status lists what runs")
-    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
+    lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
     live = _found(stated, settings, now, field="--id")
     wish = _wish(PHASE, "", now, until=_end(now, lasts), live=live, subject=called)
     with guard_book(settings) as book:
@@ -214,16 +214,16 @@ def _wish(
 
 
 def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
-    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return resolve_resource(stated, books.load_live(now), field)
 
 
 @contextmanager
-def guard_book(settings: Settings) -> Iterator[GuardBook]:
+def guard_book(settings: Settings) -> Iterator[GuardStore]:
     """The guard's part of the ledger, to be written to."""
-    from costguard.ledger.guard.store import GuardBook
+    from costguard.ledger.guard.store import GuardStore
 
-    with GuardBook(ledger_url(settings), rails=settings.rails or Rails()) as book:
+    with GuardStore(resolve_ledger_url(settings), rails=settings.rails or Rails()) as book:
         yield book
 
 

@@ -11,12 +11,12 @@ from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RA
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, is_override_open
 from costguard.guard.owning import find_armed_level
 from costguard.guard.policy import LEVELS, Policy, Rails
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.guard_state import wishes_since
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.providers import plugins
 from costguard.services import Answer, overrides
-from costguard.settings import Settings, ledger_url, read_settings
-from costguard.settings.lasting import lasting
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.settings.lasting import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
@@ -123,8 +123,8 @@ def _level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[st
 def _wishes(settings: Settings) -> list[Override]:
     """All ever made, those that have run out too; none where there is no ledger yet, which makes none either."""
     try:
-        with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
-            return wishes_since(ask, EARLIEST)
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            return load_overrides_since(ask, EARLIEST)
     except InputError as none_yet:
         if "no ledger here yet" in none_yet.what:
             return []
@@ -152,7 +152,7 @@ def _value(name: str, text: str) -> object:
     if kind == TRUTH:
         return TRUTHS[require_one_of(text.lower(), TRUTHS, field)]
     if kind == DURATION:
-        return lasting(text, field)
+        return parse_duration(text, field)
     if kind == LABELS:
         pairs = (pair.partition("=") for pair in text.split(",") if pair)
         return {key.strip(): value.strip() for key, _, value in pairs}

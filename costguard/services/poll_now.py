@@ -12,7 +12,7 @@ from costguard.metering.observation import Handling, Observation
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.ceilings import ceilings
 from costguard.services.configured_providers import Now, opened, sources_of
-from costguard.settings import Settings, ledger_url
+from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey
 
@@ -45,14 +45,16 @@ def look(settings: Settings) -> Looked:
 
     InputError where two accounts of the settings are one: which of them stays is for a person to say.
     """
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.writer import LedgerWriter
     from costguard.services.poll import poll
 
     with opened(settings) as clouds:
         sources = sources_of(clouds)
         if not sources:
             return Looked(refused=(), notes=(), handling={}, members=(), balances=())
-        with Ledger(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=ceilings(settings)) as ledger:
+        with LedgerWriter(
+            resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=ceilings(settings)
+        ) as ledger:
             polled = poll(sources, ledger, Now())
         balances = _balances(sources)
     if polled.twins:

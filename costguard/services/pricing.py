@@ -8,17 +8,17 @@ from pathlib import Path
 
 from costguard.data import MARKET
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
-from costguard.ledger.market import Market
-from costguard.ledger.market_refresh import newest_market, refresh_market
+from costguard.ledger.market import MarketReader
+from costguard.ledger.market_refresh import refresh_market, select_newest_market
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.services import Answer
 from costguard.services.live import Live, in_order, selected
-from costguard.settings import Settings, cache_file, path_of, read_settings
+from costguard.settings import Settings, expand_path, get_cache_path, read_settings
 from costguard.views.document import Document
 
 
 def live_offers(
-    source: Market,
+    source: MarketReader,
     selection: OfferSelection,
     settings: Settings | None,
     *,
@@ -41,7 +41,7 @@ def live_offers(
         asked = ask(settings, only=selection.providers, gpus=selection.gpus)
     found, fresh = beside(asked, source, selection, sort=sort, limit=limit)
     warnings = (*notes, *warnings_of(asked))
-    document = build_offers_document(found, source.described(), today=today, warnings=warnings, live=fresh)
+    document = build_offers_document(found, source.describe_file(), today=today, warnings=warnings, live=fresh)
     nothing = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
     return Answer(document=document, warnings=warnings, refusal=(incomplete(asked) if strict else None) or nothing)
 
@@ -65,16 +65,16 @@ def ask(settings: Settings, *, only: Collection[str] | None = None, gpus: Collec
 def market_file(stated: str | None, settings: Settings) -> Path:
     """The market to use: as stated by a flag or the settings, else what was refreshed last, else what is shipped."""
     chosen = stated or settings.quote.market
-    return path_of(chosen) if chosen else newest_market(MARKET, refreshed_file())
+    return expand_path(chosen) if chosen else select_newest_market(MARKET, refreshed_file())
 
 
 def refreshed_file() -> Path:
     """Where `costguard prices refresh` keeps its market."""
-    return cache_file("market.sqlite")
+    return get_cache_path("market.sqlite")
 
 
 def beside(
-    live: Live, market: Market, selection: OfferSelection, *, sort: str, limit: int | None
+    live: Live, market: MarketReader, selection: OfferSelection, *, sort: str, limit: int | None
 ) -> tuple[tuple[Offer, ...], frozenset[Offer]]:
     """The offers of `market` and the live ones in one order, and which of them are live."""
     now = selected(live.offers, selection)
@@ -100,7 +100,7 @@ def incomplete(live: Live) -> IncompleteError | None:
 def prices(*, market: str | None = None, config: str | None = None) -> Answer:
     """`costguard prices`: which prices are in use, and how old they are. It asks nobody."""
     settings = read_settings(config)
-    with Market(market_file(market, settings)) as found:
+    with MarketReader(market_file(market, settings)) as found:
         return Answer(document=_document(found, None))
 
 
@@ -116,11 +116,11 @@ def refresh(
     target = refreshed_file()
     if live.offers:
         try:
-            refresh_market(target, newest_market(MARKET, target), live.listings, datetime.now(UTC))
+            refresh_market(target, select_newest_market(MARKET, target), live.listings, datetime.now(UTC))
         except OSError as full:
             what = f"cannot be written: {full.strerror or type(full).__name__}"
             raise InputError(what, field=str(target), hint="make room there, or let this user write it") from None
-    with Market(newest_market(MARKET, target)) as found:
+    with MarketReader(select_newest_market(MARKET, target)) as found:
         document = _document(found, live)
     refusal: CostguardError | None = incomplete(live) if strict else None
     if not live.offers:
@@ -141,11 +141,11 @@ def _warnings(live: Live, settings: Settings) -> tuple[str, ...]:
     return (*warnings_of(live), *used)
 
 
-def _document(market: Market, live: Live | None) -> Document:
+def _document(market: MarketReader, live: Live | None) -> Document:
     from costguard.views.prices import build_prices_document
 
     warnings = warnings_of(live) if live else ()
-    return build_prices_document(market.described(), market.of_providers(), live, today=_today(), warnings=warnings)
+    return build_prices_document(market.describe_file(), market.summarize_providers(), live, today=_today(), warnings=warnings)
 
 
 def _today() -> date:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
-from costguard.ledger.market import Market
+from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import OfferSelection
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
 from costguard.services import Answer
@@ -22,7 +22,7 @@ from costguard.services.job_input import (
     read_observed_runs,
     read_rental,
 )
-from costguard.settings import path_of, read_rows, read_settings
+from costguard.settings import expand_path, read_rows, read_settings
 from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
 from costguard.values import checks
 from costguard.values.gpu_names import GpuNames
@@ -67,7 +67,7 @@ def quote(
         else calibrated(asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
-    with Market(market_file(market, config)) as source:
+    with MarketReader(market_file(market, config)) as source:
         check_names(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compared(stated, asked, source, facts)
@@ -148,9 +148,9 @@ def offers(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
     most = checks.require_whole_number(top, "--top", least=0) or None
-    with Market(market_file(market, config)) as source:
+    with MarketReader(market_file(market, config)) as source:
         check_names(limits, source)
-        facts_of = source.described()
+        facts_of = source.describe_file()
         if live:
             from costguard.services.pricing import live_offers
 
@@ -183,7 +183,7 @@ def breakeven(
 
     facts = ShippedFacts()
     found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
-    with Market(market_file(market, config)) as source:
+    with MarketReader(market_file(market, config)) as source:
         answer = flow(
             gpu=facts.get_gpus()[found.canonical] if found else None,
             count=checks.require_whole_number(count, "--count", most=100_000),
@@ -213,7 +213,7 @@ def calibrate(
     if runs is None and not show and not reset:
         hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
         raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
-    fresh = read_observed_runs(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
+    fresh = read_observed_runs(read_rows(expand_path(runs)), expand_path(runs).parent, facts) if runs else ()
     answer = taken_in(fresh, path, facts, keeps=not show, anew=reset)
     document = build_calibration_document(answer)
     return Answer(document=document, warnings=answer.warnings)
@@ -232,7 +232,7 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _compared(stated: JobInput, asked: Job | Rental, source: Market, facts: ShippedFacts) -> TemplateComparison | None:
+def _compared(stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts) -> TemplateComparison | None:
     """What the template's source says beside what costguard says; None where no template was asked for."""
     if stated.template is None or not isinstance(asked, Job):
         return None

@@ -19,13 +19,13 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError, OlderLedgerError, to_one_line
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.alerts.dispatch import dispatch_alerts
-from costguard.ledger.bills.reader import BillBooks
-from costguard.ledger.bills.staging import Staging
-from costguard.ledger.bills.store import Bills, Gathered
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.guard_state import open_wishes
-from costguard.ledger.guard.turns import turn_now
-from costguard.ledger.spans.books import Books
+from costguard.ledger.bills.reader import BillLedgerReader
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.guard_state import load_open_overrides
+from costguard.ledger.guard.turns import load_leader_lease
+from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
 from costguard.services import Answer
 from costguard.services.bill_files import Kinds, installed_kinds, opened
@@ -35,7 +35,7 @@ from costguard.services.configured_providers import opened as opened_clouds
 from costguard.services.listing_validation import speaks_for
 from costguard.services.overrides import guard_book, present, who
 from costguard.services.reconcile import Asked, Reconciled, ask_bills, reconcile
-from costguard.settings import Settings, ledger_url, path_of, read_settings
+from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.period import Period
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
@@ -63,9 +63,9 @@ def reconciled(
     if period.start > now:
         raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _tolerance(tolerance, settings)
-    url = ledger_url(settings)
+    url = resolve_ledger_url(settings)
     _ready(url)
-    with Bills(url) as bills:
+    with BillStore(url) as bills:
         if files:
             kinds = _kinds(url, only, account)
             imports, asked = _from_files(bills, files, kinds, now, whole=whole), list[Asked]()
@@ -74,12 +74,15 @@ def reconciled(
             asked = [] if offline else _ask(settings, only, period, now)
             imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
         known = partial(ceilings, settings)
-        with BillBooks(url) as held, Books(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books:
-            before = held.held(period)
+        with (
+            BillLedgerReader(url) as held,
+            SpendingReader(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books,
+        ):
+            before = held.load_reconciliations(period)
             found = reconcile(
                 bills=held,
                 charges=books,
-                providers=_concerned(held.billed_providers(period), asked, only),
+                providers=_concerned(held.list_billed_providers(period), asked, only),
                 period=period,
                 now=now,
                 tolerance=allowed,
@@ -87,7 +90,7 @@ def reconciled(
                 asked={name: one.period for one in asked if one.billed and not one.why for name in one.providers},
             )
         messages, told = _messages(found.results, before, url, settings, now)
-        bills.record(found.results, who=who(), messages=messages, told=told)
+        bills.record_results(found.results, who=who(), messages=messages, told=told)
     if messages and not offline:
         _deliver(settings, url, now)
     answer = Reconciliation(
@@ -119,7 +122,7 @@ def _tolerance(stated: str | None, settings: Settings) -> Tolerance:
 def _ready(url: str) -> None:
     """InputError where there is no ledger yet. An older one is brought up by the first write."""
     try:
-        Reader(url).close()
+        LedgerReader(url).close()
     except OlderLedgerError:
         return
 
@@ -129,7 +132,7 @@ def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
         raise InputError("says whose the files are, and can be one", field="--provider", hint="reconcile one after another")
 
     def accounts(provider: str) -> list[str]:
-        with BillBooks(url) as books:
+        with BillLedgerReader(url) as books:
             return books.list_accounts_of(provider)
 
     kinds = installed_kinds(only[0] if only else "", account or "", accounts)
@@ -139,29 +142,29 @@ def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
     return kinds
 
 
-def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[BillImport]:
+def _from_files(bills: BillStore, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[BillImport]:
     """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
 
     `whole`: each is all of the bills that it has lines of.
     """
     with ExitStack() as stack:
-        statements = list[Gathered]()
+        statements = list[GatheredStatement]()
         for name in dict.fromkeys(files):
-            bill, staged = opened(path_of(name), kinds, now), stack.enter_context(Staging())
+            bill, staged = opened(expand_path(name), kinds, now), stack.enter_context(StagedStatement())
             staged.add(bill.parts, sums=bill.sums)
             source = f"{Path(name).name} ({bill.kind})"
-            statements.append(Gathered(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
+            statements.append(GatheredStatement(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
         statements.sort(key=lambda one: one.stated_at)
         if whole:
             _each_a_bill_of_its_own(statements)
-        return bills.take_in(statements, who=who(), now=now)
+        return bills.import_statements(statements, who=who(), now=now)
 
 
-def _each_a_bill_of_its_own(statements: Sequence[Gathered]) -> None:
+def _each_a_bill_of_its_own(statements: Sequence[GatheredStatement]) -> None:
     """InputError where a file is of no bill that is delivered whole, or two are of one: they would withdraw each other."""
     seen = dict[tuple[str, str, str], str]()
     for one in statements:
-        bills = [(provider, *bill) for provider in one.staged.providers() for bill in one.staged.bills(provider)]
+        bills = [(provider, *bill) for provider in one.staged.list_providers() for bill in one.staged.list_bills(provider)]
         if not bills:
             what = f"does not mean {one.source}, which is of no bill that is delivered whole"
             raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
@@ -183,20 +186,20 @@ def _lacking(imports: Sequence[BillImport]) -> Iterator[str]:
             )
 
 
-def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[BillImport]:
+def _from_answers(bills: BillStore, asked: Sequence[Asked], now: datetime) -> list[BillImport]:
     with ExitStack() as stack:
-        statements = list[Gathered]()
+        statements = list[GatheredStatement]()
         for one in asked:
             if one.billed is None:
                 continue
-            staged = stack.enter_context(Staging())
+            staged = stack.enter_context(StagedStatement())
             staged.add(_parts(one))
             place = (one.providers, one.period)
             stated_at = one.billed.made_at or now
             statements.append(
-                Gathered(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
+                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
             )
-        return bills.take_in(statements, who=who(), now=now) if statements else []
+        return bills.import_statements(statements, who=who(), now=now) if statements else []
 
 
 def _parts(one: Asked) -> Iterator[BillLinePart]:
@@ -226,8 +229,8 @@ def _messages(
     new = [one for one in beyond if not is_already_notified(one, before)]
     if not settings.routes or not new:
         return (), known
-    with Reader(url) as reader, reader.snapshot() as ask:
-        snoozes = open_wishes(ask, now)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        snoozes = load_open_overrides(ask, now)
     notices = [replace(build_drift_alert(one), at=now) for one in new]
     messages, _ = dispatch_alerts(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
     subjects = {notice.subject for message in messages for notice in message.notices}
@@ -236,8 +239,8 @@ def _messages(
 
 def _deliver(settings: Settings, url: str, now: datetime) -> None:
     """Send what is due, unless a watchdog is there to do it."""
-    with Reader(url) as reader, reader.snapshot() as ask:
-        turn = turn_now(ask)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        turn = load_leader_lease(ask)
     if turn is not None and turn.is_held(now):
         return
     from costguard.services.telling import postman

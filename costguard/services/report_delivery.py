@@ -20,7 +20,7 @@ from costguard.reporting.statement.period import ReportPeriod
 from costguard.services.ledger_answers import CHARTS, reported
 from costguard.services.telling import WEBHOOK, kind_of
 from costguard.settings import Settings
-from costguard.settings.addresses import CONSOLE
+from costguard.settings.addresses import CONSOLE_CHANNEL
 from costguard.values.checks import require
 from costguard.values.encoding import quote_shell_word
 from costguard.values.text_format import format_local_time
@@ -113,7 +113,7 @@ def _remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzi
 
 def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
     """What goes with a message to a channel of `kind`, and what is said of what is too large for it."""
-    if kind == CONSOLE:
+    if kind == CONSOLE_CHANNEL:
         return (), ()
     if kind == WEBHOOK:
         content, name, media, most = json.dumps(letter.document.data).encode(), "report.json", JSON_MEDIA, LARGEST_JSON

@@ -15,7 +15,7 @@ from costguard.services.configured_providers import Now
 from costguard.services.ledger_answers import CHARTS, reported
 from costguard.services.report_delivery import Letter, command_of, format_named
 from costguard.services.telling import notifier, shown
-from costguard.settings import Settings, read_settings, zone_named
+from costguard.settings import Settings, load_zone, read_settings
 from costguard.settings.reports import read_person, read_recipient
 from costguard.views.report import build_incomplete_report_error, list_report_warnings
 from costguard.views.report_delivery import format_report_title
@@ -41,7 +41,7 @@ def send(
     enclosed. `strict`: a period that was not seen all through is refused, and nothing is sent.
     """
     settings, now = read_settings(config), now_of()
-    place = settings.defaults.zone if zone is None else zone_named(zone, "--zone")
+    place = settings.defaults.zone if zone is None else load_zone(zone, "--zone")
     keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), format_named(attach)
     ways = {name: notifier(name, settings, Now()) for name in _channels(settings, people, routes)}
     statement, document = reported(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS)

@@ -8,7 +8,7 @@ from costguard.services import Answer
 from costguard.services.configured_providers import known_tables, opened
 from costguard.services.doctor import Examined, twins
 from costguard.services.doctor import doctor as flow
-from costguard.settings import Settings, ledger_url, read_settings
+from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from costguard.values.text_format import limit_lines
 from costguard.views.doctor import AccountChecks, build_doctor_document
@@ -65,15 +65,15 @@ def _not_asked(name: str) -> Examined:
 
 def _own(settings: Settings) -> AccountChecks:
     """The ledger and what it stands on."""
-    from costguard.ledger.db.maintenance import ledger_path
-    from costguard.ledger.db.sqlite_version import is_mended, linked_version
+    from costguard.ledger.db.maintenance import describe_ledger_path
+    from costguard.ledger.db.sqlite_version import has_wal_fix, read_sqlite_version
 
-    url, version = ledger_url(settings), linked_version()
+    url, version = resolve_ledger_url(settings), read_sqlite_version()
     checks = [_ledger(url)]
     if checks[0].outcome == CHECK_GOOD:
         checks += _agents(url)
     if url.startswith("sqlite:"):
-        if is_mended(version):
+        if has_wal_fix(version):
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
         else:
             told = (
@@ -84,14 +84,14 @@ def _own(settings: Settings) -> AccountChecks:
                 "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
             )
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=told, fix=fix))
-    return AccountChecks(provider="ledger", account=ledger_path(url), checks=tuple(checks))
+    return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
 
 
 def _ledger(url: str) -> HealthCheck:
-    from costguard.ledger.spans.books import Books
+    from costguard.ledger.spans.books import SpendingReader
 
     try:
-        with Books(url, rules={}) as books:
+        with SpendingReader(url, rules={}) as books:
             count = len(books.list_scopes())
     except InputError as none_yet:
         if "no ledger here yet" in none_yet.what:
@@ -105,15 +105,15 @@ def _ledger(url: str) -> HealthCheck:
 def _agents(url: str) -> list[HealthCheck]:
     """Which machines have an agent, and whose says nothing; nothing where none has joined."""
     from costguard.guard.alerts.silence import find_silent_agents, index_agents
-    from costguard.ledger.agents.records import agents
-    from costguard.ledger.db.reader import Reader
-    from costguard.ledger.spans.books import Books
+    from costguard.ledger.agents.records import load_agents
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.spans.books import SpendingReader
     from costguard.services.overrides import present
 
     try:
-        with Reader(url) as reader, reader.snapshot() as ask:
-            found = index_agents(agents(ask))
-        with Books(url, rules={}) as books:
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            found = index_agents(load_agents(ask))
+        with SpendingReader(url, rules={}) as books:
             live = books.load_live(present()) if found else []
     except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
         return []

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
 from costguard.guard.policy import Policy
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.spans.history import History
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.history import HistoryReader
 from costguard.metering.observation import Handling
 from costguard.providers import plugins
 from costguard.services import Answer
@@ -18,8 +18,8 @@ from costguard.services.guard_inputs import rules_of
 from costguard.services.lags import read_measurement_lags
 from costguard.services.simulate import Known
 from costguard.services.simulate import simulate as flow
-from costguard.settings import ledger_url, read_settings
-from costguard.settings.lasting import lasting
+from costguard.settings import read_settings, resolve_ledger_url
+from costguard.settings.lasting import parse_duration
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.period import Period
 from costguard.views.simulation import build_simulation_document, list_simulation_warnings
@@ -34,8 +34,8 @@ def simulate(*, since: str | None, start: str | None, end: str | None, policies:
     rules = rules_of(settings)
     rules = replace(rules, policies=_named(rules.policies, policies))
     period = _period(since, start, end, now, settings.defaults.zone)
-    with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
-        found = flow(History(ask), rules, period, now, _known())
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        found = flow(HistoryReader(ask), rules, period, now, _known())
     return Answer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))
 
 
@@ -54,7 +54,7 @@ def _period(since: str | None, start: str | None, end: str | None, now: datetime
     if since is not None and (start is not None or end is not None):
         raise InputError("says when it begins, and so does --from", field="--since", hint="write --since, or --from and --to")
     until = _moment(end, "--to", zone) if end is not None else now
-    begin = until - lasting(since or SINCE, "--since", least=LEAST) if start is None else _moment(start, "--from", zone)
+    begin = until - parse_duration(since or SINCE, "--since", least=LEAST) if start is None else _moment(start, "--from", zone)
     if begin >= now:
         raise InputError("lies in the future: nothing is recorded yet", field="--from", hint="history ends now")
     until = min(until, now)

@@ -6,20 +6,20 @@ from datetime import datetime
 from functools import partial
 
 from costguard.guard.alerts.alert import INFO, AlertRoute, Notification
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.notifiers import Channel
 from costguard.providers import plugins
 from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.services.dispatch import Postman
 from costguard.services.ports import Notifier
-from costguard.settings import Settings, path_of
-from costguard.settings.addresses import CONSOLE, revealed
+from costguard.settings import Settings, expand_path
+from costguard.settings.addresses import CONSOLE_CHANNEL, resolve_address
 from costguard.system.clock import Clock
 from costguard.values.checks import require
 
 WEBHOOK, CHAT = "webhook", "chat"
 WEB, MAIL_SERVERS = ("http", "https"), ("mailto", "mailtos")
-EVERYBODY = AlertRoute(name=CONSOLE, channels=(CONSOLE,), min_severity=INFO)
+EVERYBODY = AlertRoute(name=CONSOLE_CHANNEL, channels=(CONSOLE_CHANNEL,), min_severity=INFO)
 """Where notices go if the settings name no route."""
 
 
@@ -37,10 +37,10 @@ def notifiers_of(settings: Settings, clock: Clock) -> dict[str, Notifier]:
 
 def console(clock: Clock) -> Notifier:
     """The channel that needs no disk and no network."""
-    return partial(plugins.load_notifier(CONSOLE), channel=Channel(name=CONSOLE, clock=clock))
+    return partial(plugins.load_notifier(CONSOLE_CHANNEL), channel=Channel(name=CONSOLE_CHANNEL, clock=clock))
 
 
-def postman(settings: Settings, book: GuardBook, clock: Clock, holder: str = "") -> Postman:
+def postman(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> Postman:
     """What sends the messages of `book`; one a process. `holder`: of the turn, "" for one that takes none."""
     return Postman(_Outbox(book, holder), notifiers_of(settings, clock), clock=clock, second=console(clock))
 
@@ -48,12 +48,12 @@ def postman(settings: Settings, book: GuardBook, clock: Clock, holder: str = "")
 def notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
     """The channel `name`. InputError where its address is not where the settings say it is kept."""
     kind = kind_of(name)
-    if kind == CONSOLE:
+    if kind == CONSOLE_CHANNEL:
         return console(clock)
     person = name.removeprefix(MAIL_PREFIX) if name.startswith(MAIL_PREFIX) else ""
-    address = _mail(settings) if person else revealed(name, "notify.route.to")
-    secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
-    ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
+    address = _mail(settings) if person else resolve_address(name, "notify.route.to")
+    secret = resolve_address(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
+    ca_file = expand_path(settings.network.ca_file) if settings.network.ca_file else None
     proxy = settings.network.proxy if kind == CHAT else None
     channel = Channel(
         name=shown(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy, person=person
@@ -63,14 +63,14 @@ def notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
 
 def kind_of(name: str) -> str:
     """Which plug-in serves the channel `name`. InputError where its address is not where the settings say it is kept."""
-    if name == CONSOLE or name.startswith(MAIL_PREFIX):
-        return CONSOLE if name == CONSOLE else CHAT
-    return WEBHOOK if revealed(name, "notify.route.to").partition("://")[0].lower() in WEB else CHAT
+    if name == CONSOLE_CHANNEL or name.startswith(MAIL_PREFIX):
+        return CONSOLE_CHANNEL if name == CONSOLE_CHANNEL else CHAT
+    return WEBHOOK if resolve_address(name, "notify.route.to").partition("://")[0].lower() in WEB else CHAT
 
 
 def _mail(settings: Settings) -> str:
     """The address of the server that mail to people goes through."""
-    address = revealed(settings.mail, "notify.mail")
+    address = resolve_address(settings.mail, "notify.mail")
     known = address.partition("://")[0].lower() in MAIL_SERVERS
     hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
     require(known, "notify.mail", f"what {settings.mail} holds is no address of a mail server", hint)
@@ -86,7 +86,7 @@ def shown(name: str) -> str:
 class _Outbox:
     """The book's messages, as the postman calls them."""
 
-    def __init__(self, book: GuardBook, holder: str) -> None:
+    def __init__(self, book: GuardStore, holder: str) -> None:
         self.settle, self.undelivered = book.settle_message, book.undelivered
         self._book, self._holder = book, holder
 
@@ -101,7 +101,7 @@ class _Outbox:
         return [one for one in due if one.days == 1] if theirs else due
 
 
-def is_anothers(book: GuardBook, holder: str, now: datetime) -> bool:
+def is_anothers(book: GuardStore, holder: str, now: datetime) -> bool:
     """Whether the turn is that of another process than `holder` (one process; "" for one that takes no turns)."""
-    turn = book.turn() if holder else None
+    turn = book.load_leader_lease() if holder else None
     return turn is not None and turn.is_held(now) and turn.holder != holder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from costguard.guard.policy import STOP
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.spans.observations import samples_since
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.observations import load_samples_since
 from costguard.services import ledger_answers, overrides
-from costguard.settings import ledger_url, read_settings, zone_named
+from costguard.settings import load_zone, read_settings, resolve_ledger_url
 from costguard.values.resource import INSTANCE
 from costguard.views.top import WINDOW, TopView, build_top_view
 
@@ -24,7 +24,7 @@ class Watched:
     def __init__(self, *, zone: str | None = None, offline: bool = False, config: str | None = None) -> None:
         self.config, self.offline = config, offline
         self.settings = read_settings(config)
-        self.zone = self.settings.defaults.zone if zone is None else zone_named(zone, "--zone")
+        self.zone = self.settings.defaults.zone if zone is None else load_zone(zone, "--zone")
         self._looked: Looked | None = None
 
     def look(self) -> None:
@@ -38,8 +38,8 @@ class Watched:
         """What the ledger says now."""
         status, _ = ledger_answers.status_now(self.settings, self.zone, self._looked)
         keys = [one.live.observation.key for one in status.resources if one.live.observation.kind == INSTANCE]
-        with Reader(ledger_url(self.settings)) as reader, reader.snapshot() as ask:
-            samples = samples_since(ask, status.at - WINDOW, keys)
+        with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
+            samples = load_samples_since(ask, status.at - WINDOW, keys)
         return build_top_view(status, samples, self._looked.told if self._looked else ())
 
     def keep(self, machine: str, why: str) -> str:

@@ -23,8 +23,8 @@ from costguard.services.telling import is_anothers
 from costguard.services.watchdog_context import Room, room
 from costguard.services.web_backend import Serve, serving
 from costguard.settings import Settings, read_settings
-from costguard.settings.checks import LONGEST, SHORTEST
-from costguard.settings.lasting import lasting
+from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
+from costguard.settings.lasting import parse_duration
 from costguard.system.logs import configure_logging, get_log
 from costguard.values.checks import require
 from costguard.values.encoding import encode_plain
@@ -78,7 +78,11 @@ def watch(
     `serve`: answers agents and readers meanwhile, where the settings say at which address; not in a single run.
     """
     settings = read_settings(config)
-    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
+    every = (
+        parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
+        if interval is not None
+        else settings.watch.every
+    )
     check_formats(settings)
     configure_logging(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
@@ -252,6 +256,10 @@ def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) 
     check_formats(settings)
     hint = "restart it: what is under way would belong to neither"
     require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
-    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
+    every = (
+        parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
+        if interval is not None
+        else settings.watch.every
+    )
     made.adopt(settings, rules_of(settings, every))
     return _duties(made, show, every)

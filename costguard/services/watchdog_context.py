@@ -17,14 +17,14 @@ from costguard.errors import InputError, LedgerError
 from costguard.guard.alerts.alarms import build_ledger_unwritable_alert
 from costguard.guard.alerts.alert import FIRST, Notification
 from costguard.guard.context import GuardConfig
-from costguard.ledger.agents.records import agents
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_log import head_text
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.holds import counting_holds
-from costguard.ledger.reports.store import ReportBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.agents.records import load_agents
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_log import read_head_text
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.holds import load_counting_holds
+from costguard.ledger.reports.store import ReportStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
@@ -45,7 +45,7 @@ from costguard.services.measured import measure
 from costguard.services.poll import ROUND_S, poll
 from costguard.services.round import Polled, Seen
 from costguard.services.telling import console, postman, routes_of
-from costguard.settings import Settings, ledger_url
+from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.agent import Agent
 from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -60,7 +60,7 @@ BALANCE_EVERY, BALANCE_S = timedelta(minutes=5), 20.0
 class OneAtATime:
     """The ledger, for jobs that poll side by side."""
 
-    def __init__(self, ledger: Ledger, heard: Heard | None = None) -> None:
+    def __init__(self, ledger: LedgerWriter, heard: Heard | None = None) -> None:
         self._ledger, self._heard, self._lock = ledger, heard or Heard(), threading.Lock()
 
     def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
@@ -97,9 +97,9 @@ class Room:
     sources: tuple[InstanceSource, ...]
     ledger: OneAtATime
     guard: Guard
-    book: GuardBook
+    book: GuardStore
     postman: Postman
-    reports: ReportBook
+    reports: ReportStore
     clock: Now
     lags: Mapping[str, timedelta]
     heard: Heard
@@ -133,7 +133,7 @@ class Room:
     def adopt(self, settings: Settings, rules: GuardConfig) -> None:
         """Go on with other settings, of the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
-        self.book.adopt(rules.rails)
+        self.book.set_rails(rules.rails)
         self.postman = postman(settings, self.book, self.clock, self.guard.holder)
         self.guard.hooks.post = hooks_of(settings, self.clock).post
 
@@ -197,9 +197,9 @@ class Room:
     def rest(self) -> None:
         """Give the turn back, once nothing is under way: whoever comes next need not wait until it has run out."""
         with suppress(LedgerError):  # then it runs out
-            turn = self.book.turn()
+            turn = self.book.load_leader_lease()
             if turn is not None and turn.holder == self.guard.holder:
-                self.book.give_turn(turn.epoch)
+                self.book.release_leader_lease(turn.epoch)
 
     def _remember(self, seen: Seen) -> None:
         self._sources[seen.poll.scope] = seen.source
@@ -231,14 +231,14 @@ def room(
     offline: bool = False,
 ) -> Iterator[Room]:
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
-    url, clock, billing = ledger_url(settings), Now(), ShippedFacts().get_billing_rules()
+    url, clock, billing = resolve_ledger_url(settings), Now(), ShippedFacts().get_billing_rules()
     rules, most = rules_of(settings, interval), ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (
         opened(settings, only=() if offline else None) as clouds,
-        Ledger(url, rules=billing, ceilings=most) as ledger,
-        GuardBook(url, rails=rules.rails, rules=billing) as book,
-        ReportBook(url) as reports,
+        LedgerWriter(url, rules=billing, ceilings=most) as ledger,
+        GuardStore(url, rails=rules.rails, rules=billing) as book,
+        ReportStore(url) as reports,
     ):
         heard = Heard()
         made: Room = Room(
@@ -250,7 +250,7 @@ def room(
             audit_head=partial(_audit_head, url),
             guard=Guard(
                 book=book,
-                books=partial(Books, url, rules=billing, ceilings=lambda: most),
+                books=partial(SpendingReader, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
                 latest=lambda: made.latest(),  # noqa: PLW0108 - it is made around this
                 clock=clock,
@@ -275,15 +275,15 @@ def room(
 
 
 def _agents(url: str) -> tuple[Agent, ...]:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return tuple(agents(ask))
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return tuple(load_agents(ask))
 
 
 def _audit_head(url: str) -> str:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return head_text(ask)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return read_head_text(ask)
 
 
 def _holds(url: str, now: datetime) -> list[Hold]:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return counting_holds(ask, now)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return load_counting_holds(ask, now)

@@ -22,8 +22,8 @@ from costguard.guard.facts import compute_burn_rate
 from costguard.guard.overrides import Override
 from costguard.guard.owning import explain_untouchable, find_lease, find_owner
 from costguard.guard.policy_evaluation import matches_target
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.db.address import address
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.reporting.beside import annotate_resources
@@ -35,7 +35,7 @@ from costguard.services.heard import KEPT
 from costguard.services.one_time import token_hash
 from costguard.services.status import status
 from costguard.services.watchdog_context import Room
-from costguard.settings import Settings, WebSettings, data_file, ledger_url
+from costguard.settings import Settings, WebSettings, get_data_path, resolve_ledger_url
 from costguard.values.agent import WebToken, is_token_valid
 from costguard.values.resource import ENDED, ResourceKey
 from costguard.views.status import build_status_document
@@ -133,7 +133,7 @@ def serving(room: Room, serve: Serve | None) -> Iterator[None]:
     if serve is None or room.settings.web.listen is None:
         yield
         return
-    with AgentBook(ledger_url(room.settings)) as book:
+    with AgentStore(resolve_ledger_url(room.settings)) as book:
         with room.guard.books() as books:
             machines, board = Machines(room), Board(room)
             machines.judged(tuple(books.load_live(room.clock.now())))
@@ -178,12 +178,12 @@ def key_file(settings: Settings) -> Path:
     """Where the key is kept that answers to agents are signed with: as stated, or beside the ledger."""
     if settings.web.key_file is not None:
         return Path(settings.web.key_file)
-    where = address(ledger_url(settings))
-    server = data_file(f"web-{sha256(where.shown.encode()).hexdigest()[:16]}.key")
-    return Path(server) if where.path is None else where.beside(".web-key")
+    where = parse_ledger_address(resolve_ledger_url(settings))
+    server = get_data_path(f"web-{sha256(where.shown.encode()).hexdigest()[:16]}.key")
+    return Path(server) if where.path is None else where.make_sibling_path(".web-key")
 
 
-def _reader(book: AgentBook, room: Room, token: str) -> WebToken:
+def _reader(book: AgentStore, room: Room, token: str) -> WebToken:
     """Whose `token` is; RefusedError where it lets nobody in."""
     found = book.load_token(token_hash(token)) if token else None
     if found is None or not is_token_valid(found, room.clock.now()):
@@ -249,5 +249,5 @@ def _status_text(room: Room, guarded: Guarded) -> bytes:
             beside=lambda _: annotate_resources(rules, sight, survey.works),
             overshoots=lambda *_: {one.standing.budget.name: one.overshoot for one in survey.foresights},
         )
-    document = build_status_document(found, (), room.audit_head(), settings.display.exchange(guarded.at))
+    document = build_status_document(found, (), room.audit_head(), settings.display.find_exchange(guarded.at))
     return load_renderer("json")(document).encode()

@@ -47,11 +47,11 @@ from datetime import tzinfo
 from pathlib import Path
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.environment import CONFIG, origin, with_environment
-from costguard.settings.files import FILE_NAME, LARGEST_FILE, cache_file, data_file, path_of, read_rows, read_table
+from costguard.settings.environment import CONFIG_VARIABLE, describe_origin, overlay_environment
+from costguard.settings.files import FILE_NAME, LARGEST_FILE, expand_path, get_cache_path, get_data_path, read_rows, read_table
 from costguard.settings.sections import (
     SECTIONS,
-    SQLITE,
+    SQLITE_PREFIX,
     DefaultSettings,
     LedgerSettings,
     NetworkSettings,
@@ -60,13 +60,13 @@ from costguard.settings.sections import (
     Settings,
     WatchSettings,
     WebSettings,
-    fields_of,
+    list_fields,
 )
-from costguard.settings.zones import zone_named
+from costguard.settings.zones import load_zone
 from costguard.values.checks import find_nearest_names
 
 __all__ = [
-    "CONFIG",
+    "CONFIG_VARIABLE",
     "FILE_NAME",
     "LARGEST_FILE",
     "SECTIONS",
@@ -78,18 +78,18 @@ __all__ = [
     "Settings",
     "WatchSettings",
     "WebSettings",
-    "cache_file",
+    "get_cache_path",
     "check_settings",
-    "data_file",
-    "ledger_url",
-    "path_of",
+    "get_data_path",
+    "resolve_ledger_url",
+    "expand_path",
     "read_rows",
     "read_settings",
     "read_table",
-    "zone_named",
+    "load_zone",
 ]
 
-BUDGET, PROVIDERS, POLICY, HOOK, RAILS, NOTIFY, REPORT = (
+BUDGET_KEY, PROVIDERS_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY = (
     "budget",
     "providers",
     "policy",
@@ -103,48 +103,48 @@ BUDGET, PROVIDERS, POLICY, HOOK, RAILS, NOTIFY, REPORT = (
 
 def read_settings(stated: str | None) -> Settings:
     """Settings from the file that applies, with the environment laid over it. `stated`: the value of `--config`."""
-    path = _settings_file(stated)
-    table = _beside(read_table(path), path.parent) if path is not None else {}
+    path = _find_settings_file(stated)
+    table = _resolve_paths(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
-    return _settings(with_environment(table), where)
+    return _build_settings(overlay_environment(table), where)
 
 
 def check_settings(text: str, where: str) -> Settings:
     """The settings that `text` would state as the file `where`; an error where it would be refused."""
     import tomllib
 
-    return _settings(tomllib.loads(text), where)
+    return _build_settings(tomllib.loads(text), where)
 
 
-def ledger_url(settings: Settings) -> str:
+def resolve_ledger_url(settings: Settings) -> str:
     """Where the ledger is: as stated, else `ledger.db` in the platform's data folder."""
-    return f"{SQLITE}{data_file('ledger.db')}" if settings.ledger.url is None else settings.ledger.url
+    return f"{SQLITE_PREFIX}{get_data_path('ledger.db')}" if settings.ledger.url is None else settings.ledger.url
 
 
-def _beside(table: dict[str, object], folder: Path) -> dict[str, object]:
+def _resolve_paths(table: dict[str, object], folder: Path) -> dict[str, object]:
     """`table` with every path in it made to start at `folder`."""
     placed = dict(table)
     for section, make in SECTIONS.items():
         inner = table.get(section)
         if isinstance(inner, Mapping):
-            places = {f.name: f.metadata["place"] for f in fields_of(make) if "place" in f.metadata}
+            places = {f.name: f.metadata["place"] for f in list_fields(make) if "place" in f.metadata}
             placed[section] = {k: places[k](v, folder) if k in places and isinstance(v, str) else v for k, v in inner.items()}
     return placed
 
 
-def _settings_file(stated: str | None) -> Path | None:
-    chosen = stated or os.environ.get(CONFIG)
+def _find_settings_file(stated: str | None) -> Path | None:
+    chosen = stated or os.environ.get(CONFIG_VARIABLE)
     if chosen:
-        return path_of(chosen)
+        return expand_path(chosen)
     here = Path(FILE_NAME)
     if here.is_file():
-        _is_ours(here)
+        _require_own_file(here)
         return here
-    shared = _config_folder() / FILE_NAME
+    shared = _get_config_folder() / FILE_NAME
     return shared if shared.is_file() else None
 
 
-def _is_ours(here: Path) -> None:
+def _require_own_file(here: Path) -> None:
     """InputError where the file that nobody named can be another user's: settings say whom keys are sent to."""
     from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
 
@@ -154,78 +154,80 @@ def _is_ours(here: Path) -> None:
         raise InputError(f"is not taken from here: {why}", field=str(here.absolute()), hint=hint)
 
 
-def _config_folder() -> Path:
+def _get_config_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_config_dir("costguard", appauthor=False))
 
 
-def _settings(table: Mapping[str, object], where: str) -> Settings:
-    _known(table, (*SECTIONS, BUDGET, POLICY, HOOK, RAILS, NOTIFY, REPORT, PROVIDERS), where)
-    made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
+def _build_settings(table: Mapping[str, object], where: str) -> Settings:
+    _require_known_keys(
+        table, (*SECTIONS, BUDGET_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY, PROVIDERS_KEY), where
+    )
+    made = {name: _build_section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
-    zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
+    zone = load_zone(settings.defaults.timezone, describe_origin("defaults", "timezone", where))
     if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web"} & set(made):
         from costguard.settings.checks import check_sections
 
         check_sections(settings, where)
-    if BUDGET in table:
+    if BUDGET_KEY in table:
         from costguard.settings.budgets import read_budgets
 
-        settings = replace(settings, budgets=read_budgets(table[BUDGET], where, zone))
-    if PROVIDERS in table:
+        settings = replace(settings, budgets=read_budgets(table[BUDGET_KEY], where, zone))
+    if PROVIDERS_KEY in table:
         from costguard.settings.provider_tables import read_provider_tables
 
-        settings = replace(settings, providers=read_provider_tables(table[PROVIDERS], where))
-    return _guarded(settings, table, where, zone)
+        settings = replace(settings, providers=read_provider_tables(table[PROVIDERS_KEY], where))
+    return _read_guard_tables(settings, table, where, zone)
 
 
-def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
+def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
     """`settings` with what the guard goes by. Nothing is imported for what is not stated."""
-    if HOOK in table:
+    if HOOK_KEY in table:
         from costguard.settings.hooks import read_hooks
 
-        settings = replace(settings, hooks=read_hooks(table[HOOK], where))
-    if POLICY in table:
+        settings = replace(settings, hooks=read_hooks(table[HOOK_KEY], where))
+    if POLICY_KEY in table:
         from costguard.settings.policies import read_policies
 
         hooks = tuple(hook.name for hook in settings.hooks)
-        policies = read_policies(table[POLICY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
+        policies = read_policies(table[POLICY_KEY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
         settings = replace(settings, policies=policies)
-    if RAILS in table:
+    if RAILS_KEY in table:
         from costguard.settings.guard import read_rails
 
-        settings = replace(settings, rails=read_rails(table[RAILS], where))
-    if NOTIFY in table:
+        settings = replace(settings, rails=read_rails(table[RAILS_KEY], where))
+    if NOTIFY_KEY in table:
         from costguard.settings.notify import read_notify
 
-        told = read_notify(table[NOTIFY], where, policies=tuple(one.name for one in settings.policies))
+        told = read_notify(table[NOTIFY_KEY], where, policies=tuple(one.name for one in settings.policies))
         settings = replace(settings, routes=told.routes, signed_with=told.signed_with, mail=told.mail)
-    if REPORT in table:
+    if REPORT_KEY in table:
         from costguard.settings.reports import read_reports
 
-        settings = replace(settings, reports=read_reports(table[REPORT], where, routes=settings.routes, mail=settings.mail))
+        settings = replace(settings, reports=read_reports(table[REPORT_KEY], where, routes=settings.routes, mail=settings.mail))
     return settings
 
 
-def _section(name: str, make: object, stated: object, where: str) -> object:
+def _build_section(name: str, make: object, stated: object, where: str) -> object:
     if not isinstance(stated, Mapping):
-        from costguard.settings.fields import unlike
+        from costguard.settings.fields import describe_unlike
 
-        told = f"must be a table, not {unlike(stated)}"
+        told = f"must be a table, not {describe_unlike(stated)}"
         raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
-    lists = {one.name: "list" in one.metadata for one in fields_of(make)}
-    _known(stated, tuple(lists), f"{where}: [{name}]")
-    return make(**{key: _field(value, f"{where}: {name}.{key}", lists[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
+    lists = {one.name: "list" in one.metadata for one in list_fields(make)}
+    _require_known_keys(stated, tuple(lists), f"{where}: [{name}]")
+    return make(**{key: _read_field(value, f"{where}: {name}.{key}", lists[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 
-def _field(value: object, field: str, listed: bool) -> object:  # noqa: FBT001 - what the field is marked with
+def _read_field(value: object, field: str, listed: bool) -> object:  # noqa: FBT001 - what the field is marked with
     from costguard.settings.fields import read_text, read_texts
 
     return read_texts(value, field) if listed else read_text(value, field)
 
 
-def _known(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+def _require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     for key in table:
         if key not in known:
             raise UnknownNameError(

@@ -34,96 +34,103 @@ from costguard.budgets.budget import (
     ResourceFilter,
 )
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
+from costguard.settings.fields import (
+    SettingsTable,
+    read_flag,
+    read_inner,
+    read_name,
+    read_tables,
+    read_text,
+    read_texts,
+    require_unique_names,
+)
 from costguard.settings.matching import MATCH_KEYS, read_match
-from costguard.settings.zones import zone_named
+from costguard.settings.zones import load_zone
 from costguard.values.calendar import LONGEST_ROLLING_DAYS
 from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_whole_number
 from costguard.values.money import Money
 
-KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
+BUDGET_KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
 
-CAP = 'write an amount and its currency, such as "3000 USD"'
-PERIOD = 'write "day", "week", "month" or "rolling 7d"'
-WARN = 'write "pace+15%", "forecast>100%", "spent>80%" or "time_to_cap<24h"'
+CAP_HINT = 'write an amount and its currency, such as "3000 USD"'
+PERIOD_HINT = 'write "day", "week", "month" or "rolling 7d"'
+WARN_HINT = 'write "pace+15%", "forecast>100%", "spent>80%" or "time_to_cap<24h"'
 
-MONEY = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})")
-WINDOW = re.compile(rf"{ROLLING}\s+(\d{{1,6}})\s*d(?:ays?)?")
-THRESHOLD = re.compile(r"([a-z_]+)\s*([+><])\s*(\d{1,6}(?:\.\d{1,6})?)\s*(%|h)")
-SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "<h"}
+MONEY_PATTERN = re.compile(r"([-+]?[\d._]+)\s+([A-Z]{3})")
+WINDOW_PATTERN = re.compile(rf"{ROLLING}\s+(\d{{1,6}})\s*d(?:ays?)?")
+THRESHOLD_PATTERN = re.compile(r"([a-z_]+)\s*([+><])\s*(\d{1,6}(?:\.\d{1,6})?)\s*(%|h)")
+THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "<h"}
 
 
 def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
     """The budgets of `where` (a file) in their order. `zone`: of those that state none."""
     tables = read_tables(stated, where, "budget")
-    budgets = tuple(_budget(table, f"{where}: budget {number}", zone) for number, table in enumerate(tables, 1))
-    each_once([budget.name for budget in budgets], where, "budget")
+    budgets = tuple(_read_budget(table, f"{where}: budget {number}", zone) for number, table in enumerate(tables, 1))
+    require_unique_names([budget.name for budget in budgets], where, "budget")
     return budgets
 
 
-def _budget(table: Table, place: str, zone: tzinfo) -> Budget:
+def _read_budget(table: SettingsTable, place: str, zone: tzinfo) -> Budget:
     name = read_name(table.get("name"), f"{place}.name", "vision")
     place = f"{place} ({name})"
-    require_known_keys(table, KEYS, place)
+    require_known_keys(table, BUDGET_KEYS, place)
     hard = read_flag(table.get("hard", False), f"{place}.hard")
     allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
     require(hard or not allow, f"{place}.allow_irreversible", "stops nothing without hard", "write hard = true as well")
-    period, days = _period(table.get("period", MONTH), f"{place}.period")
+    period, days = _read_period(table.get("period", MONTH), f"{place}.period")
     return Budget(
         name=name,
-        cap=_cap(table.get("cap"), f"{place}.cap"),
+        cap=_read_cap(table.get("cap"), f"{place}.cap"),
         period=period,
         days=days,
-        zone=zone_named(read_text(table["timezone"], f"{place}.timezone"), f"{place}.timezone")
-        if "timezone" in table
-        else zone,
-        match=_match(table["match"], f"{place}.match") if "match" in table else MATCH_ALL,
+        zone=load_zone(read_text(table["timezone"], f"{place}.timezone"), f"{place}.timezone") if "timezone" in table else zone,
+        match=_read_budget_match(table["match"], f"{place}.match") if "match" in table else MATCH_ALL,
         hard=hard,
         allow_irreversible=allow,
-        warn=_warnings(table["warn"], f"{place}.warn") if "warn" in table else DEFAULT_THRESHOLDS,
+        warn=_read_warnings(table["warn"], f"{place}.warn") if "warn" in table else DEFAULT_THRESHOLDS,
     )
 
 
-def _cap(stated: object, field: str) -> Money:
+def _read_cap(stated: object, field: str) -> Money:
     if stated is None:
-        raise InputError("is missing", field=field, hint=CAP)
-    found = MONEY.fullmatch(stated.strip()) if isinstance(stated, str) else None
+        raise InputError("is missing", field=field, hint=CAP_HINT)
+    found = MONEY_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if found is None:
         lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(stated)) else "must be an amount of money,"
-        raise InputError(f"{lacks} not {describe_value(stated)}", field=field, hint=CAP)
+        raise InputError(f"{lacks} not {describe_value(stated)}", field=field, hint=CAP_HINT)
     cap = Money.parse(found[1], found[2], field=field)
     require(cap.nano > 0, field, f"must be more than zero, not {describe_value(stated)}", "take the budget out to set no limit")
     return cap
 
 
-def _period(stated: object, field: str) -> tuple[str, int]:
+def _read_period(stated: object, field: str) -> tuple[str, int]:
     """The kind of period, and the days of a rolling one."""
     text = read_text(stated, field).strip()
-    window = WINDOW.fullmatch(text)
+    window = WINDOW_PATTERN.fullmatch(text)
     if window:
         return ROLLING, require_whole_number(int(window[1]), field, most=LONGEST_ROLLING_DAYS)
     calendar = tuple(period for period in PERIODS if period != ROLLING)
     if text not in calendar:
         near = find_nearest_names(text, calendar)
-        raise UnknownNameError("period", text, field=field, nearest=near, hint=PERIOD)
+        raise UnknownNameError("period", text, field=field, nearest=near, hint=PERIOD_HINT)
     return text, 0
 
 
-def _warnings(stated: object, field: str) -> tuple[BudgetThreshold, ...]:
-    return tuple(_threshold(text, field) for text in read_texts(stated, field))
+def _read_warnings(stated: object, field: str) -> tuple[BudgetThreshold, ...]:
+    return tuple(_read_threshold(text, field) for text in read_texts(stated, field))
 
 
-def _threshold(text: str, field: str) -> BudgetThreshold:
-    found = THRESHOLD.fullmatch(text.strip())
-    if found is None or SIGNS.get(found[1]) != found[2] + found[4]:
+def _read_threshold(text: str, field: str) -> BudgetThreshold:
+    found = THRESHOLD_PATTERN.fullmatch(text.strip())
+    if found is None or THRESHOLD_SIGNS.get(found[1]) != found[2] + found[4]:
         measure = re.match(r"[a-z_]*", text.strip())
         near = find_nearest_names(measure[0], MEASURES) if measure and measure[0] not in MEASURES else ()
-        raise UnknownNameError("warning", text, field=field, nearest=near, hint=WARN)
+        raise UnknownNameError("warning", text, field=field, nearest=near, hint=WARN_HINT)
     share = 100 if found[4] == "%" else 1
     return BudgetThreshold(measure=found[1], limit=Fraction(found[3]) / share)
 
 
-def _match(stated: object, field: str) -> ResourceFilter:
+def _read_budget_match(stated: object, field: str) -> ResourceFilter:
     table = read_inner(stated, field, '{ providers = ["aws"] }')
     require_known_keys(table, MATCH_KEYS, field)
     return read_match(table, field)

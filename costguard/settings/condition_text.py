@@ -20,31 +20,31 @@ from costguard.errors import InputError, UnknownNameError, shorten
 from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
 from costguard.settings.condition_syntax import (
     COMPARISONS,
-    CURE,
-    DEEPEST,
-    ESCAPE,
+    CONDITION_CHARS_MAX,
+    ESCAPE_PATTERN,
     FUNCTIONS,
-    LONGEST,
+    KIND_HINTS,
     METHODS,
+    NESTING_MAX,
     NO_ARITHMETIC,
-    WORDS,
-    Term,
-    Token,
-    example,
-    named,
-    placed,
-    quoted,
-    tokens,
-    within,
+    WORD_HINTS,
+    ConditionTerm,
+    ConditionToken,
+    clamp_integer,
+    describe_kind,
+    format_example,
+    format_position,
+    quote_text,
+    tokenize_condition,
 )
-from costguard.settings.lasting import lasting
+from costguard.settings.lasting import parse_duration
 from costguard.settings.vocabulary import check_word
 from costguard.values.checks import find_nearest_names
 from costguard.values.money import Money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedCondition:
     """A condition that was checked. `cel`: what CEL evaluates. `names`: its facts. `keys`: the labels it reads."""
 
     cel: str
@@ -53,183 +53,187 @@ class Checked:
     patterns: tuple[tuple[str, str], ...]
 
 
-def check_condition(text: str, field: str) -> Checked:
+def check_condition(text: str, field: str) -> CheckedCondition:
     """`text` checked; InputError names `field`, the character, and what to write instead."""
-    if len(text) > LONGEST:
-        raise InputError(f"has {len(text)} characters", field=field, hint=f"write at most {LONGEST}, or two policies")
+    if len(text) > CONDITION_CHARS_MAX:
+        raise InputError(
+            f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
+        )
     if not text.strip():
         raise InputError("is empty", field=field, hint="""write when = 'state == "idle"'""")
-    return _Reader(text, field).whole()
+    return _ConditionParser(text, field).parse()
 
 
-class _Reader:
+class _ConditionParser:
     """Reads one condition from left to right, a method for each rule of its grammar."""
 
     def __init__(self, text: str, field: str) -> None:
         self.field, self.text = field, text
         self.names, self.keys = set[str](), set[str]()
         self.patterns: list[tuple[str, str]] = []
-        self.tokens = tokens(text, field)
+        self.tokens = tokenize_condition(text, field)
         self.next, self.depth = 0, 0
 
-    def whole(self) -> Checked:
-        term = self._either()
+    def parse(self) -> CheckedCondition:
+        term = self._parse_or()
         if self._now.kind != "end":
-            hint = NO_ARITHMETIC if self._is("-") else "join conditions by && or ||"
+            hint = NO_ARITHMETIC if self._is_next("-") else "join conditions by && or ||"
             self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' was not expected", hint)
-        self._truth(term)
+        self._require_truth(term)
         if not self.names:
             self._fail(0, "says nothing of the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
-        return Checked(cel=term.cel, names=frozenset(self.names), keys=frozenset(self.keys), patterns=tuple(self.patterns))
+        return CheckedCondition(
+            cel=term.cel, names=frozenset(self.names), keys=frozenset(self.keys), patterns=tuple(self.patterns)
+        )
 
     @property
-    def _now(self) -> Token:
+    def _now(self) -> ConditionToken:
         return self.tokens[self.next]
 
-    def _take(self) -> Token:
+    def _advance(self) -> ConditionToken:
         token = self._now
         self.next = min(self.next + 1, len(self.tokens) - 1)
         return token
 
-    def _is(self, *signs: str) -> bool:
+    def _is_next(self, *signs: str) -> bool:
         return self._now.kind in ("sign", "name") and self._now.text in signs
 
-    def _want(self, sign: str) -> None:
-        if not self._is(sign):
+    def _expect(self, sign: str) -> None:
+        if not self._is_next(sign):
             got = f"'{shorten(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
             self._fail(self._now.at, f"needs {sign} here, not {got}", f"write {sign}")
-        self._take()
+        self._advance()
 
     def _fail(self, at: int, what: str, hint: str | None = None) -> NoReturn:
-        raise InputError(what, field=placed(self.field, at), hint=hint)
+        raise InputError(what, field=format_position(self.field, at), hint=hint)
 
-    def _either(self) -> Term:
-        return self._joined("||", self._all)
+    def _parse_or(self) -> ConditionTerm:
+        return self._parse_joined("||", self._parse_and)
 
-    def _all(self) -> Term:
-        return self._joined("&&", self._compared)
+    def _parse_and(self) -> ConditionTerm:
+        return self._parse_joined("&&", self._parse_comparison)
 
-    def _joined(self, sign: str, part: Callable[[], Term]) -> Term:
+    def _parse_joined(self, sign: str, part: Callable[[], ConditionTerm]) -> ConditionTerm:
         parts = [part()]
-        while self._is(sign):
-            self._take()
+        while self._is_next(sign):
+            self._advance()
             parts.append(part())
-        if self._now.kind == "name" and self._now.text in WORDS:
-            self._fail(self._now.at, f"'{self._now.text}' is no word of it", f"write {WORDS[self._now.text]}")
+        if self._now.kind == "name" and self._now.text in WORD_HINTS:
+            self._fail(self._now.at, f"'{self._now.text}' is no word of it", f"write {WORD_HINTS[self._now.text]}")
         if len(parts) == 1:
             return parts[0]
         for one in parts:
-            self._truth(one)
-        return Term(kind=TRUTH, cel=f"({f' {sign} '.join(one.cel for one in parts)})", at=parts[0].at)
+            self._require_truth(one)
+        return ConditionTerm(kind=TRUTH, cel=f"({f' {sign} '.join(one.cel for one in parts)})", at=parts[0].at)
 
-    def _truth(self, term: Term) -> None:
+    def _require_truth(self, term: ConditionTerm) -> None:
         if term.kind != TRUTH:
-            told = f"{self._told(term)} is {term.kind}, and true or false is needed"
-            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {example(term.kind)}")
+            told = f"{self._describe_term(term)} is {term.kind}, and true or false is needed"
+            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {format_example(term.kind)}")
 
-    def _compared(self) -> Term:
-        left = self._part()
-        if self._is("in"):
-            return self._within(left)
-        if not self._is(*COMPARISONS):
+    def _parse_comparison(self) -> ConditionTerm:
+        left = self._parse_operand()
+        if self._is_next("in"):
+            return self._parse_membership(left)
+        if not self._is_next(*COMPARISONS):
             return left
-        sign = self._take().text
-        right = self._part()
-        if self._is(*COMPARISONS, "in"):
+        sign = self._advance().text
+        right = self._parse_operand()
+        if self._is_next(*COMPARISONS, "in"):
             self._fail(self._now.at, "compares twice in a row", "write two comparisons, joined by &&")
-        self._alike(left, right)
+        self._require_same_kind(left, right)
         if left.kind in (TEXT, TRUTH) and sign not in ("==", "!="):
             self._fail(left.at, f"{left.kind} has no order", "write == or !=")
-        self._words(left, right)
-        return Term(kind=TRUTH, cel=f"({left.cel} {sign} {right.cel})", at=left.at)
+        self._check_words(left, right)
+        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} {sign} {right.cel})", at=left.at)
 
-    def _within(self, left: Term) -> Term:
-        at = self._take().at
-        if self._is("labels"):
-            right = self._part()
+    def _parse_membership(self, left: ConditionTerm) -> ConditionTerm:
+        at = self._advance().at
+        if self._is_next("labels"):
+            right = self._parse_operand()
             if right.kind != LABELS or left.kind != TEXT:
                 self._fail(at, "needs a text before it, and labels after it", 'write "team" in labels')
-            return Term(kind=TRUTH, cel=f"({left.cel} in labels)", at=left.at)
-        if not self._is("["):
+            return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in labels)", at=left.at)
+        if not self._is_next("["):
             self._fail(self._now.at, "`in` needs a list or labels", 'write provider in ["aws", "gcp"]')
-        self._take()
-        items = list[Term]()
-        while not self._is("]"):
+        self._advance()
+        items = list[ConditionTerm]()
+        while not self._is_next("]"):
             if items:
-                self._want(",")
-            items.append(self._part())
+                self._expect(",")
+            items.append(self._parse_operand())
             if items[-1].literal is None:
                 self._fail(items[-1].at, "a list holds what is written out", 'write ["aws", "gcp"]')
-            self._alike(left, items[-1])
-            self._words(left, items[-1])
-        self._take()
+            self._require_same_kind(left, items[-1])
+            self._check_words(left, items[-1])
+        self._advance()
         if not items:
             self._fail(at, "the list is empty, which nothing is in", 'write ["aws", "gcp"]')
-        return Term(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
+        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
 
-    def _alike(self, left: Term, right: Term) -> None:
+    def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
         """Both of one kind, and no labels as a whole."""
         if left.kind == right.kind and left.kind != LABELS:
             return
         fixed, other = (left, right) if left.fact else (right, left)
-        cure = CURE[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
-        told = f"{self._told(fixed)} is {named(fixed.kind)}, and {self._told(other)} is {named(other.kind)}"
+        cure = KIND_HINTS[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
+        told = f"{self._describe_term(fixed)} is {describe_kind(fixed.kind)}, and {self._describe_term(other)} is {describe_kind(other.kind)}"
         self._fail(right.at, told, cure)
 
-    def _words(self, left: Term, right: Term) -> None:
+    def _check_words(self, left: ConditionTerm, right: ConditionTerm) -> None:
         for fact, other in ((left, right), (right, left)):
             if fact.fact and other.literal is not None:
-                check_word(fact.fact, other.literal, placed(self.field, other.at))
+                check_word(fact.fact, other.literal, format_position(self.field, other.at))
 
-    def _told(self, term: Term) -> str:
+    def _describe_term(self, term: ConditionTerm) -> str:
         return term.fact or (shorten(f"'{term.literal}'", 40) if term.literal is not None else "that")
 
-    def _part(self) -> Term:
+    def _parse_operand(self) -> ConditionTerm:
         self.depth += 1
-        if self.depth > DEEPEST:
-            self._fail(self._now.at, f"has more than {DEEPEST} brackets within each other", "write two policies")
-        term = self._dotted(self._one())
+        if self.depth > NESTING_MAX:
+            self._fail(self._now.at, f"has more than {NESTING_MAX} brackets within each other", "write two policies")
+        term = self._parse_suffixes(self._parse_primary())
         self.depth -= 1
         return term
 
-    def _one(self) -> Term:
-        token = self._take()
+    def _parse_primary(self) -> ConditionTerm:
+        token = self._advance()
         if token.kind == "text":
-            text = self._unquoted(token)
-            return Term(kind=TEXT, cel=quoted(text), at=token.at, literal=text)
+            text = self._unquote(token)
+            return ConditionTerm(kind=TEXT, cel=quote_text(text), at=token.at, literal=text)
         if token.kind == "number" or token.text == "-":
-            return self._number(token)
+            return self._parse_number(token)
         if token.text == "!":
-            inner = self._part()
-            self._truth(inner)
-            return Term(kind=TRUTH, cel=f"(!{inner.cel})", at=token.at)
+            inner = self._parse_operand()
+            self._require_truth(inner)
+            return ConditionTerm(kind=TRUTH, cel=f"(!{inner.cel})", at=token.at)
         if token.text == "(":
-            inner = self._either()
-            self._want(")")
+            inner = self._parse_or()
+            self._expect(")")
             return inner
         if token.kind == "name":
-            return self._named_one(token)
-        return self._odd(token)
+            return self._parse_name(token)
+        return self._fail_unexpected(token)
 
-    def _odd(self, token: Token) -> NoReturn:
+    def _fail_unexpected(self, token: ConditionToken) -> NoReturn:
         what = "ends too early" if token.kind == "end" else f"'{token.text}' was not expected"
         self._fail(token.at, what, "write a fact, a text, a number, or a bracket")
 
-    def _unquoted(self, token: Token) -> str:
+    def _unquote(self, token: ConditionToken) -> str:
         if token.text.startswith("r"):
             return token.text[2:-1]
-        odd = next((found[1] for found in ESCAPE.finditer(token.text) if found[1] not in "\\\"'"), None)
+        odd = next((found[1] for found in ESCAPE_PATTERN.finditer(token.text) if found[1] not in "\\\"'"), None)
         if odd is not None:
             self._fail(token.at, f"\\{odd} is not known in a text", f'write \\\\{odd}, or r"..." for a pattern')
-        return ESCAPE.sub(r"\1", token.text[1:-1])
+        return ESCAPE_PATTERN.sub(r"\1", token.text[1:-1])
 
-    def _number(self, token: Token) -> Term:
+    def _parse_number(self, token: ConditionToken) -> ConditionTerm:
         at, sign = token.at, ""
         if token.text == "-":
-            sign, token = "-", self._take()
+            sign, token = "-", self._advance()
             if token.kind != "number":
                 self._fail(token.at, "- belongs to a number only", NO_ARITHMETIC)
-        if self._is("-"):
+        if self._is_next("-"):
             self._fail(self._now.at, "'-' was not expected", NO_ARITHMETIC)
         if self._now.kind == "name" and self._now.at == token.at + len(token.text):
             unit = self._now.text
@@ -237,79 +241,81 @@ class _Reader:
         value = float(sign + token.text)
         if abs(value) > 1e18:  # noqa: PLR2004 - beyond any quantity here
             self._fail(at, "is too large a number", "check the unit and the zeros")
-        return Term(kind=NUMBER, cel=repr(value), at=at, literal=sign + token.text)
+        return ConditionTerm(kind=NUMBER, cel=repr(value), at=at, literal=sign + token.text)
 
-    def _named_one(self, token: Token) -> Term:
+    def _parse_name(self, token: ConditionToken) -> ConditionTerm:
         name = token.text
         if name in ("true", "false"):
-            return Term(kind=TRUTH, cel=name, at=token.at, literal=name)
-        if name in WORDS:
-            self._fail(token.at, f"'{name}' is no word of it", f"write {WORDS[name]}")
-        if self._is("("):
-            return self._called(token)
+            return ConditionTerm(kind=TRUTH, cel=name, at=token.at, literal=name)
+        if name in WORD_HINTS:
+            self._fail(token.at, f"'{name}' is no word of it", f"write {WORD_HINTS[name]}")
+        if self._is_next("("):
+            return self._parse_call(token)
         fact = FACTS.get(name)
         if fact is None:
             near = find_nearest_names(name, (*FACTS, *FUNCTIONS))
             hint = "" if near else f"known: {', '.join(FACTS)}"
-            raise UnknownNameError("name", name, field=placed(self.field, token.at), nearest=near, hint=hint)
+            raise UnknownNameError("name", name, field=format_position(self.field, token.at), nearest=near, hint=hint)
         self.names.add(name)
-        return Term(kind=fact.kind, cel=name, at=token.at, fact=name)
+        return ConditionTerm(kind=fact.kind, cel=name, at=token.at, fact=name)
 
-    def _called(self, token: Token) -> Term:
-        name, field = token.text, placed(self.field, token.at)
+    def _parse_call(self, token: ConditionToken) -> ConditionTerm:
+        name, field = token.text, format_position(self.field, token.at)
         if name not in FUNCTIONS:
             hint = f"there are {', '.join(FUNCTIONS)}"
             raise UnknownNameError("function", name, field=field, nearest=find_nearest_names(name, FUNCTIONS), hint=hint)
-        self._take()
-        given = self._part()
-        self._want(")")
+        self._advance()
+        given = self._parse_operand()
+        self._expect(")")
         wanted = TEXT if name == "duration" else NUMBER
         if given.literal is None or given.kind != wanted:
             sample = 'duration("45m")' if name == "duration" else f"{name}(12.50)"
             self._fail(given.at, f"{name} takes one {wanted} that is written out", f"write {sample}")
         if name == "duration":
-            value = lasting(given.literal, field) // timedelta(microseconds=1)
+            value = parse_duration(given.literal, field) // timedelta(microseconds=1)
         else:
             value = Money.parse(given.literal, field=field).nano
         if name == "usd_per_hour" and value < 0:
             self._fail(given.at, "a rate is never negative", "write usd_per_hour(0.30)")
         kind = {"duration": DURATION, "usd": MONEY, "usd_per_hour": RATE}[name]
-        return Term(kind=kind, cel=str(within(value)), at=token.at, literal=f"{name}({given.literal})")
+        return ConditionTerm(kind=kind, cel=str(clamp_integer(value)), at=token.at, literal=f"{name}({given.literal})")
 
-    def _dotted(self, term: Term) -> Term:
-        while self._is(".", "["):
+    def _parse_suffixes(self, term: ConditionTerm) -> ConditionTerm:
+        while self._is_next(".", "["):
             if term.kind == LABELS:
-                term = self._label(term)
-            elif self._take().text == "." and self._now.text in METHODS and term.kind == TEXT:
-                term = self._asked(term)
+                term = self._parse_label(term)
+            elif self._advance().text == "." and self._now.text in METHODS and term.kind == TEXT:
+                term = self._parse_method(term)
             else:
                 near = find_nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
                 hint = f"did you mean {near[0]}?" if near else f"text has {', '.join(METHODS)}; nothing else has such"
-                self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' is nothing that {self._told(term)} has", hint)
+                self._fail(
+                    self._now.at, f"'{shorten(self._now.text, 20)}' is nothing that {self._describe_term(term)} has", hint
+                )
         return term
 
-    def _label(self, term: Term) -> Term:
-        if self._take().text == ".":
-            token = self._take()
+    def _parse_label(self, term: ConditionTerm) -> ConditionTerm:
+        if self._advance().text == ".":
+            token = self._advance()
             if token.kind != "name" or token.text in METHODS:
-                self._fail(token.at, "is no label's key", CURE[LABELS])
+                self._fail(token.at, "is no label's key", KIND_HINTS[LABELS])
             key = token.text
         else:
-            token = self._take()
+            token = self._advance()
             if token.kind != "text":
-                self._fail(token.at, "a label's key is a text", CURE[LABELS])
-            key = self._unquoted(token)
-            self._want("]")
+                self._fail(token.at, "a label's key is a text", KIND_HINTS[LABELS])
+            key = self._unquote(token)
+            self._expect("]")
         self.keys.add(key)
-        return Term(kind=TEXT, cel=f"labels[{quoted(key)}]", at=term.at)
+        return ConditionTerm(kind=TEXT, cel=f"labels[{quote_text(key)}]", at=term.at)
 
-    def _asked(self, term: Term) -> Term:
-        method = self._take().text
-        self._want("(")
-        given = self._part()
-        self._want(")")
+    def _parse_method(self, term: ConditionTerm) -> ConditionTerm:
+        method = self._advance().text
+        self._expect("(")
+        given = self._parse_operand()
+        self._expect(")")
         if given.kind != TEXT or given.literal is None:
             self._fail(given.at, f"{method} takes one text that is written out", f'write {method}("a")')
         if method == "matches":
-            self.patterns.append((given.literal, placed(self.field, given.at)))
-        return Term(kind=TRUTH, cel=f"{term.cel}.{method}({given.cel})", at=term.at)
+            self.patterns.append((given.literal, format_position(self.field, given.at)))
+        return ConditionTerm(kind=TRUTH, cel=f"{term.cel}.{method}({given.cel})", at=term.at)

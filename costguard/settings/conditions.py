@@ -20,12 +20,12 @@ from cel_expr_python import cel
 
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
-from costguard.settings.condition_syntax import quoted, within
+from costguard.settings.condition_syntax import clamp_integer, quote_text
 from costguard.settings.condition_text import check_condition
 from costguard.values.money import Money, Rate
 
 CURRENCY = "USD"
-REMEMBERED = 5000
+CACHED_CONDITIONS = 5000
 """Answers of one condition."""
 
 
@@ -49,7 +49,7 @@ class CelCondition:
         except TypeError:  # a fact of no kind that there is
             return self._answer(facts)
         if answer is None:
-            if len(self.answers) >= REMEMBERED:
+            if len(self.answers) >= CACHED_CONDITIONS:
                 self.answers.clear()
             answer = self.answers[asked] = self._answer(facts)
         return answer
@@ -58,7 +58,7 @@ class CelCondition:
         known, odd = dict[str, object](), list[str]()
         for name in self.names:
             if facts.get(name) is not None:
-                value, why = _plain(name, facts[name])
+                value, why = _convert_fact(name, facts[name])
                 if value is not None:
                     known[name] = value
                 if why:
@@ -77,7 +77,7 @@ class CelCondition:
 
     def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
         labels = known.get("labels")
-        lacking = [f"labels[{quoted(key)}]" for key in sorted(self.keys) if isinstance(labels, dict) and key not in labels]
+        lacking = [f"labels[{quote_text(key)}]" for key in sorted(self.keys) if isinstance(labels, dict) and key not in labels]
         return (*sorted(self.names - set(known)), *lacking)
 
 
@@ -85,12 +85,12 @@ def read_condition(text: str, where: str) -> CelCondition:
     """The condition `text`, checked and compiled; InputError names `where`, the character, and what to write instead."""
     checked = check_condition(text, where)
     for pattern, place in checked.patterns:
-        tried = _environment().compile(f'"".matches({quoted(pattern)})').eval(data={})
+        tried = _build_environment().compile(f'"".matches({quote_text(pattern)})').eval(data={})
         if tried.type() != cel.Type.BOOL:
             told = shorten(to_one_line(str(tried.plain_value())), 100)
             raise InputError(f"is no pattern: {told}", field=place, hint="write a regular expression (RE2)")
     try:
-        program = _environment().compile(checked.cel)
+        program = _build_environment().compile(checked.cel)
     except RuntimeError as broken:  # what was checked compiles; a limit of the library's own may still say no
         told = shorten(to_one_line(str(broken)), 150)
         raise InputError(f"is refused by CEL: {told}", field=where, hint="write it shorter") from None
@@ -98,7 +98,7 @@ def read_condition(text: str, where: str) -> CelCondition:
 
 
 @cache
-def _environment() -> cel.Env:
+def _build_environment() -> cel.Env:
     """One for all conditions. Amounts and times are whole numbers in it: `condition_text` has kept their kinds apart."""
     types = {
         TEXT: cel.Type.STRING,
@@ -112,32 +112,32 @@ def _environment() -> cel.Env:
     return cel.NewEnv(variables={name: types[fact.kind] for name, fact in FACTS.items()})
 
 
-def _plain(name: str, value: object) -> tuple[object, str]:
+def _convert_fact(name: str, value: object) -> tuple[object, str]:
     """`value` of the fact `name` as CEL takes it, or None and why not."""
     kind = FACTS[name].kind
     if isinstance(value, Money | Rate) and value.currency != CURRENCY:
         return None, f"{name} is in {value.currency}, and conditions count in {CURRENCY}"
-    plain = PLAIN[kind](value)
+    plain = CONVERTERS[kind](value)
     return plain, "" if plain is not None else f"{name} is no {kind}"
 
 
-def _number(value: object) -> float | None:
+def _convert_number(value: object) -> float | None:
     known = isinstance(value, int | float | Fraction) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None  # type: ignore[arg-type]  # seen in the line above
 
 
-def _labels(value: object) -> dict[object, object] | None:
+def _convert_labels(value: object) -> dict[object, object] | None:
     known = isinstance(value, Mapping) and all(isinstance(one, str) for pair in value.items() for one in pair)
     return dict(value) if known else None  # type: ignore[call-overload]  # seen in the line above
 
 
-PLAIN: Mapping[str, Callable[[object], object]] = {
+CONVERTERS: Mapping[str, Callable[[object], object]] = {
     TEXT: lambda value: value if isinstance(value, str) else None,
     TRUTH: lambda value: value if isinstance(value, bool) else None,
-    NUMBER: _number,
-    DURATION: lambda value: within(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else None,
-    MONEY: lambda value: within(value.nano) if isinstance(value, Money) else None,
-    RATE: lambda value: within(value.nano_per_hour) if isinstance(value, Rate) else None,
-    LABELS: _labels,
+    NUMBER: _convert_number,
+    DURATION: lambda value: clamp_integer(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else None,
+    MONEY: lambda value: clamp_integer(value.nano) if isinstance(value, Money) else None,
+    RATE: lambda value: clamp_integer(value.nano_per_hour) if isinstance(value, Rate) else None,
+    LABELS: _convert_labels,
 }
 """Kind of fact -> its value as CEL takes it; None where it is none of that kind."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from costguard.settings.example_guard import GUARD
+from costguard.settings.example_guard import GUARD_EXAMPLE
 from costguard.values.provider import (
     FLAG_SETTING,
     TABLES_SETTING,
@@ -19,7 +19,7 @@ from costguard.values.provider import (
     ProviderSetting,
 )
 
-FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
+FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "market"): (
         "A market file instead of the shipped prices and those of `costguard prices refresh`.",
         "prices.sqlite",
@@ -131,13 +131,13 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 
-HEAD = """\
+HEADER_TEXT = """\
 # Settings of costguard. Every key may be left out. A line that starts with `#` and no space is a setting that is switched off.
 # A variable COSTGUARD_SECTION__KEY wins over this file, a flag over both. This file holds no secret: keys are read from each
 # provider's own place, and a key written in here is refused.
 """
 
-BUDGET = """
+BUDGET_EXAMPLE = """
 # Budgets: any number of them. `costguard status` says how each stands.
 # cap: an amount and its currency. period: "day", "week" (from Monday), "month", or "rolling 7d".
 # timezone: whose days and months, where not those of [defaults]. hard = true: machines may be stopped to keep it, where a
@@ -155,52 +155,52 @@ BUDGET = """
 """
 
 
-def settings_text(
+def render_settings_file(
     manifests: Iterable[ProviderManifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
 ) -> str:
     """The file. `chosen`: providers whose section is switched on. `cap`: of one monthly budget; `zone`: of [defaults]."""
     values = {("defaults", "timezone"): zone} if zone else {}
-    sections = dict.fromkeys(section for section, _ in FIELDS)
-    parts = [HEAD, *(_section(section, values) for section in sections)]
-    parts.append(BUDGET.format(off="" if cap else "#", name='"everything"', cap=json.dumps(cap or "3000 USD")))
-    parts.append(GUARD)
-    parts += ["\n".join(_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
+    sections = dict.fromkeys(section for section, _ in FIELD_EXAMPLES)
+    parts = [HEADER_TEXT, *(_render_section(section, values) for section in sections)]
+    parts.append(BUDGET_EXAMPLE.format(off="" if cap else "#", name='"everything"', cap=json.dumps(cap or "3000 USD")))
+    parts.append(GUARD_EXAMPLE)
+    parts += ["\n".join(_render_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
     return "".join(parts)
 
 
-def _section(section: str, values: Mapping[tuple[str, str], str]) -> str:
+def _render_section(section: str, values: Mapping[tuple[str, str], str]) -> str:
     lines = ["", f"[{section}]"]
-    for (where, key), (told, example) in FIELDS.items():
+    for (where, key), (told, example) in FIELD_EXAMPLES.items():
         if where == section:
             value = values.get((where, key))
-            lines += [*_prose(told), f"{'' if value else '#'}{key} = {json.dumps(value or example)}"]
+            lines += [*_format_comment(told), f"{'' if value else '#'}{key} = {json.dumps(value or example)}"]
     return "\n".join(lines) + "\n"
 
 
-def _provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
+def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
     """Its section: where its key is looked for, then its settings, tables of tables last."""
     yield ""
-    yield from _prose(f"{manifest.title}. {_where(manifest)}")
+    yield from _format_comment(f"{manifest.title}. {_describe_key_place(manifest)}")
     if manifest.extra:
-        yield from _prose(f"Needs its SDK: pip install 'gpu-costguard[{manifest.extra}]'")
+        yield from _format_comment(f"Needs its SDK: pip install 'gpu-costguard[{manifest.extra}]'")
     yield f"{'' if on else '#'}[providers.{manifest.name}]"
     for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES_SETTING):
-        yield from _prose(f"{setting.told}.")
+        yield from _format_comment(f"{setting.told}.")
         if setting.kind == TABLES_SETTING:
             yield f"#[[providers.{manifest.name}.{setting.name}]]"
-            yield from (f"#{inner.name} = {_value(inner)}" for inner in setting.inner)
+            yield from (f"#{inner.name} = {_format_value(inner)}" for inner in setting.inner)
         else:
-            yield f"#{setting.name} = {_value(setting)}"
+            yield f"#{setting.name} = {_format_value(setting)}"
 
 
-def _where(manifest: ProviderManifest) -> str:
+def _describe_key_place(manifest: ProviderManifest) -> str:
     if not manifest.credentials:
         return "It needs no key."
     made = f" Keys are made at {manifest.key_at}." if manifest.key_at else ""
     return f"Its key is looked for in: {'; '.join(manifest.credentials)}.{made}"
 
 
-def _value(setting: ProviderSetting) -> str:
+def _format_value(setting: ProviderSetting) -> str:
     """The example as TOML, whether or not its author wrote it so."""
     example = setting.example.strip()
     if setting.kind == WHOLE_SETTING:
@@ -212,7 +212,7 @@ def _value(setting: ProviderSetting) -> str:
     return example if example.startswith('"') else json.dumps(example or "...")
 
 
-def _prose(text: str) -> Iterator[str]:
+def _format_comment(text: str) -> Iterator[str]:
     """`text` as comment lines of at most 118 characters."""
     from textwrap import wrap
 

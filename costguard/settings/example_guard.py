@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-GUARD = """
+GUARD_EXAMPLE = """
 # Policies: any number of them. `costguard plan` says what each would do now, and why not.
 # arm: how far it may go. observe (nothing, and says what it would do), notify, stop, terminate. 90 days after the guard first
 # saw it, it falls back to notify until `costguard policy arm NAME LEVEL`.

@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from costguard.errors import InputError
 from costguard.values.checks import describe_value, require
 
-Table = Mapping[str, object]
-LONGEST_NAME = 80
+SettingsTable = Mapping[str, object]
+NAME_CHARS_MAX = 80
 """Characters of a name: it stands in every message."""
-MOST_TABLES = 1000
+TABLES_MAX = 1000
 
 
-def read_tables(stated: object, where: str, kind: str) -> list[Table]:
+def read_tables(stated: object, where: str, kind: str) -> list[SettingsTable]:
     """The `[[kind]]` tables of `where` (a file)."""
     if not isinstance(stated, list) or not all(isinstance(table, Mapping) for table in stated):
         what = "must be a list of tables"
         raise InputError(what, field=f"{where}: {kind}", hint=f"write [[{kind}]], and its keys below it")
-    require(len(stated) <= MOST_TABLES, f"{where}: {kind}", f"has {len(stated)} tables", f"write at most {MOST_TABLES}")
+    require(len(stated) <= TABLES_MAX, f"{where}: {kind}", f"has {len(stated)} tables", f"write at most {TABLES_MAX}")
     return stated
 
 
-def each_once(names: Sequence[str], where: str, kind: str) -> None:
+def require_unique_names(names: Sequence[str], where: str, kind: str) -> None:
     """InputError where two of the `[[kind]]` tables have the same name, whatever its case."""
     numbers: dict[str, int] = {}
     for number, name in enumerate(names, 1):
@@ -36,8 +36,8 @@ def read_name(stated: object, field: str, example: str) -> str:
     if stated is None:
         raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
     name = read_text(stated, field).strip()
-    plain = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-    what = f"must be a name of at most {LONGEST_NAME} plain characters, not {describe_value(name)}"
+    plain = 0 < len(name) <= NAME_CHARS_MAX and name.isprintable()
+    what = f"must be a name of at most {NAME_CHARS_MAX} plain characters, not {describe_value(name)}"
     require(plain, field, what, f'write a name such as "{example}"')
     return name
 
@@ -46,14 +46,14 @@ def read_texts(stated: object, field: str) -> tuple[str, ...]:
     """A list of texts; one text stands for a list of one."""
     texts = [stated] if isinstance(stated, str) else stated
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"must be a list of texts, not {unlike(stated)}", field=field, hint='write ["a", "b"]')
+        raise InputError(f"must be a list of texts, not {describe_unlike(stated)}", field=field, hint='write ["a", "b"]')
     return tuple(texts)
 
 
 def read_text(stated: object, field: str) -> str:
     """A text."""
     if not isinstance(stated, str):
-        raise InputError(f"must be text, not {unlike(stated)}", field=field, hint='write it in "quotes"')
+        raise InputError(f"must be text, not {describe_unlike(stated)}", field=field, hint='write it in "quotes"')
     return stated
 
 
@@ -64,15 +64,15 @@ def read_flag(stated: object, field: str) -> bool:
     return stated
 
 
-def read_inner(stated: object, field: str, example: str) -> Table:
+def read_inner(stated: object, field: str, example: str) -> SettingsTable:
     """A table that holds something."""
     if not isinstance(stated, Mapping) or not stated:
-        what = "is empty" if stated == {} else f"must be a table, not {unlike(stated)}"
+        what = "is empty" if stated == {} else f"must be a table, not {describe_unlike(stated)}"
         raise InputError(what, field=field, hint=f"write {example}, or leave it out")
     return stated
 
 
-def unlike(stated: object) -> str:
+def describe_unlike(stated: object) -> str:
     """What `stated` is, where something else belongs. Texts are not shown, nor what a list or table holds: it may be secret."""
     if isinstance(stated, str):
         return "a text"
@@ -80,5 +80,5 @@ def unlike(stated: object) -> str:
         return "a table"
     if isinstance(stated, list):
         other = next((one for one in stated if not isinstance(one, str)), "")
-        return "a list of texts" if isinstance(other, str) else f"a list that holds {unlike(other)}"
+        return "a list of texts" if isinstance(other, str) else f"a list that holds {describe_unlike(other)}"
     return describe_value(stated)

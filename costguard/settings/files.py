@@ -16,8 +16,8 @@ LARGEST_FILE = 8 * 2**20
 
 def read_table(path: Path) -> dict[str, object]:
     """The table in a TOML or JSON file; InputError names the file, and the line where the syntax is wrong."""
-    text = _text(path)
-    parse = _json if path.suffix == ".json" or text.lstrip().startswith("{") else _toml
+    text = _read_text(path)
+    parse = _parse_json if path.suffix == ".json" or text.lstrip().startswith("{") else _parse_toml
     table = parse(text, path)
     if not isinstance(table, dict):
         raise InputError(
@@ -28,38 +28,38 @@ def read_table(path: Path) -> dict[str, object]:
 
 def read_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
     """(file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
-    rows = _csv_rows(path) if path.suffix.lower() not in (".toml", ".json") else _runs(path)
+    rows = _read_csv_rows(path) if path.suffix.lower() not in (".toml", ".json") else _read_runs(path)
     if not rows:
         raise InputError("holds no run", field=str(path), hint="write a line of columns and a line for each run, or [[runs]]")
     return rows
 
 
-def _runs(path: Path) -> list[tuple[str, dict[str, object]]]:
+def _read_runs(path: Path) -> list[tuple[str, dict[str, object]]]:
     runs = read_table(path).get("runs")
     if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
         raise InputError("holds no list of runs", field=str(path), hint='write [[runs]] tables, or {"runs": [{...}]}')
     return [(f"{path} run {number}", run) for number, run in enumerate(runs, 1)]
 
 
-def _csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
+def _read_csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
     import csv
     import io
 
-    reader = csv.DictReader(io.StringIO(_text(path)), skipinitialspace=True, strict=True)
+    reader = csv.DictReader(io.StringIO(_read_text(path)), skipinitialspace=True, strict=True)
     rows = []
     try:
         for cells in reader:
             where = f"{path} line {reader.line_num}"
             if None in cells:
                 raise InputError("holds more cells than there are columns", field=where, hint='"quote" cells with commas')
-            rows.append((where, {k: _cell(v) for k, v in cells.items() if v is not None and v.strip()}))
+            rows.append((where, {k: _parse_cell(v) for k, v in cells.items() if v is not None and v.strip()}))
     except csv.Error as broken:
         where = f"{path} line {reader.line_num}"
         raise InputError(f"is not valid CSV: {broken}", field=where, hint="check the quotes") from None
     return [(where, row) for where, row in rows if row]
 
 
-def _cell(text: str) -> object:
+def _parse_cell(text: str) -> object:
     """A number where it is written as one (50e6, 50_000_000), true or false, else text."""
     text = text.strip()
     if text.lower() in ("true", "false"):
@@ -72,10 +72,10 @@ def _cell(text: str) -> object:
     return text
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         if path.is_dir():
-            raise InputError("is a folder, not a file", field=str(path), hint=_inside(path))
+            raise InputError("is a folder, not a file", field=str(path), hint=_suggest_file_inside(path))
         with path.open("rb") as file:  # its stated size proves nothing: /dev/zero has none
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
@@ -92,33 +92,37 @@ def _text(path: Path) -> str:
         raise InputError(f"cannot be read: {shorten(why)}", field=str(path), hint="give a file that you may read") from None
 
 
-def _inside(folder: Path) -> str:
+def _suggest_file_inside(folder: Path) -> str:
     """A config.json or job file in the folder is probably what was meant."""
     found = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
     return f"write {folder / found[0]}" if found else "give the path of a file"
 
 
-def _toml(text: str, path: Path) -> object:
+def _parse_toml(text: str, path: Path) -> object:
     import tomllib
 
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
-        from costguard.settings.syntax_hints import said_of, toml_hint
+        from costguard.settings.syntax_hints import describe_parse_error, suggest_toml_fix
 
-        raise InputError(f"is not valid TOML: {said_of(broken)}", field=str(path), hint=toml_hint(text, str(broken))) from None
+        raise InputError(
+            f"is not valid TOML: {describe_parse_error(broken)}", field=str(path), hint=suggest_toml_fix(text, str(broken))
+        ) from None
 
 
-def _json(text: str, path: Path) -> object:
+def _parse_json(text: str, path: Path) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_each_once)
+        return json.loads(text, object_pairs_hook=_reject_repeated_keys)
     except (ValueError, RecursionError) as broken:
-        from costguard.settings.syntax_hints import json_hint, said_of
+        from costguard.settings.syntax_hints import describe_parse_error, suggest_json_fix
 
-        raise InputError(f"is not valid JSON: {said_of(broken)}", field=str(path), hint=json_hint(str(broken))) from None
+        raise InputError(
+            f"is not valid JSON: {describe_parse_error(broken)}", field=str(path), hint=suggest_json_fix(str(broken))
+        ) from None
 
 
-def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """The pairs as a dict; JSON that states a key twice means two things, and TOML refuses it too."""
     table = dict(pairs)
     if len(table) < len(pairs):
@@ -128,7 +132,7 @@ def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return table
 
 
-def path_of(text: str) -> Path:
+def expand_path(text: str) -> Path:
     """The path that somebody wrote, with its `~` filled in; InputError where nobody's home is meant."""
     try:
         return Path(text).expanduser()
@@ -136,14 +140,14 @@ def path_of(text: str) -> Path:
         raise InputError("names the home of a user who is not known", field=text, hint="write the whole path") from None
 
 
-def data_file(name: str) -> Path:
+def get_data_path(name: str) -> Path:
     """Where the platform wants `name`, which costguard keeps for this person."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / name
 
 
-def cache_file(name: str) -> Path:
+def get_cache_path(name: str) -> Path:
     """Where the platform wants `name`, which costguard could get again."""
     import platformdirs
 

@@ -14,68 +14,68 @@ from fractions import Fraction
 
 from costguard.errors import InputError
 from costguard.guard.policy import Rails
-from costguard.settings.fields import read_inner, unlike
-from costguard.settings.lasting import lasting
+from costguard.settings.fields import describe_unlike, read_inner
+from costguard.settings.lasting import parse_duration
 from costguard.values.checks import describe_value, require_known_keys, require_number, require_whole_number
 
-MOST_ACTS = 1000
-DAY = timedelta(days=1)
+ACTS_MAX = 1000
+ONE_DAY = timedelta(days=1)
 
 
-def _count(stated: object, field: str) -> int:
-    return require_whole_number(stated, field, least=0, most=MOST_ACTS)
+def _read_count(stated: object, field: str) -> int:
+    return require_whole_number(stated, field, least=0, most=ACTS_MAX)
 
 
-def _machines(stated: object, field: str) -> int:
+def _read_machines(stated: object, field: str) -> int:
     return require_whole_number(stated, field, least=1, most=10**6)
 
 
-def _percent(stated: object, field: str) -> Fraction:
+def _read_percent(stated: object, field: str) -> Fraction:
     if isinstance(stated, str):
         raise InputError(f"must be a number, not {describe_value(stated)}", field=field, hint="write 10 for 10 %")
     return Fraction(str(require_number(stated, field, least=1, most=100))) / 100
 
 
-def _time(stated: object, field: str) -> timedelta:
-    return lasting(stated, field, most=7 * DAY)
+def _read_time(stated: object, field: str) -> timedelta:
+    return parse_duration(stated, field, most=7 * ONE_DAY)
 
 
-def _period(stated: object, field: str) -> timedelta:
-    return lasting(stated, field, least=timedelta(minutes=1), most=DAY)
+def _read_period(stated: object, field: str) -> timedelta:
+    return parse_duration(stated, field, least=timedelta(minutes=1), most=ONE_DAY)
 
 
-Read = Callable[[object, str], object]
-TABLES: Mapping[str, Mapping[str, tuple[str, Read]]] = {
+FieldReader = Callable[[object, str], object]
+RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
     "acts": {
-        "per_run": ("acts_per_run", _count),
-        "per_10m": ("acts_per_10m", _count),
-        "fleet_percent": ("fleet_share_10m", _percent),
-        "fleet_percent_day": ("fleet_share_day", _percent),
-        "irreversible_per_h": ("irreversible_per_h", _count),
+        "per_run": ("acts_per_run", _read_count),
+        "per_10m": ("acts_per_10m", _read_count),
+        "fleet_percent": ("fleet_share_10m", _read_percent),
+        "fleet_percent_day": ("fleet_share_day", _read_percent),
+        "irreversible_per_h": ("irreversible_per_h", _read_count),
     },
     "breaker": {
-        "percent": ("breaker_share", _percent),
-        "least": ("breaker_least", _machines),
-        "window": ("breaker_window", _period),
-        "recovery": ("breaker_recovery", _period),
+        "percent": ("breaker_share", _read_percent),
+        "least": ("breaker_least", _read_machines),
+        "window": ("breaker_window", _read_period),
+        "recovery": ("breaker_recovery", _read_period),
     },
 }
 """Key -> inner key -> the field of Rails, and how it is read."""
-EXAMPLES = {"acts": "{ per_10m = 3 }", "breaker": "{ percent = 25 }"}
+RAIL_EXAMPLES = {"acts": "{ per_10m = 3 }", "breaker": "{ percent = 25 }"}
 
 
 def read_rails(stated: object, where: str) -> Rails:
     """The rails of `where` (a file); what it does not state is as in Rails."""
     place = f"{where}: rails"
     if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {unlike(stated)}", field=place, hint="write a [rails] section")
-    require_known_keys(stated, (*TABLES, "first_seen"), place)
+        raise InputError(f"must be a table, not {describe_unlike(stated)}", field=place, hint="write a [rails] section")
+    require_known_keys(stated, (*RAIL_FIELDS, "first_seen"), place)
     values = dict[str, object]()
-    for key, inner in TABLES.items():
+    for key, inner in RAIL_FIELDS.items():
         if key in stated:
-            table = read_inner(stated[key], f"{place}.{key}", f"{key} = {EXAMPLES[key]}")
+            table = read_inner(stated[key], f"{place}.{key}", f"{key} = {RAIL_EXAMPLES[key]}")
             require_known_keys(table, tuple(inner), f"{place}.{key}")
             values |= {inner[name][0]: inner[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
     if "first_seen" in stated:
-        values["first_seen"] = _time(stated["first_seen"], f"{place}.first_seen")
+        values["first_seen"] = _read_time(stated["first_seen"], f"{place}.first_seen")
     return Rails(**values)  # type: ignore[arg-type]  # each read as its field wants it

@@ -11,30 +11,30 @@ from collections.abc import Iterable, Mapping
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.errors import InputError
-from costguard.settings.fields import Table, read_texts
+from costguard.settings.fields import SettingsTable, read_texts
 from costguard.values.checks import describe_value, require, require_one_of
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
 
 MATCH_KEYS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels")
-CHOICES = {"tiers": TIERS, "kinds": KINDS}
+MATCH_CHOICES = {"tiers": TIERS, "kinds": KINDS}
 
 
-def read_match(stated: Table, field: str) -> ResourceFilter:
+def read_match(stated: SettingsTable, field: str) -> ResourceFilter:
     """The Match that the keys MATCH_KEYS of `stated` make."""
-    lists = {key: _names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
-    labels = _labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
+    lists = {key: _read_names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
+    labels = _read_labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
     return ResourceFilter(**lists, labels=labels)
 
 
-def _names(key: str, stated: object, field: str) -> tuple[str, ...]:
+def _read_names(key: str, stated: object, field: str) -> tuple[str, ...]:
     names = read_texts(stated, field)
     for name in names:
-        if key in CHOICES:
-            require_one_of(name, CHOICES[key], field)
-    return _gpus(names, field) if key == "gpus" else names
+        if key in MATCH_CHOICES:
+            require_one_of(name, MATCH_CHOICES[key], field)
+    return _resolve_gpus(names, field) if key == "gpus" else names
 
 
-def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
+def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     """Canonical names. A name that is short for several GPUs would leave the others out unseen, and is refused."""
     from costguard.data import ShippedFacts
     from costguard.values.gpu_names import GpuNames
@@ -47,7 +47,7 @@ def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     return tuple(gpu.canonical for gpu in found.values())
 
 
-def _labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _read_labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(stated, Mapping):
         raise InputError(f"must be a table, not {describe_value(stated)}", field=field, hint='write { team = "vision" }')
     for key in stated:

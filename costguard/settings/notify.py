@@ -25,21 +25,30 @@ from typing import NamedTuple
 
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
-from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
-from costguard.settings.fields import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
-from costguard.settings.lasting import lasting
+from costguard.settings.addresses import CONSOLE_CHANNEL, FILE_PATTERN, VARIABLE_PATTERN, check_address
+from costguard.settings.fields import (
+    SettingsTable,
+    describe_unlike,
+    read_inner,
+    read_name,
+    read_tables,
+    read_text,
+    read_texts,
+    require_unique_names,
+)
+from costguard.settings.lasting import parse_duration
 from costguard.values.checks import require, require_known_keys, require_one_of
 
-KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
-MATCH_KEYS = ("owners", "policies", "topics", "audience")
-KEPT = {"signed_with": "COSTGUARD_WEBHOOK_SECRET", "mail": "MAIL_URL"}
+ROUTE_KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
+ROUTE_MATCH_KEYS = ("owners", "policies", "topics", "audience")
+SECRET_FIELDS = {"signed_with": "COSTGUARD_WEBHOOK_SECRET", "mail": "MAIL_URL"}
 """Keys that say where a secret is kept, and the variable that it might be."""
-TO = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
-OFTENEST = timedelta(minutes=15)
+ROUTE_TO_HINT = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
+REPEAT_MIN = timedelta(minutes=15)
 """A repeat more often than this is a storm."""
 
 
-class Told(NamedTuple):
+class NotifySettings(NamedTuple):
     """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere."""
 
     routes: tuple[AlertRoute, ...]
@@ -47,68 +56,74 @@ class Told(NamedTuple):
     mail: str
 
 
-def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Told:
+def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> NotifySettings:
     """What `where` (a file) says of it. `policies`: their names."""
     if not isinstance(stated, Mapping):
-        told = f"must be a table, not {unlike(stated)}"
+        told = f"must be a table, not {describe_unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
-    require_known_keys(stated, ("route", *KEPT), f"{where}: notify")
+    require_known_keys(stated, ("route", *SECRET_FIELDS), f"{where}: notify")
     tables = read_tables(stated.get("route", []), where, "notify.route")
-    routes = tuple(_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
-    each_once([route.name for route in routes], where, "notify.route")
-    signed_with, mail = (_kept(stated[key], f"{where}: notify.{key}", key) if key in stated else "" for key in KEPT)
-    return Told(routes, signed_with, mail)
+    routes = tuple(_read_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
+    require_unique_names([route.name for route in routes], where, "notify.route")
+    signed_with, mail = (
+        _read_secret_place(stated[key], f"{where}: notify.{key}", key) if key in stated else "" for key in SECRET_FIELDS
+    )
+    return NotifySettings(routes, signed_with, mail)
 
 
-def _kept(stated: object, field: str, key: str) -> str:
+def _read_secret_place(stated: object, field: str, key: str) -> str:
     """Where a secret is kept."""
     text = read_text(stated, field)
-    kept = VARIABLE.fullmatch(text) or FILE.fullmatch(text)
-    hint = f'write "env:{KEPT[key]}", or "file:PATH" of a file that holds it'
+    kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
+    hint = f'write "env:{SECRET_FIELDS[key]}", or "file:PATH" of a file that holds it'
     require(kept is not None, field, "holds a secret, and the settings file holds none", hint)
     return text
 
 
-def _route(table: Table, place: str, policies: tuple[str, ...]) -> AlertRoute:
-    require_known_keys(table, KEYS, place)
+def _read_route(table: SettingsTable, place: str, policies: tuple[str, ...]) -> AlertRoute:
+    require_known_keys(table, ROUTE_KEYS, place)
     if "to" not in table:
-        raise InputError("is missing", field=f"{place}.to", hint=TO)
+        raise InputError("is missing", field=f"{place}.to", hint=ROUTE_TO_HINT)
     channels = tuple(dict.fromkeys(read_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
-    require(bool(channels), f"{place}.to", "is empty", TO)
+    require(bool(channels), f"{place}.to", "is empty", ROUTE_TO_HINT)
     name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
     match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
-    require_known_keys(match, MATCH_KEYS, f"{place}.match")
+    require_known_keys(match, ROUTE_MATCH_KEYS, f"{place}.match")
     grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
     return AlertRoute(
         name=name,
         channels=channels,
         group_by=tuple(require_one_of(key, GROUP_BY_FIELDS, f"{place}.group_by") for key in grouped),
-        repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEAT_INTERVALS,
+        repeat=_read_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEAT_INTERVALS,
         min_severity=require_one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
         owners=read_texts(match["owners"], f"{place}.match.owners") if "owners" in match else None,
-        topics=_topics(match, f"{place}.match", policies),
-        audience=_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
+        topics=_read_topics(match, f"{place}.match", policies),
+        audience=_read_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
     )
 
 
 def read_channel(text: str, field: str) -> str:
     """The name of the channel that `text` states: the console, an address, or where one is kept."""
-    return CONSOLE if text in (CONSOLE, f"{CONSOLE}:", f"{CONSOLE}://") else check_address(text, field, "SLACK_URL")
+    return (
+        CONSOLE_CHANNEL
+        if text in (CONSOLE_CHANNEL, f"{CONSOLE_CHANNEL}:", f"{CONSOLE_CHANNEL}://")
+        else check_address(text, field, "SLACK_URL")
+    )
 
 
-def _repeat(stated: object, field: str) -> tuple[timedelta, ...]:
-    times = tuple(lasting(text, field, least=OFTENEST) for text in read_texts(stated, field))
+def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
+    times = tuple(parse_duration(text, field, least=REPEAT_MIN) for text in read_texts(stated, field))
     rising = all(earlier < later for earlier, later in pairwise(times))
     require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
     return times
 
 
-def _audience(stated: object, field: str) -> tuple[str, ...]:
+def _read_audience(stated: object, field: str) -> tuple[str, ...]:
     """For whom it is, of AUDIENCES."""
     return tuple(require_one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
 
 
-def _topics(match: Table, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
+def _read_topics(match: SettingsTable, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
     """The topics that are meant; None for any."""
     if "policies" not in match and "topics" not in match:
         return None

@@ -25,24 +25,33 @@ from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDUL
 from costguard.guard.schedule import Schedule
 from costguard.guard.work import SIGNAL_FAMILIES
 from costguard.settings.conditions import CelCondition, read_condition
-from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
-from costguard.settings.lasting import lasting, lasting_text
+from costguard.settings.fields import (
+    SettingsTable,
+    read_flag,
+    read_inner,
+    read_name,
+    read_tables,
+    read_text,
+    read_texts,
+    require_unique_names,
+)
+from costguard.settings.lasting import format_duration, parse_duration
 from costguard.settings.matching import MATCH_KEYS, read_match
 from costguard.settings.schedules import read_schedule
-from costguard.settings.steps import read_steps, stops
+from costguard.settings.steps import find_stop_action, read_steps
 from costguard.values.checks import require, require_known_keys, require_one_of, require_whole_number
 
-KEYS = (
+POLICY_KEYS = (
     *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),
     *("warmup", "alone"),
 )
 TARGET_KEYS = ("gpu", "ids", "names", *MATCH_KEYS)
 LEASE_KEYS = ("max", "renewals")
-SCHEDULED = 'scheduled_on == false && power == "running"'
+SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
 """The condition of a schedule that states none."""
-OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
+ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-LONGEST_HOLD, LONGEST_LEASE, MOST_RENEWALS, MOST_PRIORITY = 90 * DAY, 30 * DAY, 100, 1000
+HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
 
 def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
@@ -52,47 +61,47 @@ def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, 
     """
     tables = read_tables(stated, where, "policy")
     places = (f"{where}: policy {number}" for number in range(1, len(tables) + 1))
-    policies = tuple(_policy(table, place, zone, poll, hooks) for table, place in zip(tables, places, strict=True))
-    each_once([policy.name for policy in policies], where, "policy")
+    policies = tuple(_read_policy(table, place, zone, poll, hooks) for table, place in zip(tables, places, strict=True))
+    require_unique_names([policy.name for policy in policies], where, "policy")
     return policies
 
 
-def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
+def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
     name = read_name(table.get("name"), f"{place}.name", "idle-gpu")
     place = f"{place} ({name})"
-    require_known_keys(table, KEYS, place)
+    require_known_keys(table, POLICY_KEYS, place)
     schedule = read_schedule(table["schedule"], f"{place}.schedule", zone) if "schedule" in table else None
-    rule = _rule(table, schedule, f"{place}.rule")
-    when = _when(table, schedule, f"{place}.when")
+    rule = _classify_rule(table, schedule, f"{place}.rule")
+    when = _read_when(table, schedule, f"{place}.when")
     allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
     then = read_steps(table.get("then"), f"{place}.then", hooks=hooks, allow_irreversible=allow)
-    if rule == IDLE_RULE and "for" not in table and stops(then) and when.names & OF_WORK:
-        what = f"is missing, and a {stops(then)} by {', '.join(sorted(when.names & OF_WORK))} needs it"
+    if rule == IDLE_RULE and "for" not in table and find_stop_action(then) and when.names & ACTIVITY_FACTS:
+        what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
         raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
-    lease_max, renewals = _lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
+    lease_max, renewals = _read_lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
     return Policy(
         name=name,
         when=when,
         then=then,
         arm=require_one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
-        target=_target(table["match"], f"{place}.match") if "match" in table else PolicyTarget(),
-        hold=_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
+        target=_read_target(table["match"], f"{place}.match") if "match" in table else PolicyTarget(),
+        hold=_read_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
         needs=tuple(
             require_one_of(one, SIGNAL_FAMILIES, f"{place}.needs")
             for one in read_texts(table.get("needs", []), f"{place}.needs")
         ),
         allow_irreversible=allow,
         rule=rule,
-        priority=require_whole_number(table.get("priority", 0), f"{place}.priority", least=-MOST_PRIORITY, most=MOST_PRIORITY),
+        priority=require_whole_number(table.get("priority", 0), f"{place}.priority", least=-PRIORITY_MAX, most=PRIORITY_MAX),
         schedule=schedule,
         lease_max=lease_max,
         renewals_max=renewals,
-        warmup_max=lasting(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
+        warmup_max=parse_duration(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
         alone=read_flag(table.get("alone", False), f"{place}.alone"),
     )
 
 
-def _rule(table: Table, schedule: Schedule | None, field: str) -> str:
+def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) -> str:
     usual = IDLE_RULE if schedule is None else SCHEDULE_RULE
     if table.get("rule") == CAP_RULE:
         raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
@@ -101,30 +110,30 @@ def _rule(table: Table, schedule: Schedule | None, field: str) -> str:
     return rule
 
 
-def _when(table: Table, schedule: Schedule | None, field: str) -> CelCondition:
+def _read_when(table: SettingsTable, schedule: Schedule | None, field: str) -> CelCondition:
     if "when" not in table and schedule is None:
         raise InputError("is missing", field=field, hint="""write when = 'state == "idle" && confidence >= 0.9'""")
-    when = read_condition(read_text(table.get("when", SCHEDULED), field), field)
+    when = read_condition(read_text(table.get("when", SCHEDULE_CONDITION), field), field)
     unscheduled = schedule is None and "scheduled_on" in when.names
     require(not unscheduled, field, "asks for scheduled_on, and there is no schedule", "write a [policy.schedule]")
     return when
 
 
-def _hold(stated: object, field: str, poll: timedelta) -> timedelta:
-    hold = lasting(stated, field, most=LONGEST_HOLD)
-    what = f"is shorter than the interval between two polls, {lasting_text(poll)}"
-    require(hold >= poll, field, what, f'write for = "{lasting_text(max(2 * poll, 5 * MINUTE))}", or leave it out')
+def _read_hold(stated: object, field: str, poll: timedelta) -> timedelta:
+    hold = parse_duration(stated, field, most=HOLD_MAX)
+    what = f"is shorter than the interval between two polls, {format_duration(poll)}"
+    require(hold >= poll, field, what, f'write for = "{format_duration(max(2 * poll, 5 * MINUTE))}", or leave it out')
     return hold
 
 
-def _lease(stated: object, field: str) -> tuple[timedelta, int]:
+def _read_lease(stated: object, field: str) -> tuple[timedelta, int]:
     table = read_inner(stated, field, '{ max = "24h", renewals = 3 }')
     require_known_keys(table, LEASE_KEYS, field)
-    longest = lasting(table.get("max", "24h"), f"{field}.max", least=MINUTE, most=LONGEST_LEASE)
-    return longest, require_whole_number(table.get("renewals", 3), f"{field}.renewals", least=0, most=MOST_RENEWALS)
+    longest = parse_duration(table.get("max", "24h"), f"{field}.max", least=MINUTE, most=LEASE_MAX)
+    return longest, require_whole_number(table.get("renewals", 3), f"{field}.renewals", least=0, most=RENEWALS_MAX)
 
 
-def _target(stated: object, field: str) -> PolicyTarget:
+def _read_target(stated: object, field: str) -> PolicyTarget:
     table = read_inner(stated, field, "{ gpu = true }")
     require_known_keys(table, TARGET_KEYS, field)
     return PolicyTarget(

@@ -10,19 +10,19 @@ import re
 from collections.abc import Mapping
 
 from costguard.errors import InputError
-from costguard.settings.fields import unlike
+from costguard.settings.fields import describe_unlike
 
-SECRET = re.compile(
+SECRET_KEY_PATTERN = re.compile(
     r"(?:^|_)(?:api_?key|access_?key|private_?key|secret|token|password|passwd|passphrase|authorization|bearer)(?:$|_)"
 )
-ELSEWHERE = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
+REFERENCE_KEY_PATTERN = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
 """Ends of keys that say where a secret is or how long it holds, and do not hold it."""
-EDGE_OF_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-KEY = re.compile(r"(?:sk-|rpa_|secret_|-----BEGIN )\w|[0-9a-f]{64}$")
+WORD_EDGE_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+SECRET_VALUE_PATTERN = re.compile(r"(?:sk-|rpa_|secret_|-----BEGIN )\w|[0-9a-f]{64}$")
 """How the keys begin that RunPod, Lambda and others make, and all of one of Vast's (`providers/*/README.md`, 2026-11)."""
-PASTED = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9_+=-]{20,}")
+PASTED_KEY_PATTERN = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9_+=-]{20,}")
 """Letters and digits in a row: no name of a variable has small letters and digits at such length, no path lacks `/` and `.`."""
-DEEPEST = 16
+NESTING_MAX = 16
 """Tables within tables. No settings need four."""
 
 
@@ -30,48 +30,54 @@ def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str
     """Each provider's table by its name; InputError where one is no table or holds a secret. `where`: the file."""
     if not isinstance(stated, Mapping):
         raise InputError(
-            f"must be tables, not {unlike(stated)}", field=f"{where}: providers", hint="write a [providers.NAME] section"
+            f"must be tables, not {describe_unlike(stated)}",
+            field=f"{where}: providers",
+            hint="write a [providers.NAME] section",
         )
     for name, table in stated.items():
         field = f"{where}: providers.{name}"
         if not isinstance(table, Mapping):
             raise InputError(
-                f"must be a table, not {unlike(table)}", field=field, hint="write [providers.NAME], and its keys below it"
+                f"must be a table, not {describe_unlike(table)}",
+                field=field,
+                hint="write [providers.NAME], and its keys below it",
             )
-        _without_secrets(table, field, str(name))
+        _reject_secrets(table, field, str(name))
     return {str(name): dict(table) for name, table in stated.items()}
 
 
-def _without_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
+def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
     """InputError for the first key below `field` whose name is that of a secret. Its value is never shown."""
-    if depth > DEEPEST:
+    if depth > NESTING_MAX:
         raise InputError("lies in too many tables", field=field, hint="write fewer levels")
     if isinstance(value, list):
         for item in value:
-            _without_secrets(item, field, provider, depth + 1)
+            _reject_secrets(item, field, provider, depth + 1)
     if not isinstance(value, Mapping):
         return
     for key, inner in value.items():
-        if _is_secret(str(key)):
+        if _is_secret_key(str(key)):
             raise InputError(
                 "is a secret, and the settings file holds none",
                 field=f"{field}.{key}",
                 hint=f"take the line out, and keep it where {provider} looks for it: its environment variable or its own file",
             )
-        if isinstance(inner, str) and _looks_like_one(str(key), inner):
+        if isinstance(inner, str) and _is_secret_value(str(key), inner):
             raise InputError(
                 "looks like a key itself, and the settings file holds none",
                 field=f"{field}.{key}",
                 hint="write the name of the variable or the path of the file that holds it",
             )
-        _without_secrets(inner, f"{field}.{key}", provider, depth + 1)
+        _reject_secrets(inner, f"{field}.{key}", provider, depth + 1)
 
 
-def _is_secret(key: str) -> bool:
-    words = EDGE_OF_WORD.sub("_", key).replace("-", "_").lower()
-    return bool(SECRET.search(words)) and not ELSEWHERE.search(words)
+def _is_secret_key(key: str) -> bool:
+    words = WORD_EDGE_PATTERN.sub("_", key).replace("-", "_").lower()
+    return bool(SECRET_KEY_PATTERN.search(words)) and not REFERENCE_KEY_PATTERN.search(words)
 
 
-def _looks_like_one(key: str, value: str) -> bool:
+def _is_secret_value(key: str, value: str) -> bool:
     """Whether somebody pasted a key where its variable, its file or an account is named."""
-    return bool(KEY.match(value)) or (key.endswith(("_env", "_file")) and bool(PASTED.fullmatch(value)))
+    return bool(SECRET_VALUE_PATTERN.match(value)) or (
+        key.endswith(("_env", "_file")) and bool(PASTED_KEY_PATTERN.fullmatch(value))
+    )

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.settings.files import path_of
-from costguard.settings.zones import zone_named
+from costguard.settings.files import expand_path
+from costguard.settings.zones import load_zone
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
     from costguard.budgets.budget import Budget
@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.reporting.schedule import ReportSchedule
     from costguard.values.display import ExchangeRate
 
-SQLITE = "sqlite:///"
-GROUP_FROM = (
+SQLITE_PREFIX = "sqlite:///"
+GROUP_LABELS = (
     "label:skypilot-cluster-name",  # SkyPilot, "tag uniquely identifying all nodes of a cluster": sky/provision/constants.py
     "label:ray-cluster-name",  # Ray's cluster launcher, and SkyPilot before 0.5
     "label:parallelcluster:cluster-name",  # AWS: aws.md, section 7
@@ -36,22 +36,22 @@ GROUP_FROM = (
 """Labels by which tools mark the machines that work together, as their vendors name them (providers/*.md, 2026-11)."""
 
 
-def _placed_path(text: str, folder: Path) -> str:
-    return str(folder / path_of(text))
+def _resolve_path(text: str, folder: Path) -> str:
+    return str(folder / expand_path(text))
 
 
-def _placed_url(text: str, folder: Path) -> str:
+def _resolve_url(text: str, folder: Path) -> str:
     """A file's URL made to start at `folder`; a server's as it is, and one that names nothing."""
-    name = text.removeprefix(SQLITE)
-    return text if name in (text, "", ":memory:") else SQLITE + _placed_path(name, folder)
+    name = text.removeprefix(SQLITE_PREFIX)
+    return text if name in (text, "", ":memory:") else SQLITE_PREFIX + _resolve_path(name, folder)
 
 
-Place = Callable[[str, Path], str]
-LIST = {"list": True}
+PlaceFunction = Callable[[str, Path], str]
+LIST_FIELD = {"list": True}
 """Marks a field that holds a list of texts; in the environment they stand with commas between them."""
-PATH: dict[str, Place] = {"place": _placed_path}
+PATH_FIELD: dict[str, PlaceFunction] = {"place": _resolve_path}
 """Marks a field that names a file: in the settings file it starts at that file's folder, elsewhere at the working folder."""
-URL: dict[str, Place] = {"place": _placed_url}
+URL_FIELD: dict[str, PlaceFunction] = {"place": _resolve_url}
 """Marks a field that holds a URL which may name a file."""
 
 
@@ -62,15 +62,15 @@ class QuoteSettings:
     `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
     """
 
-    market: str | None = field(default=None, metadata=PATH)
-    calibration: str | None = field(default=None, metadata=PATH)
+    market: str | None = field(default=None, metadata=PATH_FIELD)
+    calibration: str | None = field(default=None, metadata=PATH_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSettings:
     """`[ledger]`. `url`: `sqlite:///PATH`, or `postgresql+psycopg://...` of a server; None: see `ledger_url`."""
 
-    url: str | None = field(default=None, metadata=URL)
+    url: str | None = field(default=None, metadata=URL_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +83,14 @@ class DefaultSettings:
     """
 
     timezone: str = "UTC"
-    owner_from: tuple[str, ...] = field(default=("label:owner",), metadata=LIST)
-    protect: tuple[str, ...] = field(default=("label:costguard=never",), metadata=LIST)
-    group_from: tuple[str, ...] = field(default=GROUP_FROM, metadata=LIST)
+    owner_from: tuple[str, ...] = field(default=("label:owner",), metadata=LIST_FIELD)
+    protect: tuple[str, ...] = field(default=("label:costguard=never",), metadata=LIST_FIELD)
+    group_from: tuple[str, ...] = field(default=GROUP_LABELS, metadata=LIST_FIELD)
 
     @property
     def zone(self) -> tzinfo:
         """The zone that `timezone` names."""
-        return zone_named(self.timezone, "defaults.timezone")
+        return load_zone(self.timezone, "defaults.timezone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class NetworkSettings:
     cannot be turned off.
     """
 
-    ca_file: str | None = field(default=None, metadata=PATH)
+    ca_file: str | None = field(default=None, metadata=PATH_FIELD)
     proxy: str | None = None
 
 
@@ -117,17 +117,17 @@ class WatchSettings:
     interval: str = "60s"
     jitter: str = "5s"
     heartbeat_url: str | None = None
-    claims: tuple[str, ...] | None = field(default=None, metadata=LIST)
+    claims: tuple[str, ...] | None = field(default=None, metadata=LIST_FIELD)
 
     @property
     def every(self) -> timedelta:
         """What `interval` says."""
-        return _lasting(self.interval, "watch.interval")
+        return _parse_duration(self.interval, "watch.interval")
 
     @property
     def spread(self) -> timedelta:
         """What `jitter` says, and at most half of `every`."""
-        return min(_lasting(self.jitter, "watch.jitter"), self.every / 2)
+        return min(_parse_duration(self.jitter, "watch.jitter"), self.every / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +138,9 @@ class DisplaySettings:
     """
 
     currency: str | None = None
-    rates: tuple[str, ...] = field(default=(), metadata=LIST)
+    rates: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
 
-    def exchange(self, at: datetime) -> ExchangeRate | None:
+    def find_exchange(self, at: datetime) -> ExchangeRate | None:
         """How dollars of `at` are shown; None: as they are."""
         if self.currency is None:
             return None
@@ -167,11 +167,11 @@ class WebSettings:
 
     listen: str | None = None
     url: str | None = None
-    hosts: tuple[str, ...] = field(default=(), metadata=LIST)
-    tls_cert: str | None = field(default=None, metadata=PATH)
-    tls_key: str | None = field(default=None, metadata=PATH)
+    hosts: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
+    tls_cert: str | None = field(default=None, metadata=PATH_FIELD)
+    tls_key: str | None = field(default=None, metadata=PATH_FIELD)
     behind_proxy: str | None = None
-    key_file: str | None = field(default=None, metadata=PATH)
+    key_file: str | None = field(default=None, metadata=PATH_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,13 +207,13 @@ SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(
 """The sections of plain fields, each with the dataclass it makes."""
 
 
-def fields_of(make: object) -> tuple[Field[object], ...]:
+def list_fields(make: object) -> tuple[Field[object], ...]:
     """The fields of a section."""
     assert is_dataclass(make)  # noqa: S101 - true of every value of SECTIONS, seen by the type checker
     return fields(make)
 
 
-def _lasting(text: str, field: str) -> timedelta:
-    from costguard.settings.lasting import lasting
+def _parse_duration(text: str, field: str) -> timedelta:
+    from costguard.settings.lasting import parse_duration
 
-    return lasting(text, field)
+    return parse_duration(text, field)

@@ -6,18 +6,18 @@ import re
 
 from costguard.errors import shorten
 
-LINE = re.compile(r"at line (\d+)")
-DIGITS = "integer string conversion"
-TWICE = "it stands there twice: keep one of the two"
-GENERAL = (
+LINE_PATTERN = re.compile(r"at line (\d+)")
+DIGITS_MESSAGE = "integer string conversion"
+TWICE_HINT = "it stands there twice: keep one of the two"
+GENERAL_HINTS = (
     ("recursion", "write fewer levels of brackets"),
-    (DIGITS, "check the zeros"),
-    ("Cannot declare", TWICE),
-    ("overwrite", TWICE),
-    ("mutate", TWICE),
+    (DIGITS_MESSAGE, "check the zeros"),
+    ("Cannot declare", TWICE_HINT),
+    ("overwrite", TWICE_HINT),
+    ("mutate", TWICE_HINT),
     ("stands there twice", "keep one of the two"),
 )
-JSON_SLIPS = (
+JSON_HINTS = (
     ("property name enclosed in double quotes", 'write "key": in double quotes, and no comma before }'),
     ("Expecting ',' delimiter", "put a comma between two values, and nothing else: JSON has no comments"),
     ("(char 0)", 'write a table: {"key": value}'),
@@ -27,8 +27,8 @@ JSON_SLIPS = (
     ("escape", "write \\\\ for a backslash"),
 )
 """What the parser says -> what to write. The first that fits counts."""
-USUAL = 'write key = "value" lines'
-SLIPS = (
+DEFAULT_HINT = 'write key = "value" lines'
+TOML_HINTS = (
     (re.compile(r"^(?:<{7}|={7}|>{7})"), "two versions of the file were merged here: keep the lines of one"),
     (re.compile(r"^\s*<"), "this is a web page or XML; save the file itself"),
     (re.compile("[\u201c\u201d\u201e\u2018\u2019]"), 'write plain quotes: "..."'),
@@ -48,28 +48,30 @@ SLIPS = (
 """What a line looks like -> what to write. The first that fits counts."""
 
 
-def said_of(broken: Exception) -> str:
+def describe_parse_error(broken: Exception) -> str:
     """What a parser found, in words of the file and not of its own."""
     said = str(broken)
     if isinstance(broken, RecursionError):
         return "it holds too many brackets within each other"
-    return "it holds a number of thousands of digits" if DIGITS in said else shorten(said, 120)
+    return "it holds a number of thousands of digits" if DIGITS_MESSAGE in said else shorten(said, 120)
 
 
-def toml_hint(text: str, said: str) -> str:
+def suggest_toml_fix(text: str, said: str) -> str:
     """What to write in place of the line of `text` that the parser's message `said` names."""
     if "Unclosed" in said:
         return "close the bracket"
-    found, lines = LINE.search(said), text.split("\n")
+    found, lines = LINE_PATTERN.search(said), text.split("\n")
     line = lines[int(found[1]) - 1] if found and int(found[1]) <= len(lines) else ""
-    return _general(said) or next((hint for looks, hint in SLIPS if looks.search(line)), USUAL)
+    return _suggest_general_fix(said) or next((hint for looks, hint in TOML_HINTS if looks.search(line)), DEFAULT_HINT)
 
 
-def json_hint(said: str) -> str:
+def suggest_json_fix(said: str) -> str:
     """What to write in place of what the parser's message `said` tells of."""
-    return _general(said) or next((hint for looks, hint in JSON_SLIPS if looks in said), "check commas, quotes and brackets")
+    return _suggest_general_fix(said) or next(
+        (hint for looks, hint in JSON_HINTS if looks in said), "check commas, quotes and brackets"
+    )
 
 
-def _general(said: str) -> str:
+def _suggest_general_fix(said: str) -> str:
     """What to do about what is wrong in any notation; "" for anything else."""
-    return next((hint for looks, hint in GENERAL if looks in said), "")
+    return next((hint for looks, hint in GENERAL_HINTS if looks in said), "")

@@ -7,27 +7,27 @@ from costguard.guard.work import ACTIVITY_STATES
 from costguard.values.checks import require_one_of
 from costguard.values.resource import KINDS, STATES, TIERS
 
-CHOICES = {
+FACT_CHOICES = {
     "state": tuple(ACTIVITY_STATES),
     "group_state": tuple(ACTIVITY_STATES),
     "power": STATES,
     "tier": TIERS,
     "kind": KINDS,
 }
-SHARES = ("confidence", "wasted_share")
+SHARE_FACTS = ("confidence", "wasted_share")
 
 
 def check_word(fact: str, literal: str, field: str) -> None:
     """InputError where `fact` can never be `literal`."""
-    if fact in CHOICES:
-        require_one_of(literal, CHOICES[fact], field)
+    if fact in FACT_CHOICES:
+        require_one_of(literal, FACT_CHOICES[fact], field)
     if fact == "gpu" and literal:
-        canonical_gpu(literal, field)
-    if fact in SHARES and not 0 <= float(literal) <= 1:
+        resolve_gpu_name(literal, field)
+    if fact in SHARE_FACTS and not 0 <= float(literal) <= 1:
         raise InputError(f"{fact} is from 0 to 1, and {literal} is not", field=field, hint="write 0.9 for 90 %")
 
 
-def canonical_gpu(name: str, field: str) -> str:
+def resolve_gpu_name(name: str, field: str) -> str:
     """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
     from costguard.data import ShippedFacts
     from costguard.values.gpu_names import GpuNames

@@ -8,18 +8,18 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
-from costguard.settings.environment import origin
+from costguard.settings.environment import describe_origin
 from costguard.settings.sections import WebSettings
 from costguard.values.checks import require
 
-PORTS = range(65536)
-LISTEN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
-HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
-EXAMPLE = "127.0.0.1:8470"
-GUARDED = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or behind_proxy = "ADDRESS"'
+PORT_RANGE = range(65536)
+LISTEN_PATTERN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
+HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
+LISTEN_EXAMPLE = "127.0.0.1:8470"
+GUARD_HINT = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or behind_proxy = "ADDRESS"'
 
 
-class Listen(NamedTuple):
+class ListenAddress(NamedTuple):
     """An address to listen at. `host`: as it is bound, without brackets."""
 
     host: str
@@ -36,11 +36,11 @@ class Listen(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def listen_of(stated: str, field: str) -> Listen:
+def parse_listen_address(stated: str, field: str) -> ListenAddress:
     """The address that `stated` says; InputError where it says none."""
-    found = LISTEN.fullmatch(stated.strip())
-    hint = f'write an address and a port: "{EXAMPLE}"'
-    if found is None or int(found["port"]) not in PORTS:
+    found = LISTEN_PATTERN.fullmatch(stated.strip())
+    hint = f'write an address and a port: "{LISTEN_EXAMPLE}"'
+    if found is None or int(found["port"]) not in PORT_RANGE:
         raise InputError(f"'{shorten(stated)}' is no address to listen at", field=field, hint=hint)
     host = found["six"] or found["four"]
     if host != "localhost":
@@ -49,7 +49,7 @@ def listen_of(stated: str, field: str) -> Listen:
         except ValueError:
             told = f"'{shorten(host)}' is no address: a name may come to mean another machine"
             raise InputError(told, field=field, hint=hint) from None
-    return Listen(host, int(found["port"]))
+    return ListenAddress(host, int(found["port"]))
 
 
 def check_web(web: WebSettings, where: str) -> None:
@@ -57,45 +57,55 @@ def check_web(web: WebSettings, where: str) -> None:
     named = ("tls_cert", "tls_key") if (web.tls_cert is None) != (web.tls_key is None) else ()
     for key in named:
         stated = getattr(web, key) is not None
-        require(stated, origin("web", key, where), "is missing", "tls_cert and tls_key belong together")
+        require(stated, describe_origin("web", key, where), "is missing", "tls_cert and tls_key belong together")
     if web.behind_proxy is not None:
         try:
             ipaddress.ip_address(web.behind_proxy)
         except ValueError:
             told = f"'{shorten(web.behind_proxy)}' is no address"
-            raise InputError(told, field=origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
+            raise InputError(told, field=describe_origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
     for host in web.hosts:
         told = f"'{shorten(host)}' is no name of a host"
-        require(bool(HOST.fullmatch(host)), origin("web", "hosts", where), told, 'write ["guard.internal"], without a port')
+        require(
+            bool(HOST_PATTERN.fullmatch(host)),
+            describe_origin("web", "hosts", where),
+            told,
+            'write ["guard.internal"], without a port',
+        )
     if web.url is not None:
-        _check_url(web.url, origin("web", "url", where))
+        _check_url(web.url, describe_origin("web", "url", where))
     if web.listen is not None:
-        listen = listen_of(web.listen, origin("web", "listen", where))
+        listen = parse_listen_address(web.listen, describe_origin("web", "listen", where))
         guarded = listen.is_loopback or web.tls_cert is not None or web.behind_proxy is not None
-        require(guarded, origin("web", "listen", where), "is reached by others, who could read all that is said", GUARDED)
+        require(
+            guarded,
+            describe_origin("web", "listen", where),
+            "is reached by others, who could read all that is said",
+            GUARD_HINT,
+        )
 
 
-def address_of(web: WebSettings) -> str:
+def resolve_web_address(web: WebSettings) -> str:
     """What others call it, "" where it listens nowhere and nobody said."""
     if web.url is not None:
         return web.url.rstrip("/")
     if web.listen is None:
         return ""
-    return f"{'https' if web.tls_cert else 'http'}://{listen_of(web.listen, 'web.listen').shown}"
+    return f"{'https' if web.tls_cert else 'http'}://{parse_listen_address(web.listen, 'web.listen').shown}"
 
 
-def hosts_of(web: WebSettings) -> frozenset[str]:
+def list_allowed_hosts(web: WebSettings) -> frozenset[str]:
     """The names that it may be asked by, in lower case and without a port."""
     names = {"localhost", "127.0.0.1", "[::1]", *web.hosts}
     if web.url is not None:
         names.add(urlsplit(web.url).netloc.rpartition("@")[2])
     if web.listen is not None:
-        listen = listen_of(web.listen, "web.listen")
+        listen = parse_listen_address(web.listen, "web.listen")
         names.add(f"[{listen.host}]" if ":" in listen.host else listen.host)
-    return frozenset(bare_host(name) for name in names)
+    return frozenset(normalize_host(name) for name in names)
 
 
-def bare_host(name: str) -> str:
+def normalize_host(name: str) -> str:
     """`name` as it is compared: in lower case, without a port or the dot at its end."""
     host = name.strip().lower()
     bare = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]

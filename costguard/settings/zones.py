@@ -8,7 +8,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.values.checks import find_nearest_names
 
 
-def zone_named(name: str, field: str) -> tzinfo:
+def load_zone(name: str, field: str) -> tzinfo:
     """The zone `name`, such as "Europe/Berlin"; UnknownNameError for `field` with the nearest names where there is none."""
     if name == "UTC":
         return UTC  # also where the machine carries no data of zones
@@ -17,10 +17,10 @@ def zone_named(name: str, field: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown; no name at all ("../x"); a folder ("Europe")
-        raise _unknown(name, field) from None
+        raise _make_unknown_zone_error(name, field) from None
 
 
-def _unknown(name: str, field: str) -> InputError:
+def _make_unknown_zone_error(name: str, field: str) -> InputError:
     from zoneinfo import available_timezones
 
     known = sorted(available_timezones())

@@ -19,24 +19,24 @@ from pathlib import Path
 
 from costguard.errors import LedgerError
 
-FIRST_PAUSE_S = 0.001
-LONGEST_PAUSE_S = 0.05
+PAUSE_S_MIN = 0.001
+PAUSE_S_MAX = 0.05
 
 
 @contextmanager
-def locked(path: Path, *, patience_s: float) -> Iterator[None]:
+def hold_file_lock(path: Path, *, patience_s: float) -> Iterator[None]:
     """Hold the lock on the file or folder `path`; LedgerError where another process or thread keeps it for `patience_s`."""
     kind = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     file = os.open(path, kind | os.O_CLOEXEC, 0o600)
     try:
-        _wait(file, path, time.monotonic() + patience_s)
+        _wait_for_lock(file, path, time.monotonic() + patience_s)
         yield
     finally:
         os.close(file)
 
 
-def _wait(file: int, path: Path, until: float) -> None:
-    pause = FIRST_PAUSE_S
+def _wait_for_lock(file: int, path: Path, until: float) -> None:
+    pause = PAUSE_S_MIN
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,6 +45,6 @@ def _wait(file: int, path: Path, until: float) -> None:
                 hint = "wait for it to end, then try again; nothing was written"
                 raise LedgerError("another costguard is writing to the ledger", field=str(path), hint=hint) from None
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+            pause = min(2 * pause, PAUSE_S_MAX)
         else:
             return

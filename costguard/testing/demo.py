@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from costguard.bills.simulated_bill import CloudBillCheck, ResourceBillCheck, SimulatedBillCheck
 from costguard.errors import CostguardError, InputError
-from costguard.ledger.db.address import address
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.metering.accrual import accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Poll
@@ -26,7 +26,7 @@ from costguard.metering.scope_state import ScopeState
 from costguard.metering.spending import LifetimeCost
 from costguard.services import Answer
 from costguard.services.poll import looked_up
-from costguard.settings import path_of
+from costguard.settings import expand_path
 from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simu
     from costguard_sim.plan import Plan
     from costguard_sim.world import World
 
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.writer import LedgerWriter
 
 SEED, DAYS, SIZE = 41, 14, 32
 PACE_S = (260.0, 295.0)
@@ -58,22 +58,22 @@ def fortnight(*, seed: int = SEED, ledger: str | None = None) -> Answer:
 
 def prepare(ledger: str) -> None:
     """Make an empty ledger in the file `ledger` before a demo begins; an error where that cannot be, or it holds something."""
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.writer import LedgerWriter
 
     url = _url(ledger)
-    with Ledger(url, rules={}, ceilings={}) as found:
+    with LedgerWriter(url, rules={}, ceilings={}) as found:
         _unused(found, url)
 
 
 def _url(ledger: str) -> str:
-    return f"sqlite:///{path_of(ledger).absolute()}"
+    return f"sqlite:///{expand_path(ledger).absolute()}"
 
 
-def _unused(ledger: Ledger, url: str) -> None:
+def _unused(ledger: LedgerWriter, url: str) -> None:
     """InputError unless `ledger` holds nothing yet."""
-    if ledger.holds_anything():
+    if ledger.has_polls():
         hint = "name a new file: a demo is never mixed with real spending"
-        raise InputError("holds a ledger already", field=address(url).shown, hint=hint)
+        raise InputError("holds a ledger already", field=parse_ledger_address(url).shown, hint=hint)
 
 
 def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> SimulatedBillCheck:
@@ -83,8 +83,8 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     from costguard_sim.world import CEILING_NANO, make_world
 
     from costguard.data import ShippedFacts
-    from costguard.ledger.spans.books import Books
-    from costguard.ledger.spans.writer import Ledger
+    from costguard.ledger.spans.books import SpendingReader
+    from costguard.ledger.spans.writer import LedgerWriter
 
     start = end - timedelta(days=days)
     drawn = make_world(seed, start=start, days=days, size=size)
@@ -92,11 +92,11 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
     world, rules = knowable(drawn, plan), ShippedFacts().get_billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
-    with Ledger(url, rules=rules, ceilings=ceilings) as ledger:
+    with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         _unused(ledger, url)
         for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
             ledger.record_polls(list(day))
-    with Books(url, rules=rules, ceilings=lambda: ceilings) as books:
+    with SpendingReader(url, rules=rules, ceilings=lambda: ceilings) as books:
         spent = books.spent(end)
     return SimulatedBillCheck(
         seed=seed,

@@ -27,12 +27,12 @@ from costguard.guard.overrides import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, L
 from costguard.guard.owning import decide_lease, find_owner
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import matches_target
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.db.voices import Voices
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.holds import Holds, counting_holds
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.voices import SqlSession
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.holds import HoldStore, load_counting_holds
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.scope_state import AccrualResult
@@ -58,20 +58,20 @@ DISK_FULL = "cannot be written: the disk is full; nothing was written"
 COMMAND_S = 60
 
 
-class _FullBook(GuardBook):
+class _FullBook(GuardStore):
     """The guard's part of a ledger whose disk may be full: reading goes on, and nothing can be written."""
 
     full = False
 
     @contextmanager
-    def _writing(self) -> Iterator[Voices]:
+    def _writing(self) -> Iterator[SqlSession]:
         if self.full:
             raise LedgerError(DISK_FULL)
-        with super()._writing() as voices:
+        with super()._begin_write() as voices:
             yield voices
 
 
-class _FullLedger(Ledger):
+class _FullLedger(LedgerWriter):
     """The polls' part of it."""
 
     full = False
@@ -175,7 +175,7 @@ class GuardPlayer(PollPlayer):
         routes = settings.routes or (AlertRoute(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
         self._guard = Guard(
             book=self._book,
-            books=partial(Books, url, rules=rules),
+            books=partial(SpendingReader, url, rules=rules),
             rules=GuardConfig(
                 policies=settings.policies,
                 budgets=settings.budgets,
@@ -210,12 +210,12 @@ class GuardPlayer(PollPlayer):
         return tuple(cloud.fetch_balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
 
     def _open_holds(self, now: datetime) -> list[Hold]:
-        with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
-            return counting_holds(ask, now)
+        with LedgerReader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
+            return load_counting_holds(ask, now)
 
     def _live(self, name: str) -> LiveResource:
         key, now = self.stage.key(name), self.stage.clock.now()
-        with Books(self.stage.ledger_url, rules=self.stage.rules) as books:
+        with SpendingReader(self.stage.ledger_url, rules=self.stage.rules) as books:
             live = next((one for one in books.load_live(now) if one.observation.key == key), None)
         if live is None:
             raise InputError(f"nothing that is there is called '{name}'", field="ID")
@@ -242,7 +242,7 @@ class GuardPlayer(PollPlayer):
         wanted = Hold(
             id=f"hold-{token_hex(6)}", money=event.money, who=event.who, why=event.name, taken_at=now, expires_at=now + HELD_FOR
         )
-        with Holds(self.stage.ledger_url, rules=self.stage.rules) as holds:
+        with HoldStore(self.stage.ledger_url, rules=self.stage.rules) as holds:
             admission = hold(wanted, holds, self._book, self.settings.budgets, now)
         return StoryReply(done=admission.admitted, text=admission.says)
 
@@ -315,5 +315,5 @@ class GuardPlayer(PollPlayer):
 class _Outbox:
     """The book's messages, as the postman calls them."""
 
-    def __init__(self, book: GuardBook) -> None:
+    def __init__(self, book: GuardStore) -> None:
         self.due_messages, self.settle, self.undelivered = book.due_messages, book.settle_message, book.undelivered

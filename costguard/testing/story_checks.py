@@ -30,11 +30,11 @@ def find_faults(outcome: StoryOutcome) -> list[str]:
 
 def _find_ledger_faults(outcome: StoryOutcome) -> Iterator[str]:
     """Every machine whose truth lies outside what the ledger says at the end."""
-    from costguard.ledger.spans.books import Books
+    from costguard.ledger.spans.books import SpendingReader
 
     stage = outcome.stage
     now = stage.clock.now()
-    with Books(stage.ledger_url, rules=stage.rules) as books:
+    with SpendingReader(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key: one.money for one in books.spent(now)}
     for machine in _list_machines(outcome):
         truth = machine.spent(machine.created_at, outcome.end)

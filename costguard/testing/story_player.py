@@ -135,9 +135,9 @@ class PollPlayer:
         self.ledger.close()
 
     def _open(self) -> None:
-        from costguard.ledger.spans.writer import Ledger
+        from costguard.ledger.spans.writer import LedgerWriter
 
-        self.ledger = Ledger(self.stage.ledger_url, rules=self.stage.rules, ceilings={})
+        self.ledger = LedgerWriter(self.stage.ledger_url, rules=self.stage.rules, ceilings={})
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from costguard.guard.action_intents import DONE
 from costguard.guard.alerts.alert import REPEAT_DUE, Notification
 from costguard.guard.alerts.letters import format_body, format_title
 from costguard.guard.work import ACTIVE
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.holds import counting_holds
-from costguard.ledger.reports.reader import Accounts
-from costguard.ledger.spans.books import Books
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.holds import load_counting_holds
+from costguard.ledger.reports.reader import ReportReader
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.metering.inventory import Failed
 from costguard.reporting.statement.period import ReportPeriod
@@ -136,8 +136,8 @@ class Listed(GuardPlayer):
                 self._handling[one.poll.scope] = {item.key: item.handling for item in one.poll.inventory.items}
 
     def _open_holds(self, now: datetime) -> list[Hold]:
-        with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
-            return counting_holds(ask, now)
+        with LedgerReader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
+            return load_counting_holds(ask, now)
 
 
 def weekend(*, config: str | None = None, now: datetime | None = None) -> Answer:
@@ -158,7 +158,7 @@ def made_of(outcome: StoryOutcome) -> Weekend:
     stage = outcome.stage
     period = Period(start=stage.story.start, end=outcome.end)
     asked = ReportPeriod(period=period, label="the weekend")
-    with Accounts(stage.ledger_url, rules=stage.rules) as books:
+    with ReportReader(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key: one.money for one in books.spent(period.end)}
         savings = tuple(_savings(outcome, books, period.end))
         pause = max(POLL_GAP, stage.story.poll)
@@ -223,7 +223,7 @@ def _machine(message: Notification) -> str:
     return subject.rpartition("/")[2].removeprefix("i-").removeprefix("budget ")
 
 
-def _savings(outcome: StoryOutcome, books: Books, end: datetime) -> Iterator[WeekendSaving]:
+def _savings(outcome: StoryOutcome, books: SpendingReader, end: datetime) -> Iterator[WeekendSaving]:
     """Each machine that costguard ended, from the proof on. Every machine has a provider of its own."""
     machines = {one.name: one for one in _machines(outcome)}
     for at, name, intent in outcome.intents:

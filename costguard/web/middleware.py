@@ -26,7 +26,7 @@ from costguard.agents.refusals import (
     WRONG_HOST,
     MessageRefusedError,
 )
-from costguard.settings.web import bare_host
+from costguard.settings.web import normalize_host
 from costguard.web.rates import RateLimiter
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RequestMiddleware:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if bare_host(headers.get(b"host", "")) not in self._hosts:
+        if normalize_host(headers.get(b"host", "")) not in self._hosts:
             raise MessageRefusedError(WRONG_HOST)
         wait_s = self._rates.take(who)
         if scope["path"] == GUESSED_PATH and self._bad.left(who) < 1:

@@ -21,8 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from costguard.agents.refusals import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.web_backend import Parts
-from costguard.settings import WebSettings, path_of
-from costguard.settings.web import Listen, hosts_of, listen_of
+from costguard.settings import WebSettings, expand_path
+from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_listen_address
 from costguard.system.file_security import describe_exposure
 from costguard.system.logs import get_log
 from costguard.web.app import build_application
@@ -94,7 +94,7 @@ class TimedH11Protocol(H11Protocol):
 
 
 @contextmanager
-def serve_http(parts: Parts) -> Iterator[Listen]:
+def serve_http(parts: Parts) -> Iterator[ListenAddress]:
     """Answer at the address of the settings for as long as the block runs; where, with the port that was chosen for 0.
 
     InputError where that address cannot be had, or TLS not be spoken with these files.
@@ -102,13 +102,16 @@ def serve_http(parts: Parts) -> Iterator[Listen]:
     web = parts.web
     seal = open_seal(parts.key_file)
     app = RequestMiddleware(
-        build_application(parts, parts.desk(seal), seal), hosts=hosts_of(web), log=get_log(), secure=web.tls_cert is not None
+        build_application(parts, parts.desk(seal), seal),
+        hosts=list_allowed_hosts(web),
+        log=get_log(),
+        secure=web.tls_cert is not None,
     )
-    listen = listen_of(web.listen or "127.0.0.1:0", "web.listen")
+    listen = parse_listen_address(web.listen or "127.0.0.1:0", "web.listen")
     server = uvicorn.Server(_build_config(app, web))
     bound = _bind_socket(listen)
     bound.only = "" if web.tls_cert is not None else web.behind_proxy or ""
-    at = Listen(listen.host, bound.getsockname()[1])
+    at = ListenAddress(listen.host, bound.getsockname()[1])
     thread = threading.Thread(target=_run_server, args=(server, bound), name="web", daemon=True)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
@@ -141,10 +144,10 @@ def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=HEAD_MOST,
         backlog=BACKLOG,
-        ssl_certfile=path_of(web.tls_cert) if web.tls_cert else None,
-        ssl_keyfile=path_of(web.tls_key) if web.tls_key else None,
+        ssl_certfile=expand_path(web.tls_cert) if web.tls_cert else None,
+        ssl_keyfile=expand_path(web.tls_key) if web.tls_key else None,
     )
-    if web.tls_key is not None and (who := describe_exposure(Path(path_of(web.tls_key)))):
+    if web.tls_key is not None and (who := describe_exposure(Path(expand_path(web.tls_key)))):
         raise InputError(who, field=f"web.tls_key {web.tls_key}", hint=f"chmod 600 {web.tls_key}")
     try:
         config.load()
@@ -162,7 +165,7 @@ def _run_server(server: uvicorn.Server, bound: socket.socket) -> None:
         get_log().error("web_ended", error=f"{type(error).__name__}: {error}")
 
 
-def _bind_socket(listen: Listen) -> LimitedListener:
+def _bind_socket(listen: ListenAddress) -> LimitedListener:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     made = LimitedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
     made.most = _raise_connection_limit()

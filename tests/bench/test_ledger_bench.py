@@ -12,7 +12,7 @@ import pytest
 from bench import fleet, ledger_history, ledger_month, ledger_polls, ledger_raw
 from bench.measured import Measured, table
 from costguard.ledger.db import maintenance
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.values import calendar
 
 
@@ -55,11 +55,11 @@ def test_the_history_is_a_sound_ledger_and_its_reports_are_exact(tmp_path: Path)
     made = ledger_history.written(tmp_path / "history.db", instances=60)
     assert made.spans > 300
     assert made.open > 0
-    assert maintenance.check(made.url) == []
+    assert maintenance.check_ledger(made.url) == []
     as_of = ledger_history.UNTIL - timedelta(hours=3)
     for _, zone in ledger_history.ZONES:
         period = calendar.make_month(2026, 7, zone)
-        with Books(made.url, rules=fleet.rules()) as books:
+        with SpendingReader(made.url, rules=fleet.rules()) as books:
             found = ledger_history.sums(books.load_spending(period, as_of))
         assert found == ledger_history.full(made.path, period, as_of)
         bare = ledger_history.bare(made.path, period)
@@ -84,7 +84,7 @@ def test_a_month_of_polls_counts_every_poll(tmp_path: Path) -> None:
         ).fetchone()
     assert most == 1 + 2 * ledger_month.RESTARTS
     assert line.reached == f"{(tmp_path / 'month.db').stat().st_size / 1e6:.2f}"
-    assert maintenance.check(f"sqlite:///{tmp_path}/month.db") == []
+    assert maintenance.check_ledger(f"sqlite:///{tmp_path}/month.db") == []
 
 
 def test_memory_is_measured_over_machines_that_come_and_go(tmp_path: Path) -> None:

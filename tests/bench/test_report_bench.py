@@ -15,7 +15,7 @@ def test_a_report_and_its_floor_are_run_over_the_same_ledger(tmp_path: Path, mon
     rows = report.measured(made.path)
     assert rows > 0
     assert report.measured(made.path) == rows, "what is there stays"
-    assert maintenance.check(made.url) == []
+    assert maintenance.check_ledger(made.url) == []
     monkeypatch.setattr(report, "ASKED", report.ASKED[:1])
     time, memory = report.reports(made.path, tmp_path, rounds=1)
     assert "of a bare GROUP BY" in time.reached

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.values.money import Rate
@@ -59,7 +59,7 @@ def record(url: str) -> None:
         for name, price in PRICES.items()
     )
     times = [BEGIN + n * MINUTE for n in range(241)]
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=at, inventory=Complete(machines)) for at in times])
         ledger.record_samples(
             [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from costguard.cli import run_cli
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
-from costguard.ledger.market import Market
+from costguard.ledger.market import MarketReader
 from costguard.services.quote import quote
 from costguard.services.size import size
 from costguard.sizing.job import KEYS, Table, parse_job
@@ -323,7 +323,7 @@ def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(ma
     refused = None
     try:
         job = parse_job(table, facts.get_architecture("gpt2"))
-        with Market(Path(market)) as source:
+        with MarketReader(Path(market)) as source:
             answer = quote(job, market=source, facts=facts)
         size(job, facts=facts)
     except CostguardError as error:

@@ -18,8 +18,8 @@ from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError
 from costguard.files.lines import MOST_BLANK
 from costguard.files.table import MOST_COLUMNS
-from costguard.ledger.bills.staging import Staging
-from costguard.ledger.bills.store import Bills, Gathered
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.services.bill_files import Kinds, installed_kinds, opened
 from costguard.values.instant import to_micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
@@ -149,9 +149,9 @@ def test_the_last_bucket_grows_and_is_replaced_not_joined(read: Callable[..., di
     noon = read(text([row(ChargePeriodEnd="2026-10-01T00:20:00Z", EffectiveCost="0.3")]), kinds)
     evening = read(text([row()]), kinds)
     assert {line.id for line in noon} == {line.id for line in evening}
-    with Staging() as staged:
+    with StagedStatement() as staged:
         staged.add([*noon.items(), *evening.items()])
-        ((one,),) = staged.lots("aws")
+        ((one,),) = staged.iterate_batches("aws")
     assert (one[5], one[6]) == (to_micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
 
 
@@ -178,10 +178,12 @@ def test_a_bucket_that_grows_over_three_imports_is_one_line(
     url = f"sqlite:///{tmp_path}/ledger.db"
     for day, hours in enumerate((30, 51, 72)):
         bill = grown(name, hours)
-        with Staging() as staged, Bills(url) as bills:
+        with StagedStatement() as staged, BillStore(url) as bills:
             staged.add(read(bill, kinds).items(), sums=name != "Vast")
             made = START + (10 + day) * 24 * HOUR
-            (done,) = bills.take_in([Gathered(staged=staged, source="x", stated_at=made)], who="ada", now=NOW)
+            (done,) = bills.import_statements(
+                [GatheredStatement(staged=staged, source="x", stated_at=made)], who="ada", now=NOW
+            )
         lines = 2 if name == "Vast" else 1
         assert (done.added, done.replaced) == ((0, lines) if day else (lines, 0))
     sql = "SELECT charge, end_us, nano FROM bill_line WHERE replaced_us IS NULL ORDER BY charge"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.db.schema import HEAD
+from costguard.ledger.db.schema import HEAD_REVISION
 from tests.conftest import Command
 
 
@@ -27,11 +27,11 @@ def test_path_says_where_and_makes_nothing(costguard: Command, ledger: Path) -> 
 
 
 def test_upgrade_makes_a_ledger_once(costguard: Command, ledger: Path) -> None:
-    assert costguard("db", "upgrade").out == f"Made {ledger}, schema {HEAD}.\n"
+    assert costguard("db", "upgrade").out == f"Made {ledger}, schema {HEAD_REVISION}.\n"
     assert ledger.exists()
-    assert costguard("db", "upgrade").out == f"{ledger} has schema {HEAD}, which is this version's.\n"
+    assert costguard("db", "upgrade").out == f"{ledger} has schema {HEAD_REVISION}, which is this version's.\n"
     data = costguard("db", "upgrade", "--json").data
-    assert (data["before"], data["after"], data["copy"]) == (HEAD, HEAD, None)
+    assert (data["before"], data["after"], data["copy"]) == (HEAD_REVISION, HEAD_REVISION, None)
 
 
 def test_check_says_that_it_is_sound(costguard: Command, ledger: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from costguard.cli.demo import AS_TYPED
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.testing import demo as showing
 from costguard.testing import weekend
@@ -97,12 +97,12 @@ def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
 
 @pytest.mark.proof
 def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Ledger.record_polls
+    record = LedgerWriter.record_polls
 
-    def forgetful(self: Ledger, polls: list[Poll]) -> object:
+    def forgetful(self: LedgerWriter, polls: list[Poll]) -> object:
         return record(self, polls[: len(polls) // 2])
 
-    monkeypatch.setattr(Ledger, "record_polls", forgetful)
+    monkeypatch.setattr(LedgerWriter, "record_polls", forgetful)
     monkeypatch.setattr(showing, "fortnight", FORTNIGHT)
     ran = costguard("demo")
     assert ran.code == 1

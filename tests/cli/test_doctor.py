@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from costguard.ledger.db.sqlite_version import is_mended
+from costguard.ledger.db.sqlite_version import has_wal_fix
 from costguard.providers import plugins
 from costguard.services import doctor as flow
 from costguard.values.health import CHECK_GOOD, HealthCheck
@@ -122,12 +122,12 @@ def test_every_form_is_printed(costguard: Command, setup: Setup) -> None:
     ],
 )
 def test_it_is_known_which_sqlite_has_the_fault(version: str, *, mended: bool) -> None:
-    assert is_mended(version) is mended
+    assert has_wal_fix(version) is mended
 
 
 def test_the_linked_sqlite_is_told(costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     setup(Acme("one"))
-    monkeypatch.setattr("costguard.ledger.db.sqlite_version.linked_version", lambda: "3.51.3")
+    monkeypatch.setattr("costguard.ledger.db.sqlite_version.read_sqlite_version", lambda: "3.51.3")
     checks = costguard("doctor", "--json").data["ledger"]["checks"]
     assert (checks[1]["outcome"], checks[1]["told"]) == (CHECK_GOOD, "SQLite 3.51.3")
 

@@ -21,7 +21,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
 from costguard.services.poll import poll
@@ -109,7 +109,7 @@ class Five:
     def _copy(self) -> str:
         self.number += 1
         kept = self.folder / f"{self.number}.db"
-        maintenance.backup(self.ledger, kept)
+        maintenance.backup_ledger(self.ledger, kept)
         return f"sqlite:///{kept}"
 
     def _started(self, words: tuple[str, ...], environ: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -163,7 +163,7 @@ def _first_look(five: Five) -> None:
         rig.clock.at = before
         rig.put(MACHINES)
         sources += rig.accounts(five.bases[name], transport, five.folder)
-    with Ledger(five.ledger, rules=rules, ceilings={}) as ledger:
+    with LedgerWriter(five.ledger, rules=rules, ceilings={}) as ledger:
         done = poll(sources, ledger, next(iter(five.rigs.values())).clock)
     transport.close()
     assert (done.unseen, done.refused) == ((), ())

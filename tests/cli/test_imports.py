@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from tests import shop
 from tests.metering.stories import SCOPE, TEN, machine
@@ -60,7 +60,7 @@ def test_a_command_that_asks_nobody_imports_no_sdk_and_no_network(command: tuple
 
 @pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "path")])
 def test_reading_the_ledger_imports_no_orm(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger(f"sqlite:///{tmp_path}/ledger.db", rules={}, ceilings={}) as ledger:
+    with LedgerWriter(f"sqlite:///{tmp_path}/ledger.db", rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=TEN, inventory=Complete((machine(),)))])
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{tmp_path}/ledger.db")
     assert modules(*command) & {*HEAVY, "alembic", "psycopg"} == set()

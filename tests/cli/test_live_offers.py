@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import MARKET
-from costguard.ledger.market import Market
+from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import Offer
 from tests import shop
 from tests.cli.acme import Account, Acme, no_key, unreachable
@@ -89,8 +89,8 @@ def test_prices_tell_whose_are_how_old(costguard: Command, market: str) -> None:
 
 
 def test_a_refresh_is_used_afterwards_and_replaces_only_what_was_listed(costguard: Command, setup: Setup) -> None:
-    with Market(MARKET) as shipped:
-        before = {p["provider"]: p["offers"] for p in shipped.of_providers()}
+    with MarketReader(MARKET) as shipped:
+        before = {p["provider"]: p["offers"] for p in shipped.summarize_providers()}
     setup(Acme("vast", [Account("vast", offers=[live("vast", "RTX-4090", "0.01")])]))
     assert costguard("prices", "--json").data["market"]["path"] == str(MARKET)
     ran = costguard("prices", "refresh", "--json", "--strict")
@@ -105,8 +105,8 @@ def test_a_refresh_is_used_afterwards_and_replaces_only_what_was_listed(costguar
 
 
 def test_a_part_of_a_listing_replaces_only_the_rows_that_it_states(costguard: Command, setup: Setup) -> None:
-    with Market(MARKET) as shipped:
-        before = next(p["offers"] for p in shipped.of_providers() if p["provider"] == "vast")
+    with MarketReader(MARKET) as shipped:
+        before = next(p["offers"] for p in shipped.summarize_providers() if p["provider"] == "vast")
     setup(Acme("vast", [Account("vast", offers=[live("vast", "RTX-4090", "0.01", region="moon")], partly="page 2 was lost")]))
     ran = costguard("prices", "refresh", "--json")
     assert next(p["offers"] for p in ran.data["providers"] if p["provider"] == "vast") == int(str(before)) + 1

@@ -19,12 +19,12 @@ from alembic.config import Config
 from costguard.errors import InputError, OlderLedgerError
 from costguard.files.lines import LONGEST_LINE
 from costguard.files.records import list_pieces, read_records
-from costguard.ledger.bills.staging import Staging
+from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.db import connection as opening
 from costguard.ledger.db import schema
-from costguard.ledger.db.address import address
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.bill_files import installed_kinds, opened
 from costguard.values.instant import to_micros
 from tests.conftest import Command, Ran
@@ -128,7 +128,7 @@ CUR_2 = {
 @pytest.fixture
 def lab(costguard: Command, tmp_path: Path) -> Callable[..., Ran]:
     """`costguard reconcile --file` of what is written, in a folder with a ledger."""
-    with Ledger(f"sqlite:///{tmp_path}/ledger.db", rules=RULES, ceilings={}):
+    with LedgerWriter(f"sqlite:///{tmp_path}/ledger.db", rules=RULES, ceilings={}):
         pass
     (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
 
@@ -345,17 +345,17 @@ def test_one_bad_file_keeps_the_good_one_out(lab: Callable[..., Ran], costguard:
 
 def test_a_ledger_of_an_older_costguard_is_brought_up_by_a_bill(costguard: Command, tmp_path: Path) -> None:
     url, config = f"sqlite:///{tmp_path}/ledger.db", Config()
-    where = address(url)
+    where = parse_ledger_address(url)
     (tmp_path / "ledger.db").touch()
-    engine = opening._file_engine(where, 1)
+    engine = opening._create_file_engine(where, 1)
     with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
-        config.set_main_option("script_location", str(schema.FOLDER))
+        config.set_main_option("script_location", str(schema.MIGRATIONS_FOLDER))
         config.attributes["connection"] = connection
         upgrade(config, schema.REVISIONS[-2])
         connection.exec_driver_sql(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     engine.dispose()
     with pytest.raises(OlderLedgerError, match=r"older costguard \(its schema is"):
-        Reader(url)
+        LedgerReader(url)
     (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
     (tmp_path / "bill.csv").write_text(CSV)
     assert costguard("reconcile", "--month", "2026-10", "--file", "bill.csv").code == 3
@@ -402,10 +402,10 @@ def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
         many(path, count)
         kinds = installed_kinds("", "", lambda _: ())
         tracemalloc.start()
-        with Staging() as staged:
+        with StagedStatement() as staged:
             staged.add(opened(path, kinds, datetime.now(UTC)).parts)
-            assert staged.extent("aws")[0] == count
-            for _ in staged.lots("aws"):
+            assert staged.compute_extent("aws")[0] == count
+            for _ in staged.iterate_batches("aws"):
                 pass
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

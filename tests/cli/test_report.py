@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services import ledger_answers
 from tests.conftest import Command
 from tests.golden.test_golden import NOON, polls
@@ -17,7 +17,7 @@ from tests.golden.test_golden import NOON, polls
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two days of two scopes that end at noon on the first of November 2026."""
     url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db"
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     return url
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services import ledger_answers, sending
 from tests.conftest import Command
 from tests.fakes.server import Answer, serving
@@ -27,7 +27,7 @@ MONTH = ("report", "--month", "2026-10", "--zone", "Europe/Berlin")
 def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Two days of two scopes, and a settings file that names a mail server."""
     url = f"sqlite:///{tmp_path}/spent.db"
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.system.child.process import list_attempt_processes
@@ -61,7 +61,7 @@ def listed(bench: Bench, key: ResourceKey = TRAIN_1) -> None:
     polls = [
         Poll(scope=ScopeKey(*key[:3]), at=now - timedelta(minutes=m), inventory=Complete((seen,))) for m in range(60, -1, -4)
     ]
-    with Ledger(bench.url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
+    with LedgerWriter(bench.url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         ledger.record_polls(polls)
 
 

@@ -110,7 +110,7 @@ def said(five: Five, *flags: str) -> dict[str, States]:
     five.set_clocks(datetime.now(UTC))
     copies = [five.folder / f"{words[0]}{'-'.join(flags)}.db" for words in COMMANDS]
     for copy in copies:
-        maintenance.backup(five.ledger, copy)
+        maintenance.backup_ledger(five.ledger, copy)
     environs = [{**five.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{copy}"} for copy in copies]
     ended = warm.run(*((*flags, *words) for words in COMMANDS), cwd=five.folder, environs=environs)
     for copy in copies:

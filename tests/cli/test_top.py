@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from costguard.cli.top_screen import ReasonScreen, TopApp
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import Observation, Price
 from costguard.providers import plugins
 from costguard.reporting.status import ResourceBurn
@@ -51,7 +51,7 @@ def folder(costguard: Command, tmp_path: Path) -> Path:
 
 def recorded(folder: Path, *seen: Observation, samples: tuple[Sample, ...] = ()) -> datetime:
     now = datetime.now(UTC).replace(microsecond=0)
-    with Ledger(f"sqlite:///{folder}/ledger.db", rules=RULES, ceilings={}) as ledger:
+    with LedgerWriter(f"sqlite:///{folder}/ledger.db", rules=RULES, ceilings={}) as ledger:
         for at in (now - timedelta(minutes=30), now):
             ledger.record_polls([replace(poll(0, *seen), at=at)])
         ledger.record_samples(samples)

@@ -17,7 +17,7 @@ import pytest
 from costguard.guard.action_intents import DONE
 from costguard.guard.overrides import FREEZE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from tests.cli.watched import LONGEST_S, Before, Five, Watching, five_clouds, time_goes_on, until
 
 MINUTE = timedelta(minutes=1)
@@ -87,7 +87,7 @@ def five(tmp_path: Path, born: datetime) -> Iterator[Five]:
 
 def intents(five: Five) -> dict[str, str]:
     """Machine -> how the act on it stands."""
-    with GuardBook(five.ledger, rails=Rails()) as book:
+    with GuardStore(five.ledger, rails=Rails()) as book:
         found = book.load_intents_since(datetime.now(UTC) - 60 * MINUTE)
     assert len({one.life.key for one in found}) == len(found)
     return {one.life.key.id: one.state for one in found}
@@ -116,7 +116,7 @@ def test_what_idles_or_is_unwanted_stops_once_and_nothing_else_does(five: Five, 
         assert first.said("Terminate train-i-00001"), first.tail()
 
         assert first.ended(signal.SIGTERM) == 0, first.tail()
-        turn = before.book.turn()
+        turn = before.book.load_leader_lease()
         assert turn is not None
         assert not turn.holder
 

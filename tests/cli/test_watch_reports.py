@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.reports.store import ReportBook
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.reports.store import ReportStore
 from costguard.reporting.schedule import list_due_reports
 from costguard.settings import check_settings
 from tests.smtp import PASSWORD, Post, post_office
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     """Settings, and a ledger that has known them for thirty hours."""
     text = SETTINGS.format(url=f"sqlite:///{tmp_path}/ledger.db")
     (tmp_path / "costguard.toml").write_text(text)
-    with ReportBook(f"sqlite:///{tmp_path}/ledger.db") as book:
+    with ReportStore(f"sqlite:///{tmp_path}/ledger.db") as book:
         book.see(check_settings(text, "costguard.toml").reports, datetime.now(UTC) - HOURS)
     return tmp_path
 
@@ -82,10 +82,10 @@ def due(folder: Path) -> int:
 
 def rested(folder: Path) -> None:
     """The turn of one that was killed has run out, which takes minutes that nobody wants to wait for."""
-    with GuardBook(f"sqlite:///{folder}/ledger.db", rails=Rails()) as book:
-        turn = book.turn()
+    with GuardStore(f"sqlite:///{folder}/ledger.db", rails=Rails()) as book:
+        turn = book.load_leader_lease()
         assert turn is not None
-        book.give_turn(turn.epoch)
+        book.release_leader_lease(turn.epoch)
 
 
 def ended(process: subprocess.Popen[str]) -> str:

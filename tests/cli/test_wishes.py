@@ -11,8 +11,8 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.services import overrides
@@ -51,7 +51,7 @@ def fleet(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     url = f"sqlite:///{tmp_path}/ledger.db"
     guarded = machine("pod-c", "api", labels=(("costguard", "never"),), gpu="", gpu_count=0)
     pods = (machine("pod-a1", "train-1"), machine("pod-a2", "train-2"), guarded)
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON, inventory=Complete(pods))])
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
@@ -65,7 +65,7 @@ def at(monkeypatch: pytest.MonkeyPatch, when: datetime) -> None:
 
 
 def recorded(tmp_path: Path, when: datetime = NOON) -> list[Override]:
-    with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=Rails()) as book:
+    with GuardStore(f"sqlite:///{tmp_path}/ledger.db", rails=Rails()) as book:
         return book.load_open_overrides(when)
 
 

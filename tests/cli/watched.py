@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from costguard.data import ShippedFacts
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling
 from costguard.providers.ports import InstanceSource
@@ -167,12 +167,12 @@ class Before:
         self._sources = {name: self._opened(name) for name in five.rigs}
         settings, billing = check_settings(text, "costguard.toml"), ShippedFacts().get_billing_rules()
         rules = rules_of(settings, step)
-        self._ledger = stack.enter_context(Ledger(five.ledger, rules=billing, ceilings={}))
-        self.book = stack.enter_context(GuardBook(five.ledger, rails=rules.rails, rules=billing))
+        self._ledger = stack.enter_context(LedgerWriter(five.ledger, rules=billing, ceilings={}))
+        self.book = stack.enter_context(GuardStore(five.ledger, rails=rules.rails, rules=billing))
         self._latest, self.unseen = blank_latest(), tuple[str, ...]()
         self._guard = Guard(
             book=self.book,
-            books=partial(Books, five.ledger, rules=billing),
+            books=partial(SpendingReader, five.ledger, rules=billing),
             rules=rules,
             latest=lambda: self._latest,
             clock=self._clock,
@@ -229,9 +229,9 @@ class Before:
 
     def give_turn(self) -> None:
         """Whoever comes may act."""
-        turn = self.book.turn()
+        turn = self.book.load_leader_lease()
         assert turn is not None
-        self.book.give_turn(turn.epoch)
+        self.book.release_leader_lease(turn.epoch)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 from costguard.errors import UnreachableError
 from costguard.guard.action_intents import EXECUTING, Intent
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation
 from costguard.system.timely import is_too_late_to_send
 from costguard.values.acting import ACCEPTED, UNCLEAR, ActionResponse
@@ -98,7 +98,7 @@ def _seen(told: dict[str, Any]) -> Observation:
 class Marked:
     """The ledger's intents, with `mark` told; what was committed is acknowledged by a line of the file `acked`."""
 
-    book: GuardBook
+    book: GuardStore
     mark: Marker
     acked: int
 

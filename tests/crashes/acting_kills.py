@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from tests.crashes.acting_cloud import ask, served
 from tests.crashes.acting_judge import BEGAN_US, LAST, LIFE_US, Ask, Found, in_file, judged
 from tests.crashes.actor import ACT, FINISH, RAILS, Death, Fate
@@ -179,7 +179,7 @@ def play(
     with folder_of(number, keep) as folder:
         ask(stage.port, f"/a/new{folder}/{chance.randrange(10**9)}")
         chunk, deaths = Chunk(stage, folder), list[Death]()
-        GuardBook(f"sqlite:///{folder}/ledger.db", rails=RAILS).close()
+        GuardStore(f"sqlite:///{folder}/ledger.db", rails=RAILS).close()
         for life in range(tries):
             deaths.append(chunk.life(draw(chance, life, task), life))
             if life % PAGED_EACH == PAGED_EACH - 1:

@@ -31,7 +31,7 @@ from sqlalchemy.engine import Engine
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import DOUBTFUL_STATES, EXECUTING, READY, UNCONFIRMED, Intent
 from costguard.guard.policy import STOP, Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
 from costguard.values.resource import RUNNING
@@ -185,7 +185,7 @@ def live(fate: Fate, page: Page) -> None:
     acked = os.open(Path(fate.folder) / "acked", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     born_s = time.monotonic()
     ahead_s = -fate.origin_s if fate.base_s is None else fate.base_s - born_s
-    with GuardBook(fate.url, rails=RAILS) as book:
+    with GuardStore(fate.url, rails=RAILS) as book:
         mark("opened")
         actor = Actor(fate.task, Account(fate.port, mark, fate.cloud), Marked(book, mark, acked), ahead_s)
         holder, lasts = f"life {os.getpid()} {born_s}", timedelta(seconds=fate.turn_s)

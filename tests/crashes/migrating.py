@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from costguard.ledger.db.schema import HEAD
+from costguard.ledger.db.schema import HEAD_REVISION
 from tests.crashes.judge import as_left
 from tests.crashes.places import MEMORY, ROOT, environment
 from tests.crashes.upgrader import Doom, put
 
 GOLDENS = ("0001", "0001-guard", "0002")
-NEW = HEAD
+NEW = HEAD_REVISION
 """What an upgrade ends at; a golden ledger's own version is the beginning of its name."""
 VERSION = 4
 LONGEST_US = 4000

@@ -11,7 +11,7 @@ from pathlib import Path
 from costguard_sim.plan import FAILS
 from costguard_sim.world import EPOCH
 
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.period import Period
@@ -73,7 +73,7 @@ class Bill:
 
 
 def _totals(url: str, period: Period) -> dict[Place, tuple[int, int, int]]:
-    with Books(url, rules=worlds.rules()) as books:
+    with SpendingReader(url, rules=worlds.rules()) as books:
         found = books.load_spending(period, period.end)
     sums: dict[Place, tuple[int, int, int]] = {}
     for each in found:

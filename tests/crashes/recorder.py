@@ -31,9 +31,9 @@ from unittest.mock import patch
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.db.voices import Pen, Voices, _plain
+from costguard.ledger.db.voices import SqlSession, WriteConnection, _open_file_session
 from costguard.metering.inventory import Poll
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read
@@ -47,7 +47,7 @@ GROUPS = (1, 1, 2, 1, 3)
 """Listings of one transaction, in turn."""
 
 Mark = Callable[[str], None]
-Transaction = Callable[[Pen], AbstractContextManager[Voices]]
+Transaction = Callable[[WriteConnection], AbstractContextManager[SqlSession]]
 
 
 def main(words: list[str]) -> None:
@@ -121,7 +121,7 @@ def _create(url: str) -> None:
 
 
 def _record(task: str, story: Story, made: list[Poll], url: str, mark: Mark) -> None:
-    patch.object(Pen, "transaction", BROKEN.get(task) or _watched(mark)).start()
+    patch.object(WriteConnection, "begin_transaction", BROKEN.get(task) or _watched(mark)).start()
     with open_ledger(url) as ledger:
         number, turn = reached(url, story), 0
         _say("ready")
@@ -142,13 +142,13 @@ def _acknowledge(lot: range) -> None:
 
 def _watched(mark: Mark) -> Transaction:
     """The ledger's own transaction, with `mark` told what it is doing."""
-    plain = Pen.transaction
+    plain = WriteConnection.begin_transaction
 
     @contextmanager
-    def transaction(pen: Pen) -> Iterator[Voices]:
+    def transaction(pen: WriteConnection) -> Iterator[SqlSession]:
         with plain(pen) as (ask, tell):
 
-            def marked(sql: str, rows: list[Row]) -> int:
+            def marked(sql: str, rows: list[SqlRow]) -> int:
                 mark("writing rows")
                 return tell(sql, rows)
 
@@ -161,17 +161,17 @@ def _watched(mark: Mark) -> Transaction:
 
 
 @contextmanager
-def _torn(pen: Pen) -> Iterator[Voices]:
+def _torn(pen: WriteConnection) -> Iterator[SqlSession]:
     """A transaction that is none: each row is written for good, as it comes."""
-    yield _plain(pen._file())
+    yield _open_file_session(pen._open_file_connection())
 
 
 @contextmanager
-def _forgetful(pen: Pen) -> Iterator[Voices]:
+def _forgetful(pen: WriteConnection) -> Iterator[SqlSession]:
     """A transaction that looks like one, and is thrown away."""
-    file = pen._file()
+    file = pen._open_file_connection()
     file.execute("BEGIN IMMEDIATE")
-    yield _plain(file)
+    yield _open_file_session(file)
     file.execute("ROLLBACK")
 
 

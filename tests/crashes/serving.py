@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from tests.crashes import acting_kills
 from tests.crashes.acting_cloud import ask
 from tests.crashes.acting_kills import AIMED, PAGED_EACH, Chunk, Stage, folder_of, line
@@ -118,7 +118,7 @@ def play(server: Server, seed: int, number: int, tries: int, *, task: str = ACT,
     with folder_of(number, keep) as folder:
         ask(server.theatre.port, f"/a/new{folder}/{chance.randrange(10**9)}")
         chunk, deaths, ends = Chunk(server.theatre, folder, server.database(unsynced=task == UNSYNCED)), list[Death](), 0
-        GuardBook(chunk.url, rails=RAILS).close()
+        GuardStore(chunk.url, rails=RAILS).close()
         server.settled()
         for life in range(tries):
             drawn = fate(chance, life, task, server.pid)

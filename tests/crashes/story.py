@@ -12,8 +12,8 @@ from costguard_sim.plan import Entry, Plan, make_plan
 from costguard_sim.view import listing
 from costguard_sim.world import World, make_world
 
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import AccrualResult
 from costguard.values.instant import to_micros
@@ -64,14 +64,14 @@ def make_story(seed: int, *, polls: int, size: int = 40) -> Story:
     return Story(knowable(world, plan), plan)
 
 
-def open_ledger(url: str) -> Ledger:
+def open_ledger(url: str) -> LedgerWriter:
     """The real one, with the rules that are shipped."""
-    return Ledger(url, rules=worlds.rules(), ceilings=worlds.CEILINGS)
+    return LedgerWriter(url, rules=worlds.rules(), ceilings=worlds.CEILINGS)
 
 
 def reached(url: str, story: Story) -> int:
     """The first listing that the ledger does not hold, by its own word."""
-    with Books(url, rules=worlds.rules()) as books:
+    with SpendingReader(url, rules=worlds.rules()) as books:
         covered = {tuple(found.scope): to_micros(found.at) for found in books.list_scopes()}
     lacking = (n for n, entry in enumerate(story.entries) if entry.asked_us > covered.get(entry.scope, 0))
     return next(lacking, len(story.entries))

@@ -59,7 +59,7 @@ def test_two_hundred_kills_lose_nothing_that_was_acknowledged(calm: Calm, server
     assert sum(deaths.phases[phase] for phase in INSIDE) >= KILLS / 4
     record_rest(f"sqlite:///{server.ledger}", calm.story)
     assert bill.faults(server.ledger) == []
-    assert maintenance.check(f"sqlite:///{server.ledger}") == []
+    assert maintenance.check_ledger(f"sqlite:///{server.ledger}") == []
     assert judge.rows(server.ledger) == calm.rows
 
 
@@ -90,9 +90,9 @@ def test_a_first_start_that_was_killed_is_made_good_by_the_next(begin: str, calm
         else:
             forked(one, 0.3 * chance.random() ** 2, task="create")
         halfway += any(path.name.startswith("ledger.db.new") for path in ledger.parent.iterdir())
-        assert not ledger.exists() or maintenance.check(f"sqlite:///{ledger}") == []
+        assert not ledger.exists() or maintenance.check_ledger(f"sqlite:///{ledger}") == []
         life = forked(one, 30, task="create")
         assert life.code == 0
-        assert maintenance.check(f"sqlite:///{ledger}") == []
+        assert maintenance.check_ledger(f"sqlite:///{ledger}") == []
         assert not any(path.name.startswith("ledger.db.new") for path in ledger.parent.iterdir())
     assert halfway or begin == "a cold start"

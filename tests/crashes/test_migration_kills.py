@@ -17,7 +17,7 @@ from dataclasses import asdict
 import pytest
 
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.schema import HEAD
+from costguard.ledger.db.schema import HEAD_REVISION
 from tests.crashes.migrating import GOLDENS, NEW, TABLES, VERSION, Upgrader, play, stage
 from tests.crashes.places import ROOT, environment
 from tests.crashes.upgrader import CONTROLS, Doom, put
@@ -34,7 +34,7 @@ def upgrader() -> Iterator[Upgrader]:
 
 @pytest.mark.proof
 def test_an_upgrade_that_is_killed_at_any_point_loses_nothing_and_is_made_good(upgrader: Upgrader) -> None:
-    assert NEW == HEAD
+    assert NEW == HEAD_REVISION
     points = sum(len(range(1, upgrader.points[name] + 1)) for name in GOLDENS)
     line = play(upgrader, 1, 0, -(-points // STRIDE), stride=STRIDE)
     assert line["wrong"] == []
@@ -94,4 +94,4 @@ def test_an_upgrade_on_a_server_that_is_killed_at_any_point_changes_nothing(post
     assert nth > 100
     assert rows(postgres_url, "alembic_version", "1") == [(NEW,)]
     assert {table: rows(postgres_url, table, "1") for table in TABLES} == before
-    assert maintenance.check(postgres_url) == []
+    assert maintenance.check_ledger(postgres_url) == []

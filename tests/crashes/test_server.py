@@ -13,8 +13,8 @@ import pytest
 
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.db.voices import Pen, Voices
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.voices import SqlSession, WriteConnection
 from tests.crashes.story import make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 
@@ -35,7 +35,7 @@ CUTS, LOT, SEED = 20, 150, 4
 @contextmanager
 def cut_before(moment: str, url: str) -> Iterator[None]:
     """End the server's process behind every connection to the ledger's database before `moment`, once."""
-    plain, cut = Pen.transaction, list[str]()
+    plain, cut = WriteConnection.begin_transaction, list[str]()
 
     def end(what: str) -> None:
         if cut or not what.startswith(moment):
@@ -49,17 +49,17 @@ def cut_before(moment: str, url: str) -> Iterator[None]:
             assert ended.fetchall()
 
     @contextmanager
-    def transaction(pen: Pen) -> Iterator[Voices]:
+    def transaction(pen: WriteConnection) -> Iterator[SqlSession]:
         with plain(pen) as (ask, tell):
 
-            def told(sql: str, values: list[Row]) -> int:
+            def told(sql: str, values: list[SqlRow]) -> int:
                 end(sql.strip())
                 return tell(sql, values)
 
             yield ask, told
             end("COMMIT")
 
-    with patch.object(Pen, "transaction", transaction):
+    with patch.object(WriteConnection, "begin_transaction", transaction):
         yield
     assert cut, f"nothing came to {moment}"
 
@@ -84,4 +84,4 @@ def test_a_lost_server_is_said_clearly_and_once_more_leaves_the_same_rows(postgr
     open_ledger(calm).close()
     record_rest(calm, story)
     assert rows(postgres_url) == rows(calm)
-    assert maintenance.check(postgres_url) == []
+    assert maintenance.check_ledger(postgres_url) == []

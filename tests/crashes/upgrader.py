@@ -27,8 +27,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from costguard.ledger.db import connection as opening
-from costguard.ledger.db.address import address
-from costguard.ledger.db.connection import upgrade
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.connection import upgrade_schema
 from tests.crashes.points import die_after
 
 GOLDEN = Path(__file__).parents[1] / "ledger" / "golden"
@@ -75,7 +75,7 @@ class Counter:
 
 def watched(counter: Counter, doom: Doom) -> None:
     """Have every point of this process counted. For good: in a process that dies."""
-    folder = str(address(doom.url).path.parent) if doom.url.startswith("sqlite") else "\0"  # type: ignore[union-attr]
+    folder = str(parse_ledger_address(doom.url).path.parent) if doom.url.startswith("sqlite") else "\0"  # type: ignore[union-attr]
 
     def audited(name: str, values: tuple[Any, ...]) -> None:
         if name in FILES and (name == "fcntl.flock" or folder in str(values[0])):
@@ -98,10 +98,10 @@ def watched(counter: Counter, doom: Doom) -> None:
 def upgraded(doom: Doom) -> None:
     """Bring it up, as it should be or as `task` has it."""
     if doom.task == UNCOPIED:
-        patch.object(opening, "copy", lambda *_: None).start()
+        patch.object(opening, "copy_ledger", lambda *_: None).start()
     if doom.task == TORN:
         event.listen(Engine, "after_cursor_execute", _committed)
-    upgrade(doom.url)
+    upgrade_schema(doom.url)
 
 
 def _committed(connection: Any, _cursor: Any, sql: str, *_: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
@@ -113,7 +113,7 @@ def _committed(connection: Any, _cursor: Any, sql: str, *_: Any) -> None:  # noq
 
 def put(url: str, name: str) -> None:
     """The golden ledger `name` at `url`, as its last writer left it: with a log, where it is a file."""
-    where = address(url)
+    where = parse_ledger_address(url)
     if where.path is None:
         import psycopg
 
@@ -137,7 +137,7 @@ def main() -> None:
     counter = Counter()
     with tempfile.TemporaryDirectory() as folder:  # what is done once is done here: imports, Alembic's above all
         put(f"sqlite:///{folder}/ledger.db", "0001")
-        upgrade(f"sqlite:///{folder}/ledger.db")
+        upgrade_schema(f"sqlite:///{folder}/ledger.db")
     gc.freeze()
     for line in sys.stdin:
         doom = Doom(**json.loads(line))

@@ -172,7 +172,7 @@ class World:
 
     def _prepare(self) -> None:
         """Whoever had the turn has it no more, as after a minute; the one before looks, and measures as often as it must be."""
-        if self.before.book.turn() is not None:
+        if self.before.book.load_leader_lease() is not None:
             self.before.give_turn()
         self.before.watch(datetime.now(UTC))
         self.before.fill()

@@ -27,7 +27,7 @@ from costguard.cli import run_cli
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent
 from costguard.guard.overrides import Override
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Handling, Observation
 from costguard.providers import plugins
@@ -129,13 +129,13 @@ class Life:
 class Deaf:
     """A guard's book that is broken on purpose: it does not hear that the disk failed, and says that all is well."""
 
-    plain_move, plain_wish = GuardBook.move_intent, GuardBook.add_override
+    plain_move, plain_wish = GuardStore.move_intent, GuardStore.add_override
 
-    def add_wish(self: GuardBook, wish: Override) -> None:  # type: ignore[misc]  # it stands in another class
+    def add_wish(self: GuardStore, wish: Override) -> None:  # type: ignore[misc]  # it stands in another class
         with suppress(LedgerError):
             Deaf.plain_wish(self, wish)
 
-    def move_intent(self: GuardBook, intent: Intent, state: str, now: datetime, **more: Any) -> Intent | None:  # type: ignore[misc]  # noqa: ANN401 - the same
+    def move_intent(self: GuardStore, intent: Intent, state: str, now: datetime, **more: Any) -> Intent | None:  # type: ignore[misc]  # noqa: ANN401 - the same
         try:
             return Deaf.plain_move(self, intent, state, now, **more)
         except LedgerError:
@@ -156,7 +156,7 @@ def around(life: Life) -> Iterator[None]:
         return BEGIN + timedelta(minutes=life.minute) + (datetime.now(UTC) - began)
 
     if life.deaf:
-        patch.multiple(GuardBook, add_wish=Deaf.add_wish, move_intent=Deaf.move_intent).start()
+        patch.multiple(GuardStore, add_wish=Deaf.add_wish, move_intent=Deaf.move_intent).start()
     cloud = Acme(accounts=[Cloud(Path(life.log), now)])  # type: ignore[list-item]  # any account
     with (
         patch.object(configured_providers.Now, "now", lambda _: now()),

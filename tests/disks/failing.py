@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from costguard.ledger.db.schema import HEAD
+from costguard.ledger.db.schema import HEAD_REVISION
 from tests.disks.commands import IDLE, SETTINGS
 from tests.disks.trace import ROOT, environment, say
 
@@ -90,10 +90,12 @@ def _copied(folder: Path, out: str) -> bool:
 
 
 def _upgraded(folder: Path, out: str) -> bool:
-    (copy,) = (folder / "data").glob(f"ledger.db.before-{HEAD}-*")
+    (copy,) = (folder / "data").glob(f"ledger.db.before-{HEAD_REVISION}-*")
     with closing(sqlite3.connect(copy)) as file:
         old = file.execute("SELECT version_num FROM alembic_version").fetchone()
-    return old == ("0001",) and _asked(folder, "SELECT version_num FROM alembic_version") == HEAD and HEAD in out
+    return (
+        old == ("0001",) and _asked(folder, "SELECT version_num FROM alembic_version") == HEAD_REVISION and HEAD_REVISION in out
+    )
 
 
 def _refreshed(folder: Path, out: str) -> bool:

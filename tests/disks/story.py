@@ -21,11 +21,11 @@ from pathlib import Path
 from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import DeliveryResult
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.connection import PRAGMAS, upgrade
-from costguard.ledger.db.schema import HEAD
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.connection import PRAGMAS, upgrade_schema
+from costguard.ledger.db.schema import HEAD_REVISION
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
@@ -62,23 +62,23 @@ def work(url: str, *, early: bool) -> None:
         if not early:
             told.disks_note(note)
 
-    done(lambda: upgrade(url), ("SELECT version_num = ? FROM alembic_version", HEAD))
+    done(lambda: upgrade_schema(url), ("SELECT version_num = ? FROM alembic_version", HEAD_REVISION))
     rounds = iter(range(ROUNDS))
     for stretch in (*REOPENED, ROUNDS):
-        with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardBook(url, rails=WIDE) as book:
+        with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardStore(url, rails=WIDE) as book:
             for number in rounds:
                 for what, question in _round(number, ledger, book):
                     done(what, question)
                 if number in BACKED_UP:
                     copy = f"{url.removeprefix('sqlite:///')}.copy-{number}"
-                    done(lambda copy=copy: maintenance.backup(url, Path(copy)), file=copy)  # type: ignore[misc]  # a default
+                    done(lambda copy=copy: maintenance.backup_ledger(url, Path(copy)), file=copy)  # type: ignore[misc]  # a default
                 if number == stretch:
                     break
-        with Books(url, rules=RULES) as books:  # who reads leaves everything as it is
+        with SpendingReader(url, rules=RULES) as books:  # who reads leaves everything as it is
             books.list_scopes()
 
 
-def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
+def _round(number: int, ledger: LedgerWriter, book: GuardStore) -> Iterator[Step]:
     """A minute of a watchdog's life."""
     now = START + timedelta(days=30, minutes=number)
     machines = [machine(f"i-{n}", "stopped" if (number + n) % 11 == 0 else "running") for n in range(number % 9 + 3)]
@@ -95,7 +95,7 @@ def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
             lambda: book.lift_override(f"w{number}", who="ada", now=now),
             ("SELECT lifted_us IS NOT NULL FROM wish WHERE id = ?", made.id),
         )
-    turn = book.turn()
+    turn = book.load_leader_lease()
     assert turn is not None
     run = replace(RUN, id=f"r{number}", at=now, epoch=turn.epoch, facts=(("round", str(number)),))
     message = replace(MESSAGE, id=f"m{number}", at=now)

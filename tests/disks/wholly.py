@@ -13,8 +13,8 @@ from pathlib import Path
 
 from costguard.cli import run_cli
 from costguard.errors import CostguardError
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from tests.disks import judge
 from tests.disks.judge import Course, Files
 from tests.ledger import acts
@@ -40,7 +40,7 @@ def faults(found: Course, files: Files, done: int, folder: Path) -> Iterator[tup
     os.environ |= {"COSTGUARD_LEDGER__URL": url} | {f"XDG_{name}_HOME": str(place) for name in ("CONFIG", "DATA", "CACHE")}
     os.chdir(place)
     try:
-        with Ledger(url, rules=RULES, ceilings=CEILINGS) as book, GuardBook(url, rails=WIDE) as guard:
+        with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as book, GuardStore(url, rails=WIDE) as guard:
             book.record_polls([poll(60 * 24 * 60, machine("i-0"))])
             guard.add_override(acts.wish("after", at=LATER, until=LATER + HOUR))
     except (CostguardError, sqlite3.Error) as error:

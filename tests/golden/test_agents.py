@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services import agent_commands
@@ -34,7 +34,7 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     url = f"sqlite:///{tmp_path}/ledger.db"
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{url}"\n[web]\nurl = "https://guard.example"\n')
     seen = Observation(key=KEY, state="running", name="train-1", started_at=NOON - timedelta(hours=3))
-    with Ledger(url, rules={}, ceilings={}) as ledger:
+    with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
     for name, value in (("present", NOON), ("who", "ada@lab"), ("new_code", CODE), ("new_token", TOKEN)):
         monkeypatch.setattr(agent_commands, name, lambda value=value: value)
@@ -47,7 +47,7 @@ def test_the_json_is_the_sample_to_the_letter(
 ) -> None:
     if name == "agents":
         assert machine("agent", "enrol", "train-1").code == 0
-        with AgentBook(f"sqlite:///{tmp_path}/ledger.db") as book:
+        with AgentStore(f"sqlite:///{tmp_path}/ledger.db") as book:
             joined = Agent(id="a1b2c3d4e5f60718", key=KEY, public_key="A" * 43 + "=", joined_at=NOON, version="0.1.0")
             assert isinstance(book.join(code_hash(CODE), joined), Agent)
     ran = machine(*WEB[name], "--json")

@@ -12,10 +12,10 @@ import pytest
 from costguard.guard.policy import Rails
 from costguard.providers.plugins import load_providers
 from costguard.settings import SECTIONS, check_settings, guard, hooks, notify, policies, reports, steps
-from costguard.settings.budgets import KEYS
-from costguard.settings.example import FIELDS, settings_text
+from costguard.settings.budgets import BUDGET_KEYS
+from costguard.settings.example import FIELD_EXAMPLES, render_settings_file
 from costguard.settings.matching import MATCH_KEYS
-from costguard.settings.sections import fields_of
+from costguard.settings.sections import list_fields
 from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
@@ -25,7 +25,7 @@ NAMES = ("aws", "gcp", "lambda", "runpod", "sim", "vast")
 def generated() -> str:
     installed = load_providers()
     assert installed.broken == {}
-    return settings_text([installed.found[name].manifest for name in NAMES])
+    return render_settings_file([installed.found[name].manifest for name in NAMES])
 
 
 def switched_on(text: str) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def test_as_it_stands_it_loads_and_changes_nothing() -> None:
 
 
 def test_every_setting_stands_in_it() -> None:
-    assert set(FIELDS) == {(section, one.name) for section, make in SECTIONS.items() for one in fields_of(make)}
+    assert set(FIELD_EXAMPLES) == {(section, one.name) for section, make in SECTIONS.items() for one in list_fields(make)}
     table = switched_on(generated())
     assert {section: set(table[section]) for section in SECTIONS} == {
-        section: {key for where, key in FIELDS if where == section} for section in SECTIONS
+        section: {key for where, key in FIELD_EXAMPLES if where == section} for section in SECTIONS
     }
-    assert set(table["budget"][0]) == set(KEYS)
+    assert set(table["budget"][0]) == set(BUDGET_KEYS)
     text = generated()
     assert all(key in text for key in MATCH_KEYS)
 
@@ -59,16 +59,16 @@ def test_every_setting_stands_in_it() -> None:
 def test_every_setting_of_the_guard_stands_in_it() -> None:
     table = switched_on(generated())
     (policy,), (route,) = table["policy"], table["notify"]["route"]
-    assert set(policy) == set(policies.KEYS)
-    assert {key for step in policy["then"] for key in step} == set(steps.KEYS)
-    assert {key for hook in table["hook"] for key in hook} == set(hooks.KEYS)
+    assert set(policy) == set(policies.POLICY_KEYS)
+    assert {key for step in policy["then"] for key in step} == set(steps.STEP_KEYS)
+    assert {key for hook in table["hook"] for key in hook} == set(hooks.HOOK_KEYS)
     assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
-        key: set(inner) for key, inner in guard.TABLES.items()
+        key: set(inner) for key, inner in guard.RAIL_FIELDS.items()
     }
-    assert set(route) == set(notify.KEYS)
-    assert set(table["notify"]) == {"route", *notify.KEPT}
-    assert set(table["report"][0]) == set(reports.KEYS)
-    assert set(route["match"]) == set(notify.MATCH_KEYS)
+    assert set(route) == set(notify.ROUTE_KEYS)
+    assert set(table["notify"]) == {"route", *notify.SECRET_FIELDS}
+    assert set(table["report"][0]) == set(reports.REPORT_KEYS)
+    assert set(route["match"]) == set(notify.ROUTE_MATCH_KEYS)
 
 
 def test_what_it_says_the_rails_are_they_are() -> None:

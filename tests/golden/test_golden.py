@@ -17,8 +17,8 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.providers import plugins
@@ -120,7 +120,7 @@ def polls() -> list[Poll]:
 def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`costguard` with that ledger, at noon on the first of November 2026."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
@@ -191,7 +191,7 @@ AUDIT = {"audit": ("audit", "show"), "audit_verify": ("audit", "verify")}
 
 @pytest.mark.parametrize("name", AUDIT)
 def test_the_json_of_the_audit_is_the_sample_to_the_letter(ledger: Command, request: pytest.FixtureRequest, name: str) -> None:
-    with GuardBook(os.environ["COSTGUARD_LEDGER__URL"], rails=Rails()) as book:
+    with GuardStore(os.environ["COSTGUARD_LEDGER__URL"], rails=Rails()) as book:
         key = ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b")
         book.add_override(Override(id="w1", what="protect", who="ada@lab", why="ours", at=NOON, key=key))
         book.lift_override("w1", who="ben@lab", now=NOON + timedelta(hours=1))
@@ -235,7 +235,7 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     folder = Path(market).parent
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
-    monkeypatch.setattr("costguard.ledger.db.sqlite_version.linked_version", lambda: "3.40.1")
+    monkeypatch.setattr("costguard.ledger.db.sqlite_version.read_sqlite_version", lambda: "3.40.1")
     monkeypatch.setattr("costguard.services.pricing._today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
 from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts
 from costguard.guard.overrides import SNOOZE, Override
-from costguard.settings.zones import zone_named
+from costguard.settings.zones import load_zone
 from costguard.values.resource import ResourceKey
 
 START = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
@@ -278,6 +278,6 @@ def test_what_is_for_the_owner_goes_where_owners_are_told_and_the_rest_everywher
 
 
 def test_a_message_says_when_it_was_told_by_the_clocks_of_the_zone() -> None:
-    zone = zone_named("Europe/Berlin", "zone")
+    zone = load_zone("Europe/Berlin", "zone")
     (message,), _ = dispatch_alerts([notice()], (), now=START, routes=[AlertRoute(name="all", channels=("slack",))], zone=zone)
     assert (message.told_at, message.at) == ("2026-11-20 19:50 CET", START)

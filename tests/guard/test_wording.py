@@ -19,7 +19,7 @@ from costguard.guard.alerts.letters import ALERTS_SHOWN, format_body, format_tit
 from costguard.guard.alerts.wording import AlertSubject
 from costguard.guard.cap_forecast import forecast_cap
 from costguard.guard.work import IDLE, Activity
-from costguard.settings.zones import zone_named
+from costguard.settings.zones import load_zone
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -223,7 +223,7 @@ def test_a_message_of_a_thousand_notices_writes_out_twenty() -> None:
 
 
 def test_people_are_told_by_the_clocks_of_their_zone() -> None:
-    berlin = zone_named("Europe/Berlin", "zone")
+    berlin = load_zone("Europe/Berlin", "zone")
     notice = wording.build_planned_alert(
         matter(zone=berlin), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
@@ -231,7 +231,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
     assert "is due at 2026-11-20 20:05 CET" in text
     assert "since: 2026-11-20 19:05 CET (45 min)" in text
     assert notice.at == NOTICED
-    assert format_local_time(NOTICED, zone_named("America/Sao_Paulo", "zone")) == "2026-11-20 15:50 America/Sao_Paulo"
+    assert format_local_time(NOTICED, load_zone("America/Sao_Paulo", "zone")) == "2026-11-20 15:50 America/Sao_Paulo"
 
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:

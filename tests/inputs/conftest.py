@@ -21,7 +21,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from costguard.ledger.db import maintenance
 
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    maintenance.upgrade(f"sqlite:///{path}")
+    maintenance.upgrade_ledger(f"sqlite:///{path}")
     return path
 
 

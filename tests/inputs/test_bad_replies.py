@@ -21,7 +21,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import Transport
 from costguard.services.poll import poll
 from tests.conftest import Command, Ran
@@ -95,7 +95,7 @@ def _cloud(rig: Rig, stack: ExitStack, folder: Path) -> Cloud:
     rig.clock.at = datetime.now(UTC) - timedelta(minutes=2)
     cloud = Cloud(rig=rig, base=base, ledger=folder / "ledger.db", ids=rig.put(MACHINES), environ=dict(rig.environ()))
     transport = Transport()
-    with Ledger(f"sqlite:///{cloud.ledger}", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
+    with LedgerWriter(f"sqlite:///{cloud.ledger}", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         done = poll(rig.accounts(base, transport, folder), ledger, rig.clock)
     transport.close()
     assert (done.unseen, done.refused) == ((), ())
@@ -166,7 +166,7 @@ def test_a_bad_reply_is_told_and_nothing_is_believed_gone(  # noqa: PLR0917 - fi
     assert len(warnings) <= MOST_WARNINGS
     assert all(len(one) <= LONGEST_WARNING for one in warnings)
     assert _running(ran) == MACHINES
-    assert maintenance.check(f"sqlite:///{tmp_path}/ledger.db") == []
+    assert maintenance.check_ledger(f"sqlite:///{tmp_path}/ledger.db") == []
     if reply.code:
         assert any(one.startswith(f"{reply.rig.provider}/") for one in warnings)
         assert {scope["state"] for scope in ran.data["scopes"]} & {"failed", "partial"}

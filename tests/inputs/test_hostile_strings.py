@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from costguard.cli.watch_screen import draw_watch
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import Observation, Price
 from costguard.system import logs
 from costguard.system.secret import Secret
@@ -73,7 +73,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         for number, text in enumerate(map(make_storable, CORPUS))
     ]
-    with Ledger(f"sqlite:///{path}", rules=RULES, ceilings={}) as ledger:
+    with LedgerWriter(f"sqlite:///{path}", rules=RULES, ceilings={}) as ledger:
         for at in (now - timedelta(minutes=30), now):
             ledger.record_polls([replace(poll(0, *seen), at=at)])
     return path

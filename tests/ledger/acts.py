@@ -13,7 +13,7 @@ from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.db.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
 from costguard.ledger.db.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
 
@@ -55,7 +55,7 @@ def intent(name: str = "i-1", **change: Any) -> Intent:  # noqa: ANN401 - any fi
     return replace(plain, **change)
 
 
-def planned(book: GuardBook, name: str = "i-1", **change: Any) -> Intent:  # noqa: ANN401 - any field
+def planned(book: GuardStore, name: str = "i-1", **change: Any) -> Intent:  # noqa: ANN401 - any field
     """One that the book holds."""
     made = intent(name, **change)
     assert book.plan_intent(made)

@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, text
 
-from costguard.ledger.db.codecs import attribution_row, span_row
-from costguard.ledger.db.connection import writing
-from costguard.ledger.spans.rollup import counts_time
+from costguard.ledger.db.codecs import encode_attribution, encode_span
+from costguard.ledger.db.connection import begin_write
+from costguard.ledger.spans.rollup import is_machine_time
 from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
 from costguard.metering.meter import Meter, PriceRange
 from costguard.metering.span import Span, compute_amounts, split_by_day
@@ -39,11 +39,11 @@ def open_span(*, after: float = 0) -> Span:
 
 def begin(engine: Engine) -> None:
     """One scope, one machine, and what both said."""
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         connection.execute(insert(SCOPE), [{"id": 1, "provider": "aws", "account": "123", "name": "us-east-1"}])
         connection.execute(insert(RESOURCE), [_resource(1, "i-1")])
         names = [column.name for column in ATTRIBUTION.columns]
-        connection.execute(insert(ATTRIBUTION), [dict(zip(names, (1, *attribution_row(MACHINE)), strict=True))])
+        connection.execute(insert(ATTRIBUTION), [dict(zip(names, (1, *encode_attribution(MACHINE)), strict=True))])
         stretch = {
             "id": 1,
             "scope_id": 1,
@@ -73,7 +73,7 @@ def row_of(number: int, one: Span, *, resource_id: int = 1) -> dict[str, Any]:
     """The row of `one`, with what it comes to where it is closed."""
     whole = None if one.end is None else compute_amounts(one, 0, to_micros(one.end))
     names = [column.name for column in SPAN.columns]
-    return dict(zip(names, (number, *span_row(one, resource_id, 1, whole)), strict=True))
+    return dict(zip(names, (number, *encode_span(one, resource_id, 1, whole)), strict=True))
 
 
 def add(connection: Connection, number: int, one: Span, *, resource_id: int = 1) -> None:
@@ -87,7 +87,7 @@ def roll_up(connection: Connection, *spans: Span) -> None:
     for one in spans:
         for day, money, us in split_by_day(one):
             place = sums[day, one.meter.charge]
-            for index, value in enumerate((*money, us if counts_time(one) else 0)):
+            for index, value in enumerate((*money, us if is_machine_time(one) else 0)):
                 place[index] += value
     connection.execute(
         insert(DAILY),

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hypothesis import strategies as st
 
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.reader import LedgerReader
 from costguard.metering.billing import BillingRule, StorageRule, TimeRule
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.meter import GB_MONTH, PriceRange
@@ -141,16 +141,16 @@ def copies(url: str) -> Iterator[Callable[[], str]]:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
-def asked(url: str, question: Callable[[Ask], Answer]) -> Answer:
+def asked(url: str, question: Callable[[Query], Answer]) -> Answer:
     """What `question` finds in the ledger at `url`."""
-    with Reader(url) as reader, reader.snapshot() as ask:
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
         return question(ask)
 
 
-def rows(url: str) -> dict[str, list[Row]]:
+def rows(url: str) -> dict[str, list[SqlRow]]:
     """Every row that polls left in the ledger at `url`."""
 
-    def all_rows(ask: Ask) -> dict[str, list[Row]]:
+    def all_rows(ask: Query) -> dict[str, list[SqlRow]]:
         return {table: sorted(tuple(row) for row in ask(f"SELECT * FROM {table}", ())) for table in TABLES}  # noqa: S608 - our own names
 
     return asked(url, all_rows)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import SPAN, span_of
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import SPAN_COLUMNS, decode_span
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span
 from costguard.values.resource import ResourceKey
@@ -21,7 +21,7 @@ class Kept:
     stored: tuple[int | None, int | None, int | None]
 
 
-def all_spans(ask: Ask) -> list[Kept]:
+def all_spans(ask: Query) -> list[Kept]:
     """Every span, in the order in which it was written."""
     attributions = load_attributions(ask)
     keys = {n: ResourceKey(*k) for n, *k in ask("SELECT id, provider, account, region, external_id FROM resource", ())}
@@ -30,10 +30,10 @@ def all_spans(ask: Ask) -> list[Kept]:
     }
     found = []
     for number, resource_id, attribution_id, low, expected, high, *columns in ask(
-        f"SELECT s.id, s.resource_id, s.attribution_id, s.low, s.expected, s.high, {SPAN} FROM span AS s ORDER BY s.id",  # noqa: S608 - our own names
+        f"SELECT s.id, s.resource_id, s.attribution_id, s.low, s.expected, s.high, {SPAN_COLUMNS} FROM span AS s ORDER BY s.id",  # noqa: S608 - our own names
         (),
     ):
-        span, stored = span_of(keys[resource_id], attributions[attribution_id], columns), (low, expected, high)
+        span, stored = decode_span(keys[resource_id], attributions[attribution_id], columns), (low, expected, high)
         if number in corrections:
             presence, *stored_now = corrections[number]
             span, stored = replace(span, presence=presence), tuple(stored_now)

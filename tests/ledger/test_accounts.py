@@ -15,13 +15,13 @@ import pytest
 from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.holds import Holds
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.holds import HoldStore
 from costguard.ledger.reports import burnt
-from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans import sums
-from costguard.ledger.spans.samples import record_samples, roll_up
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.samples import record_samples, roll_up_samples
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import Disk
 from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
 from costguard.reporting.statement.savings import compute_savings
@@ -63,14 +63,14 @@ def accounts(url: str) -> str:
                 machine("i-3", usd="1", owner=owner),
             )
         )
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as book:
         book.record_polls(polls)
     engine = open_engine(url)
     values = [Sample(key=key("i-2"), signal=GPU_UTIL, at=START + n * MINUTE, value=float(n % 60 == 0)) for n in range(120)]
     record_samples(engine, values)
-    roll_up(engine, START + timedelta(hours=49))
+    roll_up_samples(engine, START + timedelta(hours=49))
     engine.dispose()
-    with GuardBook(url, rails=replace(WIDE, first_polls=0)) as book_:
+    with GuardStore(url, rails=replace(WIDE, first_polls=0)) as book_:
         assert book_.acquire_leader_lease("a", START, 6 * HOUR) == 1
         made = intent("i-1", life=Incarnation(key("i-1"), None, None), created_at=SENT, moved_at=SENT)
         assert book_.plan_intent(made)
@@ -79,7 +79,7 @@ def accounts(url: str) -> str:
         verifying = book_.move_intent(sent, VERIFYING, SENT)
         assert verifying is not None
         assert book_.move_intent(verifying, DONE, DONE_AT, outcome="stopped")
-    with Holds(url, rules=RULES, ceilings=lambda: CEILINGS) as holds:
+    with HoldStore(url, rules=RULES, ceilings=lambda: CEILINGS) as holds:
         hold = Hold(id="run-7", money=Money.parse(5), who="ada", why="a run", taken_at=START, expires_at=START + 9 * HOUR)
         holds.take(hold, (), START)
         holds.commit("run-7", Money.parse("4.50"), START + 2 * HOUR)
@@ -87,7 +87,7 @@ def accounts(url: str) -> str:
 
 
 def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books, books.read_one_snapshot():
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books, books.read_one_snapshot():
         outlays = books.load_costs(NIGHT, AT)
         spending = books.load_spending(NIGHT, AT)
         whole = sum_intervals(part.money for part in spending)
@@ -108,7 +108,7 @@ def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
 
 
 def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         numbers = find_stopped_with_disks(books.load_costs(NIGHT, AT))
         ((_, lines),) = books.load_lines(numbers, NIGHT, AT)
         rest = compute_stopped_disk_cost([lines], NIGHT)
@@ -120,7 +120,7 @@ def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
 
 
 def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         for by in (*LEDGER_KEYS, *GROUPED_LABELS):
             found, spent = defaultdict[str, int](int), defaultdict[str, int](int)
             for day in books.load_daily_costs(WEEK, AT, by):
@@ -131,27 +131,27 @@ def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
 
 
 def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         each, rates = sorted(books.load_costs(NIGHT, AT), key=str), books.load_rate_changes(NIGHT, AT)
-        monkeypatch.setattr(burnt, "SPANS", 1)
+        monkeypatch.setattr(burnt, "BATCH_SPANS", 1)
         for most in (0, 10**9):
-            monkeypatch.setattr(sums, "MOST", most)
+            monkeypatch.setattr(sums, "SCAN_FRACTION", most)
             assert sorted(books.load_costs(NIGHT, AT), key=str) == each
             again = books.load_rate_changes(NIGHT, AT)
             assert again.keys() == rates.keys()
             assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
 
 
-@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, burnt._BURNT, burnt._BURNT_LONG])
+@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, burnt._SPANS_BY_ID, burnt._LONG_SPANS])
 def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
-    bare = sums.as_corrected(lambda _, __: [], sql)
+    bare = sums.drop_unused_corrections(lambda _, __: [], sql)
     assert "correction" not in bare
     assert not re.search(r"\bc\.", bare)
-    assert sums.as_corrected(lambda _, __: [(1,)], sql) == sql
+    assert sums.drop_unused_corrections(lambda _, __: [(1,)], sql) == sql
 
 
 def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         (act,) = books.load_actions(START - HOUR, AT)
         assert books.load_actions(DONE_AT + MINUTE, AT) == []
     assert (act.life.key.id, act.name, act.sent_at, act.confirmed_at, act.ended_at) == ("i-1", "box", SENT, DONE_AT, None)
@@ -161,7 +161,7 @@ def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:
 
 
 def test_samples_come_as_hours_whether_rolled_up_or_not(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         numbers = {one.number for one in books.load_costs(NIGHT, AT)}
         (of,) = books.load_sampled_hours(numbers, NIGHT).values()
     first = int(START.timestamp()) // 3600
@@ -169,14 +169,14 @@ def test_samples_come_as_hours_whether_rolled_up_or_not(accounts: str) -> None:
 
 
 def test_a_run_that_ended_says_what_it_was_to_cost(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         (one,) = list_quoted_runs(books.load_committed_holds(NIGHT), NIGHT)
         assert books.load_committed_holds(Period(start=AT, end=AT + HOUR)) == []
     assert (one.hold.id, one.over.format()) == ("run-7", "-0.50")
 
 
 def test_what_bills_now_is_what_is_open(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+    with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         burning = books.load_burning(AT)
     assert sorted(span.meter.charge for lines, _, _ in burning for span in lines) == ["compute", "compute", "storage"]
     assert not any(absent or unheard for _, unheard, absent in burning)

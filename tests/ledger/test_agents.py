@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from costguard.errors import InputError
-from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_check import checked
-from costguard.ledger.guard.audit_log import entries
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_silent, is_token_valid
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
@@ -25,8 +25,8 @@ NOWHERE = ResourceKey("", "", "", "")
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[AgentBook]:
-    with AgentBook(url) as made:
+def book(url: str) -> Iterator[AgentStore]:
+    with AgentStore(url) as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def comes(name: str = "a1", public: str = "key-1", at: datetime = NOON) -> Agent
     return Agent(id=name, key=NOWHERE, public_key=public, joined_at=at, version="0.1.0")
 
 
-def test_an_agent_has_the_machine_and_the_life_of_its_code(book: AgentBook) -> None:
+def test_an_agent_has_the_machine_and_the_life_of_its_code(book: AgentStore) -> None:
     book.add_code(code())
     joined = book.join("h1", comes())
     assert isinstance(joined, Agent)
@@ -56,7 +56,7 @@ def test_an_agent_has_the_machine_and_the_life_of_its_code(book: AgentBook) -> N
     assert [(one.id, one.revoked_by) for one in book.load_agents(every=True)] == [("a1", "another agent"), ("a6", "")]
 
 
-def test_a_message_is_taken_where_its_number_rises_and_its_agent_may_speak(book: AgentBook) -> None:
+def test_a_message_is_taken_where_its_number_rises_and_its_agent_may_speak(book: AgentStore) -> None:
     book.add_code(code())
     book.join("h1", comes())
     with book.begin_transaction() as page:
@@ -78,7 +78,7 @@ def test_a_message_is_taken_where_its_number_rises_and_its_agent_may_speak(book:
         book.revoke("a9", who="ada", now=NOON)
 
 
-def test_a_transaction_that_breaks_leaves_nothing(book: AgentBook) -> None:
+def test_a_transaction_that_breaks_leaves_nothing(book: AgentStore) -> None:
     book.add_code(code())
     book.join("h1", comes())
     with pytest.raises(RuntimeError):
@@ -88,7 +88,7 @@ def test_a_transaction_that_breaks_leaves_nothing(book: AgentBook) -> None:
     assert stored.seq == 0
 
 
-def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: AgentBook) -> None:
+def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: AgentStore) -> None:
     made = WebToken(hash="t1", name="grafana", role="viewer", who="ada", at=NOON, expires_at=NOON + MIN)
     book.add_token(made)
     assert book.load_token("t1") == made
@@ -102,11 +102,11 @@ def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: Agen
     assert book.revoke_token("grafana", who="ben", now=NOON + 3 * MIN).hash == "t3"
     with pytest.raises(InputError, match="has no token"):
         book.revoke_token("grafana", who="ben", now=NOON + 3 * MIN)
-    assert [one.revoked_at for one in book.tokens()] == [NOON + 2 * MIN, NOON + 3 * MIN]
+    assert [one.revoked_at for one in book.load_tokens()] == [NOON + 2 * MIN, NOON + 3 * MIN]
     assert book.load_token("t9") is None
 
 
-def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, book: AgentBook) -> None:
+def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, book: AgentStore) -> None:
     book.add_code(code())
     joined = book.join("h1", comes())
     assert isinstance(joined, Agent)
@@ -114,20 +114,20 @@ def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, bo
         page.log_refusals(joined, 3, NOON)
     book.revoke("a1", who="ada", now=NOON)
     book.add_token(WebToken(hash="t1", name="g", role="viewer", who="ada", at=NOON, expires_at=NOON + MIN))
-    with Reader(url) as reader, reader.snapshot() as ask:
-        assert [one.kind for one in entries(ask)] == ["began", "enrolled", "joined", "refused", "revoked", "token"]
-        assert checked(ask)[1] == []
-    with book._alone() as (_, tell):
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        assert [one.kind for one in iterate_entries(ask)] == ["began", "enrolled", "joined", "refused", "revoked", "token"]
+        assert check_audit(ask)[1] == []
+    with book._begin_write() as (_, tell):
         tell("DROP TRIGGER costguard_agent_is_written_once" + ("" if url.startswith("sqlite") else " ON agent"), [()])
         tell("DROP TRIGGER costguard_agent_stays_revoked" + ("" if url.startswith("sqlite") else " ON agent"), [()])
         tell("UPDATE agent SET public_key = ? WHERE id = ?", [("theirs", "a1")])
-    with Reader(url) as reader, reader.snapshot() as ask:
-        (found,) = checked(ask)[1]
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        (found,) = check_audit(ask)[1]
         assert found.what.startswith("agent a1 is not as row")
-    assert any("guard" in fault or "trigger" in fault or "agent" in fault for fault in maintenance.check(url))
+    assert any("guard" in fault or "trigger" in fault or "agent" in fault for fault in maintenance.check_ledger(url))
 
 
-def break_after_taking(book: AgentBook) -> None:
+def break_after_taking(book: AgentStore) -> None:
     """A message is taken, and something breaks before the end."""
     with book.begin_transaction() as page:
         assert page.accept_message("a1", 5, NOON, 100, "", ())

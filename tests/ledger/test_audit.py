@@ -24,12 +24,20 @@ from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFind
 from costguard.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
 from costguard.guard.run import GuardRun
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.db.voices import voices
-from costguard.ledger.guard.audit_check import checked
-from costguard.ledger.guard.audit_log import append, canonical, entries, first_break, head_text, link, told
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.voices import open_sql_session
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import (
+    append_entry,
+    encode_canonical_json,
+    find_first_break,
+    hash_entry,
+    iterate_entries,
+    parse_entry,
+    read_head_text,
+)
+from costguard.ledger.guard.store import GuardStore
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, life, planned, wish
 from tests.processes import BESIDE
 
@@ -41,28 +49,28 @@ HOOK_RUN = HookRun(
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
-    with GuardBook(url, rails=WIDE) as opened:
+def book(url: str) -> Iterator[GuardStore]:
+    with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
 def rows(url: str) -> list[AuditEntry]:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return list(entries(ask))
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return list(iterate_entries(ask))
 
 
 def findings(url: str, *anchors: str) -> list[str]:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return [found.what for found in checked(ask, [parse_anchor(one) for one in anchors])[1]]
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return [found.what for found in check_audit(ask, [parse_anchor(one) for one in anchors])[1]]
 
 
 def head(url: str) -> str:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return head_text(ask)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return read_head_text(ask)
 
 
-def live_through(book: GuardBook) -> None:
+def live_through(book: GuardStore) -> None:
     """Something of each kind."""
     book.add_override(wish("w1"))
     book.add_override(wish("w2", what=FREEZE, key=None, life=None, until=None))
@@ -77,9 +85,9 @@ def live_through(book: GuardBook) -> None:
     assert book.record_run(RUN)
 
 
-def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: GuardBook) -> None:
+def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: GuardStore) -> None:
     live_through(book)
-    found = [told(row) for row in rows(url)]
+    found = [parse_entry(row) for row in rows(url)]
     assert [row.seq for row in found] == list(range(1, 12))
     assert [row.kind for row in found] == (
         ["began", "wished", "wished", "lifted", "moved", "moved", "moved", "moved", "hook", "hook", "settings"]
@@ -91,7 +99,7 @@ def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: 
     assert findings(url) == []
 
 
-def test_what_changes_nothing_has_no_row(url: str, book: GuardBook) -> None:
+def test_what_changes_nothing_has_no_row(url: str, book: GuardStore) -> None:
     live_through(book)
     before = rows(url)
     book.add_override(wish("w1", why="again"))
@@ -105,23 +113,23 @@ def test_what_changes_nothing_has_no_row(url: str, book: GuardBook) -> None:
     assert rows(url) == after
 
 
-def test_no_row_holds_a_reason_evidence_or_what_a_hook_printed(url: str, book: GuardBook) -> None:
+def test_no_row_holds_a_reason_evidence_or_what_a_hook_printed(url: str, book: GuardStore) -> None:
     live_through(book)
     held = "\n".join(row.body for row in rows(url))
     for private in ("AKIA secret", "a run", "idle since", '"state":"idle"'):
         assert private not in held
 
 
-def test_a_change_of_settings_is_told_once(url: str, book: GuardBook) -> None:
+def test_a_change_of_settings_is_told_once(url: str, book: GuardStore) -> None:
     marks = ["aa", "aa", "bb", "bb", "aa", ""]
     for number, mark in enumerate(marks):
         assert book.record_run(replace(RUN, id=str(number), facts=(("settings", mark),)))
-    bodies = [told(row).body for row in rows(url) if row.kind == "settings"]
+    bodies = [parse_entry(row).body for row in rows(url) if row.kind == "settings"]
     assert [(body["before"], body["mark"]) for body in bodies] == [("", "aa"), ("aa", "bb"), ("bb", "aa")]
     assert findings(url) == []
 
 
-def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: GuardBook) -> None:
+def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: GuardStore) -> None:
     message = Notification(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
     book.record_run(RUN, messages=[message])
     assert [one.audit for one in book.due_messages(NOON)] == [head(url)]
@@ -130,7 +138,7 @@ def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: G
     assert findings(url, book.due_messages(NOON)[0].audit) == []
 
 
-def test_a_row_is_checked_by_ten_lines_that_know_nothing_of_us(url: str, book: GuardBook) -> None:
+def test_a_row_is_checked_by_ten_lines_that_know_nothing_of_us(url: str, book: GuardStore) -> None:
     """As docs/LEDGER.md has them."""
     import hashlib
 
@@ -142,7 +150,7 @@ def test_a_row_is_checked_by_ten_lines_that_know_nothing_of_us(url: str, book: G
         previous = stated
 
 
-def test_the_audit_takes_no_edit_no_gap_and_no_branch(url: str, book: GuardBook) -> None:
+def test_the_audit_takes_no_edit_no_gap_and_no_branch(url: str, book: GuardStore) -> None:
     live_through(book)
     engine = open_engine(url)
     last = rows(url)[-1]
@@ -180,7 +188,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("statement", TAMPERED)
-def test_a_row_that_is_not_as_the_audit_tells_it_is_found(url: str, book: GuardBook, statement: str) -> None:
+def test_a_row_that_is_not_as_the_audit_tells_it_is_found(url: str, book: GuardStore, statement: str) -> None:
     live_through(book)
     tamper(url, statement)
     assert any(TAMPERED[statement] in found for found in findings(url)), findings(url)
@@ -191,14 +199,14 @@ def tamper(url: str, *statements: str) -> None:
     from costguard.ledger.db import schema
 
     engine = open_engine(url)
-    with writing(engine) as connection:
-        schema._lower(connection, engine.dialect.name)
+    with begin_write(engine) as connection:
+        schema._drop_triggers_and_views(connection, engine.dialect.name)
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()
 
 
-def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
+def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_noted(url: str, book: GuardStore) -> None:
     book.add_override(wish("w1"))
     early = head(url)
     book.add_override(wish("w2"))
@@ -210,7 +218,7 @@ def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_
     assert found.startswith(f"the audit does not reach {noted}: it ends at row 2")
 
 
-def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
+def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str, book: GuardStore) -> None:
     book.add_override(wish("w1"))
     noted = head(url)
     tamper(url, "DELETE FROM audit WHERE seq > 1", "DELETE FROM wish")
@@ -232,8 +240,8 @@ def test_what_is_no_head_is_refused(stated: str) -> None:
 @pytest.mark.parametrize("value", [1.0, True, {"a": [0.5]}, {1: "a"}, b"x", object()])
 def test_canonical_json_holds_texts_and_whole_numbers(value: object) -> None:
     with pytest.raises(InputError):
-        canonical(value)
-    assert canonical({"b": [1, None], "a": "é\n"}) == '{"a":"\\u00e9\\n","b":[1,null]}'
+        encode_canonical_json(value)
+    assert encode_canonical_json({"b": [1, None], "a": "é\n"}) == '{"a":"\\u00e9\\n","b":[1,null]}'
 
 
 def test_hostile_names_make_no_line_of_their_own_and_no_edited_row_stops_the_words() -> None:
@@ -261,7 +269,7 @@ def edit(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEntry
     column = chance.choice(("at_us", "kind", "body", "previous", "hash"))
     new = row._replace(**{column: changed(chance, getattr(row, column))})
     if column != "hash" and chance.random() < 0.5:
-        new = new._replace(hash=link(new.previous, new.seq, new.at_us, new.kind, new.body))
+        new = new._replace(hash=hash_entry(new.previous, new.seq, new.at_us, new.kind, new.body))
     put(file, new)
     return column
 
@@ -287,8 +295,10 @@ def insert(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEnt
     row = chance.choice(chain[1:])
     for later in reversed(chain[row.seq - 1 :]):
         file.execute("UPDATE audit SET seq = ? WHERE seq = ?", (later.seq + 1, later.seq))
-    body = canonical({"what": "freeze", "who": "eve"})
-    made = AuditEntry(row.seq, row.at_us, "wished", body, row.previous, link(row.previous, row.seq, row.at_us, "wished", body))
+    body = encode_canonical_json({"what": "freeze", "who": "eve"})
+    made = AuditEntry(
+        row.seq, row.at_us, "wished", body, row.previous, hash_entry(row.previous, row.seq, row.at_us, "wished", body)
+    )
     file.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", made)
     return "insert"
 
@@ -298,7 +308,7 @@ def put(file: sqlite3.Connection, row: AuditEntry) -> None:
 
 
 def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> None:
-    with GuardBook(sqlite_url, rails=WIDE) as book:
+    with GuardStore(sqlite_url, rails=WIDE) as book:
         assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         live_through(book)
         for number in range(9):
@@ -311,48 +321,48 @@ def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> N
         def ask(sql: str, values: Any) -> Any:  # noqa: ANN401 - as drivers take and give them
             return file.execute(sql, values).fetchall()
 
-        chain = list(entries(ask))
+        chain = list(iterate_entries(ask))
         assert len(chain) == 20
-        assert first_break(chain) is None
+        assert find_first_break(chain) is None
         missed = []
         for number in range(EDITS):
             file.execute("BEGIN")
             way = chance.choice(ways)(file, chance, chain)
-            if first_break(entries(ask)) is None:
+            if find_first_break(iterate_entries(ask)) is None:
                 missed.append((number, way))
             file.execute("ROLLBACK")
         assert missed == []
-        assert first_break(entries(ask)) is None
+        assert find_first_break(iterate_entries(ask)) is None
 
 
 def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> None:
     chain: list[AuditEntry] = []
     for seq in range(1, 6):
         previous = chain[-1].hash if chain else FIRST_HASH
-        chain.append(AuditEntry(seq, seq, "wished", "{}", previous, link(previous, seq, seq, "wished", "{}")))
-    assert first_break(chain) is None
-    assert first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 comes in its place")
+        chain.append(AuditEntry(seq, seq, "wished", "{}", previous, hash_entry(previous, seq, seq, "wished", "{}")))
+    assert find_first_break(chain) is None
+    assert find_first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 comes in its place")
     edited = [*chain[:2], chain[2]._replace(body='{"a":1}'), *chain[3:]]
-    comes_to = link(chain[1].hash, 3, 3, "wished", '{"a":1}')
+    comes_to = hash_entry(chain[1].hash, 3, 3, "wished", '{"a":1}')
     says = f"its hash is {chain[2].hash[:16]}, and what it says comes to {comes_to[:16]}"
-    assert first_break(edited) == AuditFinding(3, f"row 3 was changed: {says}")
+    assert find_first_break(edited) == AuditFinding(3, f"row 3 was changed: {says}")
     edited[2] = edited[2]._replace(hash=comes_to)
     says = f"it names {chain[2].hash[:16]} as the hash of the row before it, and that one's is {comes_to[:16]}"
-    assert first_break(edited) == AuditFinding(4, f"row 4 does not follow the row before it: {says}")
+    assert find_first_break(edited) == AuditFinding(4, f"row 4 does not follow the row before it: {says}")
 
 
 # Many at once, and deaths
 
 
 def wish_often(url: str, name: str, times: int) -> None:
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         for number in range(times):
             book.add_override(wish(f"{name} {number}"))
             if number % 3 == 0:
                 book.lift_override(f"{name} {number}", who=name, now=NOON)
 
 
-def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBook) -> None:
+def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardStore) -> None:
     processes = [BESIDE.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
     for process in processes:
         process.start()
@@ -367,7 +377,7 @@ def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBo
 
 def die_while_writing(url: str, after: int) -> None:
     """Wish, lift, plan and send, and die by SIGKILL right after the statement number `after`."""
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         seen: list[int] = []
 
         def die(*_: object) -> None:
@@ -384,8 +394,8 @@ def die_while_writing(url: str, after: int) -> None:
         book.record_run(replace(RUN, id=f"r{after}", facts=(("settings", f"{after:x}"),)))
 
 
-def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBook) -> None:
-    assert book.turn()
+def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardStore) -> None:
+    assert book.load_leader_lease()
     heads: list[str] = []
     for after in range(1, 90, 6):
         process = BESIDE.Process(target=die_while_writing, args=(url, after))
@@ -401,13 +411,13 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBoo
     assert findings(url, *heads) == []
 
 
-def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardBook, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
+def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardStore, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
     from costguard.ledger.guard import audit
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(audit, "append", broken)
+    monkeypatch.setattr(audit, "append_entry", broken)
     with pytest.raises(KeyboardInterrupt):
         book.add_override(wish("w1"))
     with pytest.raises(KeyboardInterrupt):
@@ -415,7 +425,7 @@ def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, bo
     monkeypatch.undo()
     assert (book.load_open_overrides(NOON), book.load_open_intents()) == ([], [])
     engine = open_engine(url)
-    with writing(engine) as connection:
-        append(*voices(connection), "settings", 1, {"mark": "m", "before": ""})
+    with begin_write(engine) as connection:
+        append_entry(*open_sql_session(connection), "settings", 1, {"mark": "m", "before": ""})
     engine.dispose()
     assert findings(url) == []

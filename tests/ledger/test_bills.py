@@ -20,12 +20,12 @@ from sqlalchemy.exc import DatabaseError
 from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
 from costguard.errors import InputError
-from costguard.ledger.bills.reader import BillBooks
-from costguard.ledger.bills.staging import Staging
-from costguard.ledger.bills.store import Bills, Gathered
+from costguard.ledger.bills.reader import BillLedgerReader
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import Money
 from costguard.values.period import Period
@@ -66,14 +66,14 @@ def take_in(
     whole: bool = False,
 ) -> list[BillImport]:
     """Take `lines` in as one statement made `at`; `period`: asked for, by the provider runpod."""
-    with Staging() as staged, Bills(url) as bills:
+    with StagedStatement() as staged, BillStore(url) as bills:
         staged.add(((one, Decimal(0)) for one in lines), sums=sums)
         of = (("runpod",), period) if period else None
-        one = Gathered(staged=staged, source=source, stated_at=at, asked=of, why=why, whole=whole)
-        return bills.take_in([one], who="ada", now=NOW)
+        one = GatheredStatement(staged=staged, source=source, stated_at=at, asked=of, why=why, whole=whole)
+        return bills.import_statements([one], who="ada", now=NOW)
 
 
-def stated(url: str) -> list[Row]:
+def stated(url: str) -> list[SqlRow]:
     """What the ledger says that the bills say."""
     sql = """
 SELECT provider, account, statement, line_id, start_us, end_us, nano, currency, estimated FROM bill_line
@@ -95,7 +95,7 @@ def test_a_bill_taken_in_twice_changes_nothing(url: str) -> None:
     assert (second.lines, second.added, second.replaced, second.outdated) == (30, 0, 0, 0)
     assert stated(url) == before
     assert (count(url, "bill_line"), count(url, "bill_import")) == (30, 2)
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
 
 
 def test_a_restated_line_replaces_the_older_one_and_says_why(url: str) -> None:
@@ -191,10 +191,10 @@ def test_an_export_that_was_asked_of_a_period_withdraws_of_its_bills_what_lies_t
 
 
 def test_parts_of_a_line_are_summed_exactly_and_rounded_once(url: str) -> None:
-    with Staging() as staged, Bills(url) as bills:
+    with StagedStatement() as staged, BillStore(url) as bills:
         part = line(0, 0)
         staged.add([(part, Decimal("0.0000000004"))] * 5 + [(line(1, 0), Decimal("-0.0000000005"))])
-        bills.take_in([Gathered(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
+        bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
     assert [row[6] for row in stated(url)] == [2, 0]
 
 
@@ -219,12 +219,14 @@ def test_a_sum_that_no_ledger_holds_is_refused_and_nothing_is_written(url: str) 
 
 def test_several_statements_are_one_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     take_in(url, [line(9)])
-    with Staging() as good, Staging() as bad, Bills(url) as bills:
+    with StagedStatement() as good, StagedStatement() as bad, BillStore(url) as bills:
         good.add([(line(0), Decimal(0))])
         bad.add([(line(1), Decimal(0))])
         monkeypatch.setattr(bad, "lots", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            bills.take_in([Gathered(staged=one, source="x", stated_at=NOW) for one in (good, bad)], who="ada", now=NOW)
+            bills.import_statements(
+                [GatheredStatement(staged=one, source="x", stated_at=NOW) for one in (good, bad)], who="ada", now=NOW
+            )
     assert [row[3] for row in stated(url)] == ["pods:pod-1:9"]
 
 
@@ -279,7 +281,7 @@ def test_an_import_that_is_killed_leaves_all_or_nothing(url: str) -> None:
         assert count(url, "bill_import") == 1
     assert deaths >= 2
     assert [row[6] for row in stated(url)] == [5] * 50
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
 
 
 EDITS = (
@@ -300,10 +302,10 @@ EDITS = (
 def test_no_row_of_a_bill_is_edited_or_removed(url: str, sql: str) -> None:
     take_in(url, [line(0), line(1)])
     take_in(url, [line(0, 7)], at=NOW + HOUR)
-    with Bills(url) as bills:
-        bills.record([result()], who="ada")
+    with BillStore(url) as bills:
+        bills.record_results([result()], who="ada")
     engine = open_engine(url)
-    with pytest.raises(DatabaseError, match=r"once|every row"), writing(engine) as connection:
+    with pytest.raises(DatabaseError, match=r"once|every row"), begin_write(engine) as connection:
         connection.exec_driver_sql(sql)
     engine.dispose()
 
@@ -342,17 +344,17 @@ def result(**more: Any) -> DriftResult:  # noqa: ANN401 - any field
 
 def test_what_holding_a_bill_showed_is_read_back_with_its_reasons(url: str) -> None:
     found = result()
-    with Bills(url) as bills:
-        bills.record([found, result(account="lab", outcome=WITHIN, parts=())], who="ada", told=[found])
-        bills.record([result(at=NOW + HOUR, billed=11)], who="ada")
-    with BillBooks(url) as books:
-        held = {(one.account, one.at): one for one in books.held(MONTH)}
+    with BillStore(url) as bills:
+        bills.record_results([found, result(account="lab", outcome=WITHIN, parts=())], who="ada", told=[found])
+        bills.record_results([result(at=NOW + HOUR, billed=11)], who="ada")
+    with BillLedgerReader(url) as books:
+        held = {(one.account, one.at): one for one in books.load_reconciliations(MONTH)}
         assert [(one.account, one.billed, one.outcome, one.told) for one in held.values()] == [
             ("lab", 10, WITHIN, False),
             ("main", 11, BEYOND, False),
         ]
         assert held["main", NOW + HOUR].charged == (1, 3, 5)
-        assert books.held(Period(start=MONTH.end, end=MONTH.end + DAY)) == []
+        assert books.load_reconciliations(Period(start=MONTH.end, end=MONTH.end + DAY)) == []
     sql = "SELECT reconciliation_id, cause, nano, reason FROM bill_adjustment ORDER BY id"
     assert asked(url, lambda ask: [tuple(row) for row in ask(sql, ())]) == [
         (1, "rate", 7, "because"),
@@ -365,7 +367,7 @@ def test_lines_come_by_resource_and_cell_with_what_their_amounts_show(url: str) 
     over = line(2, id="day", end=START + DAY, start=START)
     tax = line(0, id="tax", charge=TAX, resource_id="", start=START, end=MONTH.end)
     take_in(url, [*cents, over, tax, line(47, id="next", start=START - HOUR, end=START + HOUR)])
-    with BillBooks(url) as books:
+    with BillLedgerReader(url) as books:
         best, others = books.load_statements("runpod", MONTH)
         one = best["main"]
         assert (others, one.lines, one.resources, one.name) == ([], 50, 49, "")
@@ -386,16 +388,16 @@ def test_of_two_statements_of_one_time_the_one_that_names_resources_counts(url: 
     named = [line(number, statement="focus") for number in range(3)]
     nameless = [line(number, id=f"ce{number}", statement="cost explorer", resource_id="") for number in range(40)]
     take_in(url, [*named, *nameless])
-    with BillBooks(url) as books:
+    with BillLedgerReader(url) as books:
         best, others = books.load_statements("runpod", MONTH)
     assert (best["main"].name, [one.name for one in others]) == ("focus", ["cost explorer"])
 
 
 def test_a_statement_reaches_as_far_as_later_imports_from_its_source(url: str) -> None:
     take_in(url, [line(0)], source="runpod, asked", period=MONTH)
-    with BillBooks(url) as books:
+    with BillLedgerReader(url) as books:
         assert books.load_statements("runpod", MONTH)[0]["main"].end_us == to_micros(START + HOUR)
     take_in(url, [line(0), line(30, account="lab")], source="runpod, asked", period=MONTH)
-    with BillBooks(url) as books:
+    with BillLedgerReader(url) as books:
         reaches = {account: one.end_us for account, one in books.load_statements("runpod", MONTH)[0].items()}
     assert reaches == {"main": to_micros(START + 31 * HOUR), "lab": to_micros(START + 31 * HOUR)}

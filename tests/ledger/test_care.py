@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, insert, text
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db import backup, maintenance, triggers
-from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.spans.tables import CORRECTION
 from costguard.metering.span import GAP, compute_amounts
 from tests.ledger.entries import T0, T0_US, add, begin, open_span, roll_up, scalar, span
@@ -26,7 +26,7 @@ def engine(url: str) -> Iterator[Engine]:
     found = open_engine(url)
     begin(found)
     first, second = span(), span(4.123, after=3)
-    with writing(found) as connection:
+    with begin_write(found) as connection:
         add(connection, 1, first)
         add(connection, 2, second)
         add(connection, 3, span(0, after=7.5))
@@ -46,22 +46,22 @@ def _correct(connection: Connection, number: int, span_id: int, counts_as: objec
 
 def spoil(engine: Engine, *statements: str) -> None:
     """What a person with a SQL tool could do, who takes the guards down first."""
-    with writing(engine) as connection:
-        for name, table in connection.exec_driver_sql(triggers.THERE[connection.dialect.name]).all():
-            connection.exec_driver_sql(triggers.lowered(connection.dialect.name, name, table))
+    with begin_write(engine) as connection:
+        for name, table in connection.exec_driver_sql(triggers.LIST_TRIGGERS[connection.dialect.name]).all():
+            connection.exec_driver_sql(triggers.format_drop_trigger(connection.dialect.name, name, table))
         for statement in statements:
             connection.execute(text(statement))
-        for statement in triggers.raised(connection.dialect.name):
+        for statement in triggers.generate_trigger_statements(connection.dialect.name):
             connection.exec_driver_sql(statement)
 
 
 def test_a_sound_ledger_has_no_findings(engine: Engine, url: str) -> None:  # noqa: ARG001 - it is at the url
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
 
 
 def test_an_empty_ledger_is_sound(url: str) -> None:
     open_engine(url).dispose()
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
 
 
 @pytest.mark.parametrize(
@@ -97,45 +97,47 @@ def test_an_empty_ledger_is_sound(url: str) -> None:
 )
 def test_what_does_not_add_up_is_found(engine: Engine, url: str, statements: list[str], words: list[str]) -> None:
     spoil(engine, *statements)
-    findings = maintenance.check(url)
+    findings = maintenance.check_ledger(url)
     for word in words:
         assert any(word in finding for finding in findings), findings
 
 
 def test_a_guard_that_is_down_is_found_and_upgrade_puts_it_up(engine: Engine, url: str) -> None:
     on = " ON span" if engine.dialect.name == "postgresql" else ""
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         connection.execute(text(f"DROP TRIGGER costguard_span_closes_once{on}"))
-    assert maintenance.check(url) == ["the guard costguard_span_closes_once is gone: costguard db upgrade puts it up again"]
-    maintenance.upgrade(url)
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == [
+        "the guard costguard_span_closes_once is gone: costguard db upgrade puts it up again"
+    ]
+    maintenance.upgrade_ledger(url)
+    assert maintenance.check_ledger(url) == []
 
 
 def test_many_findings_are_counted(engine: Engine, url: str) -> None:
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         connection.execute(text("DELETE FROM daily"))
-        spans = [span(1, after=-100 + n) for n in range(maintenance.MOST_FINDINGS + 30)]
+        spans = [span(1, after=-100 + n) for n in range(maintenance.FINDINGS_MAX + 30)]
         for number, one in enumerate(spans, 10):
             add(connection, number, one)
     spoil(engine, "UPDATE span SET high = high + 1 WHERE id > 9")
-    findings = maintenance.check(url)
-    assert len(findings) == maintenance.MOST_FINDINGS + 1
+    findings = maintenance.check_ledger(url)
+    assert len(findings) == maintenance.FINDINGS_MAX + 1
     assert findings[-1].startswith("and ")
     assert findings[-1].endswith("more of this kind")
 
 
 def test_more_spans_than_a_page_are_all_checked(engine: Engine, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "PAGE", 1)
-    assert maintenance.check(url) == []
+    monkeypatch.setattr(maintenance, "PAGE_ROWS", 1)
+    assert maintenance.check_ledger(url) == []
     spoil(engine, "UPDATE span SET high = high + 1 WHERE id = 2")
-    assert len(maintenance.check(url)) == 1
+    assert len(maintenance.check_ledger(url)) == 1
 
 
 def test_a_row_that_names_nothing_is_found(sqlite_url: str) -> None:
     open_engine(sqlite_url).dispose()
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as tool:
         tool.execute("INSERT INTO coverage VALUES (1, 9, 'complete', '', 0, 0, 1)")
-    assert maintenance.check(sqlite_url) == ["row 1 of coverage names a row of scope that does not exist"]
+    assert maintenance.check_ledger(sqlite_url) == ["row 1 of coverage names a row of scope that does not exist"]
 
 
 def test_a_damaged_page_is_found(sqlite_url: str) -> None:
@@ -146,14 +148,14 @@ def test_a_damaged_page_is_found(sqlite_url: str) -> None:
     with Path(sqlite_url.removeprefix("sqlite:///")).open("r+b") as file:
         file.seek((page - 1) * 4096)
         file.write(b"\xff" * 4096)
-    assert any("the file is damaged" in finding for finding in maintenance.check(sqlite_url))
+    assert any("the file is damaged" in finding for finding in maintenance.check_ledger(sqlite_url))
 
 
 def test_without_a_ledger_there_is_nothing_to_check_or_copy(sqlite_url: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no ledger here yet"):
-        maintenance.check(sqlite_url)
+        maintenance.check_ledger(sqlite_url)
     with pytest.raises(InputError, match="there is no ledger here yet"):
-        maintenance.backup(sqlite_url, tmp_path / "copy.db")
+        maintenance.backup_ledger(sqlite_url, tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,10 +163,10 @@ def test_a_backup_is_the_ledger_as_it_was_and_opens_as_one(sqlite_url: str, tmp_
     engine = open_engine(sqlite_url)
     begin(engine)
     target = tmp_path / "copy.db"
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         add(connection, 1, span())
         roll_up(connection, span())
-        size = maintenance.backup(sqlite_url, target)  # while somebody writes: what was committed
+        size = maintenance.backup_ledger(sqlite_url, target)  # while somebody writes: what was committed
     assert size == target.stat().st_size
     assert target.stat().st_mode & 0o777 == 0o600
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("copy.db-")]
@@ -173,7 +175,7 @@ def test_a_backup_is_the_ledger_as_it_was_and_opens_as_one(sqlite_url: str, tmp_
     copy = open_engine(f"sqlite:///{target}")
     assert (scalar(copy, "SELECT count(*) FROM span"), scalar(copy, "SELECT count(*) FROM resource")) == (0, 1)
     copy.dispose()
-    assert maintenance.check(f"sqlite:///{target}") == []
+    assert maintenance.check_ledger(f"sqlite:///{target}") == []
 
 
 def test_a_backup_never_overwrites(sqlite_url: str, tmp_path: Path) -> None:
@@ -181,16 +183,16 @@ def test_a_backup_never_overwrites(sqlite_url: str, tmp_path: Path) -> None:
     target = tmp_path / "letter.txt"
     target.write_text("dear")
     with pytest.raises(InputError, match="exists already"):
-        maintenance.backup(sqlite_url, target)
+        maintenance.backup_ledger(sqlite_url, target)
     with pytest.raises(InputError, match="exists already"):
-        maintenance.backup(sqlite_url, tmp_path)
+        maintenance.backup_ledger(sqlite_url, tmp_path)
     assert target.read_text() == "dear"
 
 
 def test_a_backup_into_a_folder_that_is_missing_says_so(sqlite_url: str, tmp_path: Path) -> None:
     open_engine(sqlite_url).dispose()
     with pytest.raises(LedgerError, match="No such file or directory"):
-        maintenance.backup(sqlite_url, tmp_path / "no" / "copy.db")
+        maintenance.backup_ledger(sqlite_url, tmp_path / "no" / "copy.db")
 
 
 def test_a_backup_that_fails_leaves_no_half_copy(sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,9 +201,9 @@ def test_a_backup_that_fails_leaves_no_half_copy(sqlite_url: str, tmp_path: Path
     def full(_: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(backup, "synced", full)
+    monkeypatch.setattr(backup, "sync_to_disk", full)
     with pytest.raises(LedgerError, match="No space left on device"):
-        maintenance.backup(sqlite_url, tmp_path / "copy.db")
+        maintenance.backup_ledger(sqlite_url, tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
 
 
@@ -211,7 +213,7 @@ def test_a_backup_that_finds_no_room_names_the_copy_and_not_the_ledger(sqlite_ur
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, usual[1]))
     try:
         with pytest.raises(LedgerError, match="cannot be written") as refused:
-            maintenance.backup(sqlite_url, tmp_path / "copy.db")
+            maintenance.backup_ledger(sqlite_url, tmp_path / "copy.db")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
     assert refused.value.field == str(tmp_path / "copy.db")
@@ -220,15 +222,15 @@ def test_a_backup_that_finds_no_room_names_the_copy_and_not_the_ledger(sqlite_ur
 
 def test_a_backup_of_a_server_is_its_own_tools_work(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        maintenance.backup("postgresql://ada:geheim@host/costs", tmp_path / "copy")
+        maintenance.backup_ledger("postgresql://ada:geheim@host/costs", tmp_path / "copy")
     assert "pg_dump --format=custom" in str(caught.value)
     assert "geheim" not in str(caught.value)
 
 
 def test_the_path_is_absolute_and_a_server_has_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert maintenance.ledger_path("sqlite:///ledger.db") == str(tmp_path / "ledger.db")
-    assert maintenance.ledger_path("postgresql://ada:geheim@host/costs") == "postgresql://ada@host/costs"
+    assert maintenance.describe_ledger_path("sqlite:///ledger.db") == str(tmp_path / "ledger.db")
+    assert maintenance.describe_ledger_path("postgresql://ada:geheim@host/costs") == "postgresql://ada@host/costs"
 
 
 def test_the_example_spans_are_what_the_figures_above_say() -> None:

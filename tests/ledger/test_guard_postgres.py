@@ -20,4 +20,4 @@ def test_a_stop_that_is_not_confirmed_comes_out_over_postgres_as_it_is_told(post
     opened = partial(GuardPlayer, folder=STORIES)
     outcome = play_story(read_story(STORIES / "22-stop-not-confirmed.story"), opened, tmp_path, ledger_url=postgres_url)
     assert not outcome.faults, outcome.report()
-    assert maintenance.check(postgres_url) == []
+    assert maintenance.check_ledger(postgres_url) == []

@@ -15,7 +15,7 @@ from sqlalchemy import event
 from costguard.guard.action_intents import EXECUTING, READY, Intent
 from costguard.guard.policy import Rails
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, planned
 from tests.processes import BESIDE
 
@@ -24,15 +24,15 @@ ROUNDS = 15
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
-    with GuardBook(url, rails=WIDE) as opened:
+def book(url: str) -> Iterator[GuardStore]:
+    with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
 def at_once(url: str, intents: list[Intent], rails: Rails, fleet: int) -> list[str]:
     """The ids of those that were let go, of `intents` that are all moved at once over ten books."""
-    books = [GuardBook(url, rails=rails) for _ in range(10)]
+    books = [GuardStore(url, rails=rails) for _ in range(10)]
     start = Barrier(len(intents))
 
     def move(number: int) -> str:
@@ -48,27 +48,27 @@ def at_once(url: str, intents: list[Intent], rails: Rails, fleet: int) -> list[s
     return [name for name in found if name]
 
 
-def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardBook) -> None:
+def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardStore) -> None:
     one = planned(book)
     assert at_once(url, [one] * MOVERS, WIDE, FLEET) == [one.id]
-    assert [move.new for move in book.history(one.id)] == [READY, EXECUTING]
+    assert [move.new for move in book.load_intent_history(one.id)] == [READY, EXECUTING]
     assert [found.sends for found in book.load_open_intents()] == [1]
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("fleet", "most"), [(FLEET, 3), (25, 2), (3, 1)], ids=["in ten minutes", "a tenth", "at least one"])
-def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardBook, fleet: int, most: int) -> None:
+def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardStore, fleet: int, most: int) -> None:
     intents = [planned(book, f"i-{number}") for number in range(MOVERS)]
     assert len(at_once(url, intents, Rails(), fleet)) == most
     assert sum(found.state == EXECUTING for found in book.load_open_intents()) == most
 
 
-def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardBook) -> None:
+def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardStore) -> None:
     intents = [planned(book, id=f"act {number}", act=f"act {number}") for number in range(MOVERS)]
     assert len(at_once(url, intents, WIDE, FLEET)) == 1
 
 
-def test_of_fifty_who_plan_the_same_one_is_written(book: GuardBook) -> None:
+def test_of_fifty_who_plan_the_same_one_is_written(book: GuardStore) -> None:
     start = Barrier(MOVERS)
 
     def plan(number: int) -> bool:
@@ -79,7 +79,7 @@ def test_of_fifty_who_plan_the_same_one_is_written(book: GuardBook) -> None:
         assert sum(pool.map(plan, range(MOVERS))) == 1
 
 
-def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
+def test_of_fifty_who_take_the_turn_one_has_it(book: GuardStore) -> None:
     start = Barrier(MOVERS)
 
     def take(number: int) -> int | None:
@@ -92,13 +92,13 @@ def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
 
 def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of processes beside this one
     """Move each open intent at the same moment as the other process does."""
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         for one in sorted(book.load_open_intents(), key=lambda found: found.id):
             start.wait(timeout=60)
             answers.put((one.id, book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=one.id) is not None))
 
 
-def test_of_two_processes_that_move_an_intent_exactly_one_wins(url: str, book: GuardBook) -> None:
+def test_of_two_processes_that_move_an_intent_exactly_one_wins(url: str, book: GuardStore) -> None:
     for number in range(ROUNDS):
         planned(book, f"i-{number}")
     start, answers = BESIDE.Barrier(2), BESIDE.Queue()
@@ -114,7 +114,7 @@ def test_of_two_processes_that_move_an_intent_exactly_one_wins(url: str, book: G
 
 def die_in_a_move(url: str, after: int) -> None:
     """Plan and send one intent, and die by SIGKILL right after the statement number `after`."""
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         seen: list[int] = []
 
         def die(*_: object) -> None:
@@ -128,14 +128,14 @@ def die_in_a_move(url: str, after: int) -> None:
         book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=str(after))
 
 
-def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str, book: GuardBook) -> None:
+def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str, book: GuardStore) -> None:
     left = []
     for after in range(1, 40, 4):
         process = BESIDE.Process(target=die_in_a_move, args=(url, after))
         process.start()
         process.join(timeout=60)
         one = {found.id: found for found in book.load_open_intents()}.get(f"stop i-{after}")
-        history = [move.new for move in book.history(f"stop i-{after}")]
+        history = [move.new for move in book.load_intent_history(f"stop i-{after}")]
         assert history == {None: [], READY: [READY], EXECUTING: [READY, EXECUTING]}[one.state if one else None]
         assert (one.sends if one else 0) == history.count(EXECUTING)
         left.append(len(history))

@@ -16,10 +16,10 @@ from costguard.guard.run import DepartureEvidence, FirstSighting, GuardRun, Prot
 from costguard.guard.verdict import EscalationState
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.guard import climbs, outbox
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import observations
 from costguard.ledger.spans.samples import record_samples
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.values.resource import ENDED
 from costguard.values.sample import Sample
 from tests.ledger import fleet
@@ -63,20 +63,20 @@ CLIMB = EscalationState(policy="idle-gpu", life=life(), since=NOON - HOUR, start
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
-    with GuardBook(url, rails=WIDE) as opened:
+def book(url: str) -> Iterator[GuardStore]:
+    with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
-def due(book: GuardBook, at: datetime) -> list[Notification]:
+def due(book: GuardStore, at: datetime) -> list[Notification]:
     """The messages that are due, without the head of the audit that each of them carries."""
     found = book.due_messages(at)
     assert all(re.fullmatch(r"[1-9]\d*:[0-9a-f]{16}", one.audit) for one in found)
     return [replace(one, audit="") for one in found]
 
 
-def test_a_run_comes_back_with_all_that_it_left(book: GuardBook) -> None:
+def test_a_run_comes_back_with_all_that_it_left(book: GuardStore) -> None:
     assert book.load_last_run() is None
     other = replace(CLIMB, policy="other", life=life("i-2", None), done=())
     seen = ProtectionSighting(key=key(), at=NOON, how="label costguard=never")
@@ -88,7 +88,7 @@ def test_a_run_comes_back_with_all_that_it_left(book: GuardBook) -> None:
     assert book.load_protections() == {key(): seen}
 
 
-def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book: GuardBook) -> None:
+def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book: GuardStore) -> None:
     other = replace(CLIMB, policy="other")
     book.record_run(RUN, climbs=[CLIMB, other], told=[TOLD])
     book.record_run(replace(RUN, id="r2"))
@@ -96,28 +96,28 @@ def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book
     changed = replace(CLIMB, left_polls=0)
     book.record_run(replace(RUN, id="r3"), climbs=[changed], told=[])
     assert (book.load_escalations(), book.load_alert_states()) == ([changed], [])
-    assert [run.id for run in book.last_runs(2)] == ["r3", "r2"]
+    assert [run.id for run in book.load_last_runs(2)] == ["r3", "r2"]
 
 
-def test_a_run_whose_turn_was_stolen_leaves_nothing(book: GuardBook) -> None:
+def test_a_run_whose_turn_was_stolen_leaves_nothing(book: GuardStore) -> None:
     assert book.acquire_leader_lease("b", NOON + HOUR, MINUTE) == 2
     assert not book.record_run(RUN, climbs=[CLIMB], messages=[MESSAGE])
     assert (book.load_last_run(), book.load_escalations(), book.due_messages(NOON + DAY)) == (None, [], [])
     assert book.record_run(replace(RUN, epoch=2), climbs=[CLIMB])
 
 
-def test_only_the_last_runs_are_kept(book: GuardBook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_runs_are_kept(book: GuardStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(climbs, "RUNS_KEPT", 3)
     for number in range(5):
         book.record_run(replace(RUN, id=f"r{number}"))
-    assert [run.id for run in book.last_runs(9)] == ["r4", "r3", "r2"]
+    assert [run.id for run in book.load_last_runs(9)] == ["r4", "r3", "r2"]
 
 
 class _Stop(Exception):  # noqa: N818 - no error: where the run is cut off
     pass
 
 
-def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None:
+def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardStore) -> None:
     engine = book._engine
     before: tuple[object, ...] = (None, [], [], [], {})
     total = 0
@@ -151,7 +151,7 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None
     assert total > 10
 
 
-def test_an_older_sight_of_a_protection_changes_nothing(book: GuardBook) -> None:
+def test_an_older_sight_of_a_protection_changes_nothing(book: GuardStore) -> None:
     newer = ProtectionSighting(key=key(), at=NOON, how="label")
     book.record_protections([newer])
     book.record_protections([replace(newer, at=NOON - HOUR, how="older")])
@@ -161,7 +161,7 @@ def test_an_older_sight_of_a_protection_changes_nothing(book: GuardBook) -> None
     assert book.load_protections() == {key(): newest}
 
 
-def test_a_message_is_put_out_once_and_sent_once(book: GuardBook) -> None:
+def test_a_message_is_put_out_once_and_sent_once(book: GuardStore) -> None:
     book.record_run(RUN, messages=[MESSAGE])
     book.record_run(replace(RUN, id="r2"), messages=[replace(MESSAGE, title="again")])
     assert due(book, NOON) == [MESSAGE]
@@ -174,10 +174,10 @@ def test_a_message_is_put_out_once_and_sent_once(book: GuardBook) -> None:
     assert book.due_messages(NOON + DAY) == []
 
 
-def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(book: GuardBook) -> None:
+def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(book: GuardStore) -> None:
     book.record_run(RUN, messages=[MESSAGE])
     at = NOON
-    for after in outbox.AGAIN:
+    for after in outbox.RETRY_DELAYS:
         assert due(book, at) == [MESSAGE]
         book.settle_message("m1", DeliveryResult(sent=False, why="503"), at)
         assert book.due_messages(at + after - SECOND) == []
@@ -187,12 +187,12 @@ def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(b
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "503 still")]
 
 
-def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardBook) -> None:
+def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardStore) -> None:
     book.record_run(RUN, messages=[MESSAGE])
     book.settle_message("m1", DeliveryResult(sent=False, why="no such channel", again=False), NOON)
     assert book.due_messages(NOON + DAY) == []
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "no such channel")]
-    book.record_run(replace(RUN, id="late", at=NOON + outbox.KEPT + SECOND))
+    book.record_run(replace(RUN, id="late", at=NOON + outbox.RETENTION + SECOND))
     assert book.undelivered(NOON) == []
 
 
@@ -202,10 +202,10 @@ def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_u
 
 @pytest.mark.parametrize("few", [0, 50], ids=["all at once", "one by one"])
 def test_the_latest_samples_of_the_fleet_come_by_resource(
-    url: str, book: GuardBook, monkeypatch: pytest.MonkeyPatch, few: int
+    url: str, book: GuardStore, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(observations, "FEW", few)
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+    monkeypatch.setattr(observations, "SINGLE_QUERIES_MAX", few)
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record_polls([poll(0, machine("i-1"), machine("i-2"), machine("i-3"))])
     engine = open_engine(url)
     said = [sample(2, 1), sample(1, 5), sample(0, 9), sample(2, 0.5, signal="cpu_util"), sample(1, 3, "i-2")]
@@ -219,8 +219,8 @@ def test_the_latest_samples_of_the_fleet_come_by_resource(
     assert book.load_samples_since(START + HOUR) == book.load_samples_since(START, []) == {}
 
 
-def test_polls_are_counted_since_a_resource_came(url: str, book: GuardBook) -> None:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+def test_polls_are_counted_since_a_resource_came(url: str, book: GuardStore) -> None:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         for minute in range(10):
             new = [machine("i-2")] if minute >= 7 else []
             ledger.record_polls([poll(minute, machine("i-1"), *new)])
@@ -235,8 +235,8 @@ def test_polls_are_counted_since_a_resource_came(url: str, book: GuardBook) -> N
     assert book.load_first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSighting(at=START + 11 * MINUTE, polls=1)}
 
 
-def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: GuardBook) -> None:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: GuardStore) -> None:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         found = []
         for minute in range(1, 5):
@@ -254,7 +254,7 @@ def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: 
 
 
 def test_a_ledger_that_cannot_be_written_says_so(sqlite_url: str) -> None:
-    with GuardBook(sqlite_url, rails=WIDE) as book:
+    with GuardStore(sqlite_url, rails=WIDE) as book:
         assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         engine = book._engine
         with engine.connect() as connection:

@@ -15,9 +15,9 @@ from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.holds import Holds, asking, fresh_id, open_holds
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.holds import HoldStore, load_open_holds, make_hold_id, make_query
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.values.money import Money, Rate
@@ -43,8 +43,8 @@ def hold(hold_id: str = "h1", amount: str = "6", **change: Any) -> Hold:  # noqa
 
 
 @pytest.fixture
-def holds(url: str) -> Iterator[Holds]:
-    with Holds(url, rules=RULES) as opened:
+def holds(url: str) -> Iterator[HoldStore]:
+    with HoldStore(url, rules=RULES) as opened:
         yield opened
 
 
@@ -61,22 +61,22 @@ def spend(url: str, hourly: str = "6", *, currency: str = "USD") -> None:
         prices=(Price(Rate.parse(hourly, currency)),),
     )
     at = NOON - HOUR / 2
-    with Ledger(url, rules=RULES, ceilings={}) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=ScopeKey("sim-runpod", "main", "main"), at=at, inventory=Complete((seen,)))])
 
 
 def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
     engine = open_engine(url)
     with engine.connect() as connection:
-        found = [tuple(row) for row in asking(connection)(sql, ())]
+        found = [tuple(row) for row in make_query(connection)(sql, ())]
     engine.dispose()
     return found
 
 
 def open_ones(url: str) -> list[Hold]:
     """Those that somebody sees who only reads."""
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return open_holds(ask, NOON)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return load_open_holds(ask, NOON)
 
 
 def revision(url: str) -> int:
@@ -85,7 +85,7 @@ def revision(url: str) -> int:
     return number
 
 
-def test_a_hold_comes_back_as_it_was(url: str, holds: Holds) -> None:
+def test_a_hold_comes_back_as_it_was(url: str, holds: HoldStore) -> None:
     whole = hold(
         who="Zoë",
         why="a 'quoted' run; DROP TABLE hold",
@@ -99,7 +99,7 @@ def test_a_hold_comes_back_as_it_was(url: str, holds: Holds) -> None:
     assert sorted(rows(url, "SELECT hold_id, budget FROM hold_budget")) == [("h1", "agent"), ("h1", "all")]
 
 
-def test_the_cap_is_reached_to_the_nano_and_not_passed(holds: Holds) -> None:
+def test_the_cap_is_reached_to_the_nano_and_not_passed(holds: HoldStore) -> None:
     assert holds.take(hold("h1", "9.999999999"), [AGENT], NOON).admitted
     assert not holds.take(hold("h2", "0.000000002"), [AGENT], NOON).admitted
     assert holds.take(hold("h3", "0.000000001"), [AGENT], NOON).admitted
@@ -107,7 +107,7 @@ def test_the_cap_is_reached_to_the_nano_and_not_passed(holds: Holds) -> None:
     assert (refused.reason, refused.budget, refused.exposure, refused.left) == ("budget_cap", "agent", usd("10"), usd("0"))
 
 
-def test_a_refused_hold_writes_nothing_and_says_how_much_is_left(url: str, holds: Holds) -> None:
+def test_a_refused_hold_writes_nothing_and_says_how_much_is_left(url: str, holds: HoldStore) -> None:
     holds.take(hold("h1", "6"), [AGENT, EVERYBODY], NOON)
     before = revision(url)
     refused = holds.take(hold("h2", "4.01"), [EVERYBODY, AGENT], NOON)
@@ -117,7 +117,7 @@ def test_a_refused_hold_writes_nothing_and_says_how_much_is_left(url: str, holds
     assert rows(url, "SELECT count(*) FROM hold_budget") == [(2,)]
 
 
-def test_each_hold_that_is_written_is_counted_as_a_revision(url: str, holds: Holds) -> None:
+def test_each_hold_that_is_written_is_counted_as_a_revision(url: str, holds: HoldStore) -> None:
     before = revision(url)
     holds.take(hold("h1"), [], NOON)
     holds.release("h1", NOON)
@@ -125,20 +125,20 @@ def test_each_hold_that_is_written_is_counted_as_a_revision(url: str, holds: Hol
     assert revision(url) == before + 2
 
 
-def test_the_tightest_of_nested_budgets_decides(holds: Holds) -> None:
+def test_the_tightest_of_nested_budgets_decides(holds: HoldStore) -> None:
     tight = Budget(name="tight", cap=usd("7"))
     assert holds.take(hold("h1"), [EVERYBODY, tight, AGENT], NOON).budget == "tight"
     assert holds.take(hold("h2", "3"), [EVERYBODY, tight, AGENT], NOON).budget == "tight"
 
 
-def test_a_budget_that_the_hold_is_not_part_of_does_not_limit_it(holds: Holds) -> None:
+def test_a_budget_that_the_hold_is_not_part_of_does_not_limit_it(holds: HoldStore) -> None:
     other = Budget(name="bob", cap=usd("1"), match=ResourceFilter(owners=("bob",)))
     nothing = Budget(name="nothing", cap=usd("1"), match=ResourceFilter(owners=()))
     assert holds.take(hold(), [other, nothing], NOON).reason == "no_budget"
     assert holds.take(hold("h2", owner=""), [other, nothing], NOON).reason == "budget_cap"
 
 
-def test_what_is_spent_counts_with_its_high_end_up_to_now(url: str, holds: Holds) -> None:
+def test_what_is_spent_counts_with_its_high_end_up_to_now(url: str, holds: HoldStore) -> None:
     spend(url)
     refused = holds.take(hold(amount="4.01"), [AGENT], NOON)
     assert (refused.exposure, refused.left) == (usd("6"), usd("4"))
@@ -146,7 +146,7 @@ def test_what_is_spent_counts_with_its_high_end_up_to_now(url: str, holds: Holds
     assert not holds.take(hold("h2", amount="0.01"), [AGENT], NOON).admitted
 
 
-def test_spending_and_holds_count_in_the_period_that_holds_now(url: str, holds: Holds) -> None:
+def test_spending_and_holds_count_in_the_period_that_holds_now(url: str, holds: HoldStore) -> None:
     spend(url)
     holds.take(hold(amount="4"), [AGENT], NOON)
     morrow = datetime(2026, 11, 22, 0, 30, tzinfo=UTC)
@@ -154,18 +154,18 @@ def test_spending_and_holds_count_in_the_period_that_holds_now(url: str, holds: 
     assert holds.take(late, [AGENT], morrow).exposure == usd("3")
 
 
-def test_a_hold_in_another_currency_than_its_budget_is_refused(holds: Holds) -> None:
+def test_a_hold_in_another_currency_than_its_budget_is_refused(holds: HoldStore) -> None:
     refused = holds.take(hold(money=Money.parse("1", "EUR")), [AGENT], NOON)
     assert (refused.admitted, refused.reason) == (False, "currency")
     assert holds.open_holds(NOON) == []
 
 
-def test_spending_in_another_currency_is_not_added(url: str, holds: Holds) -> None:
+def test_spending_in_another_currency_is_not_added(url: str, holds: HoldStore) -> None:
     spend(url, currency="EUR")
     assert holds.take(hold(), [AGENT], NOON).exposure == usd("0")
 
 
-def test_an_expired_hold_counts_no_more_before_anybody_has_marked_it(url: str, holds: Holds) -> None:
+def test_an_expired_hold_counts_no_more_before_anybody_has_marked_it(url: str, holds: HoldStore) -> None:
     holds.take(hold("h1", "10"), [AGENT], NOON)
     assert not holds.take(hold("h2"), [AGENT], NOON + HOUR - timedelta(microseconds=1)).admitted
     assert holds.open_holds(NOON + HOUR) == []
@@ -176,7 +176,7 @@ def test_an_expired_hold_counts_no_more_before_anybody_has_marked_it(url: str, h
     assert rows(url, "SELECT id, ended_us, ended_by FROM hold ORDER BY id") == [("h1", ended, "expired"), ("h2", None, None)]
 
 
-def test_a_hold_that_was_released_or_committed_leaves_room(holds: Holds) -> None:
+def test_a_hold_that_was_released_or_committed_leaves_room(holds: HoldStore) -> None:
     holds.take(hold("h1", "10"), [AGENT], NOON)
     released = holds.release("h1", NOON + HOUR / 2)
     assert (released.ended_by, released.ended_at, released.spent) == ("released", NOON + HOUR / 2, None)
@@ -186,14 +186,14 @@ def test_a_hold_that_was_released_or_committed_leaves_room(holds: Holds) -> None
     assert holds.take(hold("h3", "10"), [AGENT], NOON).admitted
 
 
-def test_ending_a_hold_twice_in_the_same_way_changes_nothing(holds: Holds) -> None:
+def test_ending_a_hold_twice_in_the_same_way_changes_nothing(holds: HoldStore) -> None:
     holds.take(hold("h1"), [], NOON)
     holds.take(hold("h2"), [], NOON)
     assert holds.release("h1", NOON) == holds.release("h1", NOON + HOUR)
     assert holds.commit("h2", usd("1"), NOON) == holds.commit("h2", usd("1"), NOON + HOUR)
 
 
-def test_ending_a_hold_in_two_ways_is_refused(holds: Holds) -> None:
+def test_ending_a_hold_in_two_ways_is_refused(holds: HoldStore) -> None:
     holds.take(hold("h1"), [], NOON)
     holds.take(hold("h2"), [], NOON)
     holds.release("h1", NOON)
@@ -208,7 +208,7 @@ def test_ending_a_hold_in_two_ways_is_refused(holds: Holds) -> None:
         holds.release("h3", NOON)
 
 
-def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: str, holds: Holds) -> None:
+def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: str, holds: HoldStore) -> None:
     holds.take(hold("h1"), [], NOON)
     late = NOON + 3 * HOUR
     assert holds.release("h1", late).ended_by == "expired"
@@ -218,29 +218,29 @@ def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: st
     assert rows(url, "SELECT ended_by, spent_nano FROM hold") == [("expired", 8_000_000_000)]
 
 
-def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, holds: Holds) -> None:
+def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, holds: HoldStore) -> None:
     assert holds.take(hold("h1", "10"), [AGENT], NOON).reason == "within_budget"
     again = holds.take(hold("h1", "10"), [AGENT], NOON)
     assert (again.admitted, again.reason, again.says) == (True, "already_held", "these 10.00 USD are held already")
     assert rows(url, "SELECT count(*) FROM hold") == [(1,)]
 
 
-def test_an_id_is_used_for_one_hold_only(holds: Holds) -> None:
+def test_an_id_is_used_for_one_hold_only(holds: HoldStore) -> None:
     holds.take(hold("h1"), [AGENT], NOON)
     with pytest.raises(InputError, match="another hold's id"):
         holds.take(hold("h1", "5"), [AGENT], NOON)
     holds.release("h1", NOON)
     with pytest.raises(InputError, match="was taken before, and released"):
         holds.take(hold("h1"), [AGENT], NOON)
-    assert len({fresh_id() for _ in range(1000)}) == 1000
+    assert len({make_hold_id() for _ in range(1000)}) == 1000
 
 
-def test_a_hold_whose_time_has_run_out_is_not_taken(holds: Holds) -> None:
+def test_a_hold_whose_time_has_run_out_is_not_taken(holds: HoldStore) -> None:
     with pytest.raises(InputError, match="has expired"):
         holds.take(hold(), [AGENT], NOON + HOUR)
 
 
-def test_texts_that_no_database_holds_are_made_harmless(holds: Holds) -> None:
+def test_texts_that_no_database_holds_are_made_harmless(holds: HoldStore) -> None:
     assert holds.take(hold(who="a\0b", why="\ud800", labels=(("team", "x\0"),)), [AGENT], NOON).admitted
     (found,) = holds.open_holds(NOON)
     assert (found.who, found.labels) == ("a\ufffdb", (("team", "x\ufffd"),))
@@ -248,7 +248,7 @@ def test_texts_that_no_database_holds_are_made_harmless(holds: Holds) -> None:
 
 def ask_at_once(url: str, name: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of processes beside this one
     """Ask for 6 of 10 in every round, at the same moment as the others do."""
-    with Holds(url, rules=RULES) as opened:
+    with HoldStore(url, rules=RULES) as opened:
         for number in range(ROUNDS):
             owner = f"agent {number}"
             budget = replace(AGENT, match=ResourceFilter(owners=(owner,)))

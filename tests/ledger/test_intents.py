@@ -25,21 +25,21 @@ from costguard.guard.action_intents import (
     VERIFYING,
 )
 from costguard.guard.run import ConfirmedAct
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.intents import open_intents
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.intents import load_open_intents
+from costguard.ledger.guard.store import GuardStore
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
-    with GuardBook(url, rails=WIDE) as opened:
+def book(url: str) -> Iterator[GuardStore]:
+    with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON - HOUR, 6 * HOUR) == 1
         yield opened
 
 
-def test_an_intent_comes_back_as_it_was(url: str, book: GuardBook) -> None:
+def test_an_intent_comes_back_as_it_was(url: str, book: GuardStore) -> None:
     whole = intent(
         life=life(started_at=None),
         why="idle; 'quoted' \u00e9",
@@ -50,11 +50,11 @@ def test_an_intent_comes_back_as_it_was(url: str, book: GuardBook) -> None:
     )
     assert book.plan_intent(whole)
     assert book.load_open_intents() == [whole]
-    with Reader(url) as reader, reader.snapshot() as ask:
-        assert open_intents(ask) == [whole]
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        assert load_open_intents(ask) == [whole]
 
 
-def test_of_one_life_and_act_one_intent_is_open(book: GuardBook) -> None:
+def test_of_one_life_and_act_one_intent_is_open(book: GuardStore) -> None:
     first = planned(book)
     assert not book.plan_intent(intent(id="again"))
     assert not book.plan_intent(intent(act="terminate"))  # the id is used
@@ -64,13 +64,13 @@ def test_of_one_life_and_act_one_intent_is_open(book: GuardBook) -> None:
     assert book.plan_intent(intent(id="again"))
 
 
-def test_an_intent_of_a_turn_that_was_lost_is_not_planned(book: GuardBook) -> None:
+def test_an_intent_of_a_turn_that_was_lost_is_not_planned(book: GuardStore) -> None:
     assert not book.plan_intent(intent(epoch=0))
     assert not book.plan_intent(intent(epoch=2))
     assert not book.plan_intent(intent(moved_at=NOON + DAY))
 
 
-def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> None:
+def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardStore) -> None:
     one = planned(book, state=PLANNED)
     graced = book.move_intent(one, GRACE, NOON + MINUTE)
     assert graced
@@ -88,7 +88,7 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
     assert book.load_open_intents() == []
     assert book.load_sends_since(NOON) == book.load_intents_since(NOON + 7 * MINUTE) == [done]
     assert book.load_sends_since(NOON + 6 * MINUTE) == []
-    told = [(move.old, move.new, move.run, move.why) for move in book.history(one.id)]
+    told = [(move.old, move.new, move.run, move.why) for move in book.load_intent_history(one.id)]
     why = "idle since 11:00"
     assert told == [
         ("", PLANNED, "", why),
@@ -105,7 +105,7 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
     assert book.load_reactions(NOON + HOUR) == []
 
 
-def test_a_request_may_not_go_out_for_longer_than_thirty_seconds(book: GuardBook) -> None:
+def test_a_request_may_not_go_out_for_longer_than_thirty_seconds(book: GuardStore) -> None:
     long = book.move_intent(planned(book), EXECUTING, NOON, fleet=FLEET, expires_at=NOON + HOUR)
     short = book.move_intent(planned(book, "i-2"), EXECUTING, NOON, fleet=FLEET, expires_at=NOON + SECOND)
     assert long
@@ -114,7 +114,7 @@ def test_a_request_may_not_go_out_for_longer_than_thirty_seconds(book: GuardBook
 
 
 @pytest.mark.parametrize("old", [READY, EXECUTING, VERIFYING, UNCONFIRMED, DONE, CANCELLED, FAILED])
-def test_no_move_that_is_none_is_made(book: GuardBook, old: str) -> None:
+def test_no_move_that_is_none_is_made(book: GuardStore, old: str) -> None:
     one = planned(book)
     for state in {READY: (), DONE: (EXECUTING, DONE), CANCELLED: (CANCELLED,), EXECUTING: (EXECUTING,)}.get(
         old, (EXECUTING, old)
@@ -128,14 +128,14 @@ def test_no_move_that_is_none_is_made(book: GuardBook, old: str) -> None:
             book.move_intent(one, new, NOON + 2 * MINUTE)
 
 
-def test_what_an_intent_is_about_does_not_change(book: GuardBook) -> None:
+def test_what_an_intent_is_about_does_not_change(book: GuardStore) -> None:
     one = planned(book)
     for name in ("id", "life", "act", "policy", "rule", "created_at", "moved_at", "nonsense"):
         with pytest.raises(InputError, match=f"intent.{name}: does not change"):
             book.move_intent(one, CANCELLED, NOON, **{name: one.id})  # type: ignore[arg-type]  # any field
 
 
-def test_who_read_an_older_state_moves_nothing(book: GuardBook) -> None:
+def test_who_read_an_older_state_moves_nothing(book: GuardStore) -> None:
     one = planned(book)
     sent = book.move_intent(one, EXECUTING, NOON, fleet=FLEET)
     assert sent
@@ -147,7 +147,7 @@ def test_who_read_an_older_state_moves_nothing(book: GuardBook) -> None:
     assert again
     assert book.move_intent(sent, VERIFYING, NOON) is None  # the same state at the same moment, and another send
     assert book.load_open_intents() == [again]
-    assert len(book.history(one.id)) == 4
+    assert len(book.load_intent_history(one.id)) == 4
 
 
 @pytest.mark.parametrize(
@@ -160,15 +160,15 @@ def test_who_read_an_older_state_moves_nothing(book: GuardBook) -> None:
         ("life = '-/-'", "intent is written once"),
     ],
 )
-def test_the_database_itself_lets_an_intent_only_go_forward(url: str, book: GuardBook, change: str, told: str) -> None:
+def test_the_database_itself_lets_an_intent_only_go_forward(url: str, book: GuardStore, change: str, told: str) -> None:
     planned(book)
     engine = open_engine(url)
-    with pytest.raises(DatabaseError, match=told), writing(engine) as connection:
+    with pytest.raises(DatabaseError, match=told), begin_write(engine) as connection:
         connection.execute(text(f"UPDATE intent SET {change}"))  # noqa: S608 - written above
     engine.dispose()
 
 
-def test_the_database_itself_keeps_what_is_settled_and_what_was_moved(url: str, book: GuardBook) -> None:
+def test_the_database_itself_keeps_what_is_settled_and_what_was_moved(url: str, book: GuardStore) -> None:
     book.move_intent(planned(book), CANCELLED, NOON, outcome="leased")
     engine = open_engine(url)
     for statement, told in (
@@ -177,7 +177,7 @@ def test_the_database_itself_keeps_what_is_settled_and_what_was_moved(url: str, 
         ("DELETE FROM intent_event", "keeps every row"),
         ("DELETE FROM intent", "keeps every row"),
     ):
-        with pytest.raises(DatabaseError, match=told), writing(engine) as connection:
+        with pytest.raises(DatabaseError, match=told), begin_write(engine) as connection:
             connection.execute(text(statement))
     engine.dispose()
 
@@ -186,13 +186,13 @@ def test_the_database_itself_keeps_what_is_settled_and_what_was_moved(url: str, 
     "change", [{"state": EXECUTING, "sends": 1}, {"state": DONE}, {"sends": 1}], ids=["sent", "done", "counted"]
 )
 def test_the_database_itself_takes_no_intent_that_was_sent_before_it_was_written(
-    book: GuardBook, change: dict[str, Any]
+    book: GuardStore, change: dict[str, Any]
 ) -> None:
     with pytest.raises(DatabaseError, match="written before anything is sent"):
         book.plan_intent(intent(**change))
 
 
-def test_the_times_of_a_life_tell_it_from_another_to_the_microsecond(book: GuardBook) -> None:
+def test_the_times_of_a_life_tell_it_from_another_to_the_microsecond(book: GuardStore) -> None:
     planned(book)
     other = life(started_at=NOON - DAY + timedelta(microseconds=1))
     assert book.plan_intent(intent(id="other", life=other))

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.files.cells import parse_json
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.inventory import Poll
@@ -49,10 +49,10 @@ def fresh(url: str) -> Iterator[Callable[[], str]]:
 STATED = {"acme": replace(RULES["acme"], restarts="stated")}
 
 
-def recorded(url: str, *polls: Poll, rules: Mapping[str, BillingRule] = RULES) -> Books:
-    with Ledger(url, rules=rules, ceilings=CEILINGS) as book:
+def recorded(url: str, *polls: Poll, rules: Mapping[str, BillingRule] = RULES) -> SpendingReader:
+    with LedgerWriter(url, rules=rules, ceilings=CEILINGS) as book:
         book.record_polls(polls)
-    return Books(url, rules=rules)
+    return SpendingReader(url, rules=rules)
 
 
 def summed(found: list[ChargeItem]) -> Sums:
@@ -172,14 +172,14 @@ def test_traffic_is_an_amount_and_no_time(url: str) -> None:
 
 
 def test_items_are_read_in_lots_and_not_all_at_once(sqlite_url: str) -> None:
-    with Ledger(sqlite_url, rules=RULES, ceilings=CEILINGS) as book:
+    with LedgerWriter(sqlite_url, rules=RULES, ceilings=CEILINGS) as book:
         book.record_polls([poll(0, *(machine(f"i-{number}", started_at=START) for number in range(1200)))])
-    with Books(sqlite_url, rules=RULES) as books:
+    with SpendingReader(sqlite_url, rules=RULES) as books:
         given_out = books.items(Period(start=START, end=START + DAY), START + HOUR)
         asked: list[str] = []
         ask = books._reader._ask
 
-        def heard(sql: str, values: Sequence[object]) -> Sequence[Row]:
+        def heard(sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
             asked.append(sql)
             return ask(sql, values)
 

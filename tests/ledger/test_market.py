@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.ledger.market import SORTS, Market
+from costguard.ledger.market import OFFER_SORTS, MarketReader
 from costguard.ledger.market_file import SCHEMA_VERSION, write_market
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.money import Rate
@@ -53,48 +53,48 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def market(path: Path) -> Iterator[Market]:
-    with Market(path) as opened:
+def market(path: Path) -> Iterator[MarketReader]:
+    with MarketReader(path) as opened:
         yield opened
 
 
-def test_every_offer_comes_back_as_it_was(market: Market) -> None:
+def test_every_offer_comes_back_as_it_was(market: MarketReader) -> None:
     assert set(market.list_offers(EVERYTHING)) == set(OFFERS)
 
 
-def test_classes_are_each_gpu_and_count_once(market: Market) -> None:
+def test_classes_are_each_gpu_and_count_once(market: MarketReader) -> None:
     assert market.list_classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
 
 
-def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: Market) -> None:
+def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: MarketReader) -> None:
     assert market.find_best("H100-SXM", 8, EVERYTHING) == [AWS_SPOT, H100, AWS_WEST]
 
 
-def test_an_unknown_price_is_never_the_best(market: Market) -> None:
+def test_an_unknown_price_is_never_the_best(market: MarketReader) -> None:
     assert market.find_best("H100-SXM", 1, EVERYTHING) == []
 
 
-@pytest.mark.parametrize("sort", SORTS)
-def test_unknown_prices_come_last_in_every_order(market: Market, sort: str) -> None:
+@pytest.mark.parametrize("sort", OFFER_SORTS)
+def test_unknown_prices_come_last_in_every_order(market: MarketReader, sort: str) -> None:
     assert list(market.list_offers(EVERYTHING, sort))[-1] == ODD
 
 
-def test_offers_can_be_ordered_by_price_and_by_price_of_a_gpu(market: Market) -> None:
+def test_offers_can_be_ordered_by_price_and_by_price_of_a_gpu(market: MarketReader) -> None:
     assert [o.rate for o in market.list_offers(EVERYTHING, "usd_per_hour", 2)] == [T4.rate, AWS_SPOT.rate]
     assert next(market.list_offers(EVERYTHING, "usd_per_gpu_hour")) == T4
 
 
-def test_offers_can_be_ordered_by_age_the_newest_first(market: Market) -> None:
+def test_offers_can_be_ordered_by_age_the_newest_first(market: MarketReader) -> None:
     assert list(market.list_offers(EVERYTHING, "age"))[-2] == AWS_WEST
 
 
-def test_an_order_nobody_knows_is_refused(market: Market) -> None:
+def test_an_order_nobody_knows_is_refused(market: MarketReader) -> None:
     with pytest.raises(UnknownNameError, match="sort"):
         market.list_offers(EVERYTHING, "nano_usd_per_hour; DROP TABLE offers")
 
 
 @pytest.mark.parametrize("limit", [0, -5])
-def test_no_offers_are_no_offers(market: Market, limit: int) -> None:
+def test_no_offers_are_no_offers(market: MarketReader, limit: int) -> None:
     assert list(market.list_offers(EVERYTHING, limit=limit)) == []
 
 
@@ -119,7 +119,7 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("selection", "selected"), SELECTIONS)
 def test_a_selection_keeps_what_it_names_and_an_empty_one_nothing(
-    market: Market, selection: OfferSelection, selected: set[Offer]
+    market: MarketReader, selection: OfferSelection, selected: set[Offer]
 ) -> None:
     assert set(market.list_offers(selection)) == selected
 
@@ -146,7 +146,7 @@ ANY_SELECTION = st.builds(OfferSelection, providers=PICKS, regions=PICKS, gpus=P
 def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[Offer], selection: OfferSelection) -> None:
     write_market(tmp_path / "any.sqlite", offers)
     chosen = [o for o in offers if _selected(o, selection)]
-    with Market(tmp_path / "any.sqlite") as market:
+    with MarketReader(tmp_path / "any.sqlite") as market:
         assert sorted(map(repr, market.list_offers(selection))) == sorted(map(repr, chosen))
         assert market.list_classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
         for gpu, gpu_count in market.list_classes(selection):
@@ -169,8 +169,8 @@ def test_the_same_offers_in_any_order_make_the_same_bytes(tmp_path: Path) -> Non
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_the_file_says_what_it_holds(market: Market, path: Path) -> None:
-    assert market.described() == {
+def test_the_file_says_what_it_holds(market: MarketReader, path: Path) -> None:
+    assert market.describe_file() == {
         "path": str(path),
         "offers": 6,
         "unpriced": 1,
@@ -183,12 +183,12 @@ def test_the_file_says_what_it_holds(market: Market, path: Path) -> None:
 
 def test_an_empty_market_has_no_dates(tmp_path: Path) -> None:
     write_market(tmp_path / "empty", [])
-    with Market(tmp_path / "empty") as market:
+    with MarketReader(tmp_path / "empty") as market:
         assert market.list_classes(EVERYTHING) == []
-        assert market.described()["newest"] is None
+        assert market.describe_file()["newest"] is None
 
 
-def test_reading_changes_nothing(path: Path, market: Market) -> None:
+def test_reading_changes_nothing(path: Path, market: MarketReader) -> None:
     before = path.read_bytes()
     list(market.list_offers(EVERYTHING))
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -199,14 +199,14 @@ def test_reading_changes_nothing(path: Path, market: Market) -> None:
 
 def test_a_market_is_replaced_in_one_step_and_leaves_no_other_file(path: Path) -> None:
     write_market(path, [T4])
-    with Market(path) as market:
+    with MarketReader(path) as market:
         assert list(market.list_offers(EVERYTHING)) == [T4]
     assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
 
 
 def test_a_path_with_signs_that_mean_something_in_an_address_is_read(tmp_path: Path) -> None:
     write_market(tmp_path / "a ?b=%41#c", [T4])
-    with Market(tmp_path / "a ?b=%41#c") as market:
+    with MarketReader(tmp_path / "a ?b=%41#c") as market:
         assert market.list_classes(EVERYTHING) == [("T4", 1)]
 
 
@@ -241,7 +241,7 @@ def _cut_off(path: Path) -> None:
 )
 def test_a_file_that_is_no_market_is_named_and_what_to_do(tmp_path: Path, spoil: Callable[[Path], object], said: str) -> None:
     spoil(tmp_path / "market.sqlite")
-    with pytest.raises(InputError) as refused, Market(tmp_path / "market.sqlite") as market:
+    with pytest.raises(InputError) as refused, MarketReader(tmp_path / "market.sqlite") as market:
         list(market.list_offers(EVERYTHING))
     assert said in str(refused.value)
     assert str(tmp_path / "market.sqlite") in str(refused.value)

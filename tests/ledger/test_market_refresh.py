@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from costguard.data import MARKET
-from costguard.ledger.market import MARGIN, Market
+from costguard.ledger.market import CEILING_MARGIN, MarketReader
 from costguard.ledger.market_file import write_market
-from costguard.ledger.market_refresh import newest_market, refresh_market
+from costguard.ledger.market_refresh import refresh_market, select_newest_market
 from costguard.quoting.offer import OfferListing, OfferSelection
 from tests import shop
 from tests.shop import offer
@@ -24,7 +24,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def rows(path: Path, providers: tuple[str, ...] | None = None) -> set[tuple[str, str, str, str | None]]:
-    with Market(path) as market:
+    with MarketReader(path) as market:
         return {
             (o.provider, o.gpu, o.tier, o.rate.format() if o.rate else None)
             for o in market.list_offers(OfferSelection(providers=providers))
@@ -32,28 +32,28 @@ def rows(path: Path, providers: tuple[str, ...] | None = None) -> set[tuple[str,
 
 
 def test_a_ceiling_is_twice_the_dearest_gpu_that_is_rented_out_on_demand(base: Path) -> None:
-    with Market(base) as market:
-        ceilings = market.ceilings()
-    assert ceilings["H100-SXM"] == MARGIN * 5 * 10**9  # aws: 40 for 8
-    assert ceilings["T4"] == MARGIN * 526_000_000
+    with MarketReader(base) as market:
+        ceilings = market.load_price_ceilings()
+    assert ceilings["H100-SXM"] == CEILING_MARGIN * 5 * 10**9  # aws: 40 for 8
+    assert ceilings["T4"] == CEILING_MARGIN * 526_000_000
     assert "L4" not in ceilings
 
 
 def test_a_spot_price_bounds_nothing(tmp_path: Path) -> None:
     write_market(tmp_path / "m", [offer("aws", "T4", "9", tier="spot"), offer("aws", "T4", "1")])
-    with Market(tmp_path / "m") as market:
-        assert market.ceilings() == {"T4": MARGIN * 10**9}
+    with MarketReader(tmp_path / "m") as market:
+        assert market.load_price_ceilings() == {"T4": CEILING_MARGIN * 10**9}
 
 
 def test_a_price_that_does_not_divide_is_rounded_up(tmp_path: Path) -> None:
     write_market(tmp_path / "m", [offer("aws", "T4", "1", count=3)])
-    with Market(tmp_path / "m") as market:
-        assert market.ceilings() == {"T4": MARGIN * 333_333_334}
+    with MarketReader(tmp_path / "m") as market:
+        assert market.load_price_ceilings() == {"T4": CEILING_MARGIN * 333_333_334}
 
 
 def test_the_shipped_market_bounds_the_gpus_that_people_rent() -> None:
-    with Market(MARKET) as market:
-        ceilings = market.ceilings()
+    with MarketReader(MARKET) as market:
+        ceilings = market.load_price_ceilings()
     assert {"H100-SXM", "A100-80GB-SXM", "RTX-4090", "L4"} <= set(ceilings)
     assert all(10**7 < nano < 10**12 for nano in ceilings.values())
 
@@ -70,8 +70,8 @@ def test_a_whole_listing_replaces_its_provider_in_the_tiers_and_gpus_that_it_nam
     }
     others = ("gcp", "runpod", "lambda")
     assert rows(tmp_path / "fresh", providers=others) == rows(base, providers=others)
-    with Market(tmp_path / "fresh") as market:
-        assert (market.described()["refreshed_at"], market.described()["live"]) == ("2026-11-21T12:00:00Z", ["aws"])
+    with MarketReader(tmp_path / "fresh") as market:
+        assert (market.describe_file()["refreshed_at"], market.describe_file()["live"]) == ("2026-11-21T12:00:00Z", ["aws"])
 
 
 def test_a_region_that_was_not_asked_for_keeps_its_rows(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_part_of_a_listing_takes_nothing_away(base: Path, tmp_path: Path) -> N
 
 def test_what_a_refresh_did_not_ask_keeps_its_own_date(base: Path, tmp_path: Path) -> None:
     refresh_market(tmp_path / "fresh", base, {"aws": OfferListing(offers=(offer("aws", "L4", "0.8"),))}, AT)
-    with Market(tmp_path / "fresh") as market:
+    with MarketReader(tmp_path / "fresh") as market:
         found = {
             o.provider: o.observed_on for o in market.list_offers(OfferSelection(gpus=("H100-SXM",), providers=("lambda",)))
         }
@@ -113,18 +113,18 @@ def test_what_a_refresh_did_not_ask_keeps_its_own_date(base: Path, tmp_path: Pat
 
 def test_the_newer_of_two_is_used_and_a_damaged_one_never(base: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
-    assert newest_market(base, fresh) == base
+    assert select_newest_market(base, fresh) == base
     refresh_market(fresh, base, {"aws": OfferListing(offers=(offer("aws", "L4", "0.8", seen=shop.TODAY),))}, AT)
-    assert newest_market(base, fresh) == fresh
+    assert select_newest_market(base, fresh) == fresh
     write_market(tmp_path / "newer", [offer("aws", "T4", "1", seen=shop.TODAY.replace(day=30))])
-    assert newest_market(tmp_path / "newer", fresh) == tmp_path / "newer"
+    assert select_newest_market(tmp_path / "newer", fresh) == tmp_path / "newer"
     fresh.write_bytes(b"no market")
-    assert newest_market(base, fresh) == base
+    assert select_newest_market(base, fresh) == base
 
 
 def test_each_provider_has_its_counts_and_days(base: Path) -> None:
-    with Market(base) as market:
-        found = {row["provider"]: row for row in market.of_providers()}
+    with MarketReader(base) as market:
+        found = {row["provider"]: row for row in market.summarize_providers()}
     assert found["gcp"] == {
         "provider": "gcp",
         "offers": 2,

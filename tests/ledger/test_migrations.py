@@ -19,10 +19,10 @@ from sqlalchemy import CheckConstraint, Connection, Engine, Table, create_engine
 from costguard.errors import LedgerError
 from costguard.ledger.db import connection as opening
 from costguard.ledger.db import found, schema, triggers
-from costguard.ledger.db.address import address
-from costguard.ledger.db.connection import open_engine, upgrade
-from costguard.ledger.db.schema import FOLDER, REVISIONS, migrate
-from costguard.ledger.db.views import views
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.connection import open_engine, upgrade_schema
+from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, migrate_schema
+from costguard.ledger.db.views import generate_views
 from costguard.ledger.spans.tables import METADATA
 from tests.ledger.entries import begin, scalar
 
@@ -50,10 +50,10 @@ def engine(url: str) -> Iterator[Engine]:
 
 def test_the_folder_holds_the_revisions_that_this_version_knows() -> None:
     config = Config()
-    config.set_main_option("script_location", str(FOLDER))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER))
     scripts = ScriptDirectory.from_config(config)
     assert tuple(s.revision for s in reversed(list(scripts.walk_revisions()))) == REVISIONS
-    assert scripts.get_heads() == [schema.HEAD]
+    assert scripts.get_heads() == [schema.HEAD_REVISION]
 
 
 def test_migrations_and_tables_agree(engine: Engine) -> None:
@@ -127,18 +127,18 @@ def there(engine: Engine) -> dict[str, list[str]]:
     """Tables, views and guards by name."""
     with engine.connect() as connection:
         inspected = inspect(connection)
-        up = sorted(name for name, _ in connection.exec_driver_sql(triggers.THERE[connection.dialect.name]))
+        up = sorted(name for name, _ in connection.exec_driver_sql(triggers.LIST_TRIGGERS[connection.dialect.name]))
         return {"tables": sorted(inspected.get_table_names()), "views": sorted(inspected.get_view_names()), "guards": up}
 
 
 def blank(url: str) -> Engine:
     """A database without anything, opened as a ledger is."""
-    where = address(url)
+    where = parse_ledger_address(url)
     if where.path is None:
-        return opening._server_engine(where, 1)
+        return opening._create_server_engine(where, 1)
     with closing(sqlite3.connect(where.path)) as connection:
         connection.execute("PRAGMA journal_mode = wal")
-    return opening._file_engine(where, 1)
+    return opening._create_file_engine(where, 1)
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
         with failing(engine, after) as seen:
             try:
                 with begun(engine) as connection:
-                    migrate(connection)
+                    migrate_schema(connection)
             except KeyboardInterrupt:
                 assert there(engine) == nothing == {"tables": [], "views": [], "guards": []}, seen[-1]
             else:
@@ -165,8 +165,8 @@ def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
     assert total > 40
     assert there(engine) == {
         "tables": sorted((*METADATA.tables, "alembic_version")),
-        "views": sorted(name for name, _ in views(engine.dialect.name)),
-        "guards": sorted(triggers.names(engine.dialect.name)),
+        "views": sorted(name for name, _ in generate_views(engine.dialect.name)),
+        "guards": sorted(triggers.list_trigger_names(engine.dialect.name)),
     }
     engine.dispose()
 
@@ -175,9 +175,9 @@ def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
 def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A version that has a revision more."""
     folder = tmp_path / "migrations"
-    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(MIGRATIONS_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "0005_more.py").write_text(SECOND)
-    monkeypatch.setattr(schema, "FOLDER", folder)
+    monkeypatch.setattr(schema, "MIGRATIONS_FOLDER", folder)
     for module in (schema, found):
         monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, "0005"))
     for module in (schema, found, opening):
@@ -200,7 +200,7 @@ def old(url: str) -> dict[str, list[str]]:
 
 
 def test_an_older_ledger_is_brought_up_with_all_it_holds(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
-    done = upgrade(url)
+    done = upgrade_schema(url)
     assert done.before == "0004"
     engine = open_engine(url)
     assert scalar(engine, "SELECT note FROM scope") == "from aws"
@@ -225,14 +225,14 @@ def test_opening_an_older_ledger_brings_it_up(url: str, old: dict[str, list[str]
 
 @pytest.mark.sampled(2)
 def test_an_upgrade_that_stops_anywhere_leaves_the_older_ledger(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
-    where = address(url)
-    engine = opening._server_engine(where, 1) if where.path is None else opening._file_engine(where, 1)
+    where = parse_ledger_address(url)
+    engine = opening._create_server_engine(where, 1) if where.path is None else opening._create_file_engine(where, 1)
     total = 0
     for after in range(1000):
         with failing(engine, after) as seen:
             try:
                 with begun(engine) as connection:
-                    migrate(connection)
+                    migrate_schema(connection)
             except KeyboardInterrupt:
                 assert there(engine) == old, seen[-1]
                 assert scalar(engine, "SELECT provider FROM scope") == "aws"
@@ -256,16 +256,16 @@ def test_a_copy_that_cannot_be_made_stops_the_upgrade(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(opening, "copy", full)
+    monkeypatch.setattr(opening, "copy_ledger", full)
     with pytest.raises(LedgerError, match="No space left"):
-        upgrade(sqlite_url)
+        upgrade_schema(sqlite_url)
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0004",)]
 
 
 def test_nothing_to_do_is_nothing_done(sqlite_url: str) -> None:
-    assert upgrade(sqlite_url) == opening.Upgrade(before=None)
-    assert upgrade(sqlite_url) == opening.Upgrade(before="0004")
+    assert upgrade_schema(sqlite_url) == opening.Upgrade(before=None)
+    assert upgrade_schema(sqlite_url) == opening.Upgrade(before="0004")
     assert [p.name for p in Path(sqlite_url.removeprefix("sqlite:///")).parent.glob("*before*")] == []
 
 
@@ -276,5 +276,5 @@ def test_upgrade_puts_up_guards_and_views_that_somebody_took_down(engine: Engine
         connection.execute(text(f"DROP TRIGGER costguard_span_stays{on}"))
         connection.execute(text("DROP VIEW v_daily"))
     assert there(engine) != before
-    upgrade(url)
+    upgrade_schema(url)
     assert there(engine) == before

@@ -23,11 +23,11 @@ from sqlalchemy.exc import DatabaseError
 
 from costguard.data import MARKET
 from costguard.errors import CostguardError, InputError, LedgerError
-from costguard.ledger.db.address import Address, address
-from costguard.ledger.db.connection import open_engine, set_pragmas, upgrade, writing
-from costguard.ledger.db.found import found_file
-from costguard.ledger.db.reader import Reader
-from costguard.system.atomic_file import locked
+from costguard.ledger.db.address import LedgerAddress, parse_ledger_address
+from costguard.ledger.db.connection import begin_write, open_engine, set_pragmas, upgrade_schema
+from costguard.ledger.db.found import identify_file
+from costguard.ledger.db.reader import LedgerReader
+from costguard.system.atomic_file import hold_file_lock
 from tests.ledger.entries import begin, scalar
 
 SOON_S = 0.05
@@ -69,7 +69,7 @@ def refusal(url: str, **options: Any) -> LedgerError:  # noqa: ANN401 - as they 
 
 def test_what_one_wrote_the_next_one_reads(url: str) -> None:
     first = made(url)
-    with opened(url) as engine, writing(engine) as connection:
+    with opened(url) as engine, begin_write(engine) as connection:
         connection.execute(COUNT_UP)
     with opened(url) as engine:
         assert scalar(engine, "SELECT revision FROM ledger_state") == 1
@@ -78,7 +78,7 @@ def test_what_one_wrote_the_next_one_reads(url: str) -> None:
 
 def test_a_block_that_raises_writes_nothing(url: str) -> None:
     with opened(url) as engine:
-        with pytest.raises(InputError), writing(engine) as connection:
+        with pytest.raises(InputError), begin_write(engine) as connection:
             _count_up_and_fail(connection)
         assert scalar(engine, "SELECT revision FROM ledger_state") == 0
 
@@ -92,7 +92,7 @@ def test_writers_in_threads_take_turns(url: str) -> None:
     def count_up() -> None:
         with opened(url) as engine:
             for _ in range(10):
-                with writing(engine) as connection:
+                with begin_write(engine) as connection:
                     (seen,) = connection.execute(text("SELECT revision FROM ledger_state")).one()
                     connection.execute(text("UPDATE ledger_state SET revision = :next"), {"next": seen + 1})
 
@@ -119,22 +119,22 @@ def test_processes_that_start_together_make_one_ledger(url: str) -> None:
 
 
 def test_a_busy_writer_is_waited_for_and_then_named(url: str) -> None:
-    with opened(url) as engine, opened(url, patience_s=SOON_S) as other, writing(engine) as connection:
+    with opened(url) as engine, opened(url, patience_s=SOON_S) as other, begin_write(engine) as connection:
         connection.execute(COUNT_UP)
-        with pytest.raises(LedgerError, match=r"another costguard is writing|lock timeout"), writing(other):
+        with pytest.raises(LedgerError, match=r"another costguard is writing|lock timeout"), begin_write(other):
             pytest.fail("two writers at once")
     with opened(url) as engine:
         assert scalar(engine, "SELECT revision FROM ledger_state") == 1
 
 
 def test_a_ledger_of_a_newer_version_is_refused_and_kept(url: str) -> None:
-    with opened(url) as engine, writing(engine) as connection:
+    with opened(url) as engine, begin_write(engine) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0007'"))
     error = refusal(url)
     assert "newer costguard (its schema is 0007" in str(error)
     assert "upgrade" in str(error)
     with pytest.raises(LedgerError, match="newer costguard"):
-        upgrade(url)
+        upgrade_schema(url)
 
 
 def test_opening_what_is_there_imports_no_alembic(sqlite_url: str) -> None:
@@ -171,11 +171,11 @@ def test_a_pragma_that_does_not_take_is_an_error() -> None:
         closing(sqlite3.connect(":memory:")) as connection,
         pytest.raises(LedgerError, match="journal_mode = wal here, but memory"),
     ):
-        set_pragmas(connection, Address(shown="x"))
+        set_pragmas(connection, LedgerAddress(shown="x"))
 
 
 def test_while_one_writes_others_read_what_was(sqlite_url: str) -> None:
-    with opened(sqlite_url) as engine, writing(engine) as connection:
+    with opened(sqlite_url) as engine, begin_write(engine) as connection:
         connection.execute(COUNT_UP)
         with engine.connect() as reader:
             assert reader.execute(text("SELECT revision FROM ledger_state")).scalar_one() == 0
@@ -188,19 +188,19 @@ def test_a_sql_tool_that_holds_the_ledger_is_waited_for_and_then_named(sqlite_ur
         opened(sqlite_url, patience_s=SOON_S) as engine,
     ):
         tool.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LedgerError, match="locked by another program"), writing(engine):
+        with pytest.raises(LedgerError, match="locked by another program"), begin_write(engine):
             pytest.fail("two writers at once")
 
 
 def test_a_ledger_that_is_being_made_is_waited_for(sqlite_url: str) -> None:
-    with locked(address(sqlite_url).beside(".lock"), patience_s=1):
+    with hold_file_lock(parse_ledger_address(sqlite_url).make_sibling_path(".lock"), patience_s=1):
         assert "another costguard is writing" in str(refusal(sqlite_url, patience_s=SOON_S))
     assert not file_of(sqlite_url).exists()
 
 
 def test_what_a_killed_start_left_is_cleared_away(sqlite_url: str) -> None:
     for suffix in (".new", ".new-wal", ".new-shm", ".new-journal"):
-        address(sqlite_url).beside(suffix).write_bytes(b"half a ledger")
+        parse_ledger_address(sqlite_url).make_sibling_path(suffix).write_bytes(b"half a ledger")
     made(sqlite_url)
     assert sorted(path.name for path in file_of(sqlite_url).parent.iterdir()) == ["ledger.db", "ledger.db.lock"]
 
@@ -295,7 +295,7 @@ def test_a_log_that_was_left_behind_is_read(sqlite_url: str) -> None:
 def test_a_folder_is_no_ledger(tmp_path: Path) -> None:
     assert "is a folder" in str(refusal(f"sqlite:///{tmp_path}"))
     with pytest.raises(LedgerError, match="is a folder"):
-        Reader(f"sqlite:///{tmp_path}")
+        LedgerReader(f"sqlite:///{tmp_path}")
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -400,17 +400,17 @@ def test_on_a_full_disk_a_write_fails_whole_and_the_ledger_goes_on(small_disk: P
         begin(engine)
         filler = _fill(small_disk, spare)
         rows = [{"id": n, "provider": "aws", "account": "1" * 200, "name": str(n)} for n in range(2, 2000)]
-        with pytest.raises(LedgerError, match=r"full|No space left") as caught, writing(engine) as connection:
+        with pytest.raises(LedgerError, match=r"full|No space left") as caught, begin_write(engine) as connection:
             connection.execute(
                 text("INSERT INTO scope (id, provider, account, name) VALUES (:id, :provider, :account, :name)"), rows
             )
         assert "nothing was written" in str(caught.value)
         assert scalar(engine, "SELECT count(*) FROM scope") == 1
         filler.unlink()
-        with writing(engine) as connection:
+        with begin_write(engine) as connection:
             connection.execute(COUNT_UP)
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
-    assert found_file(address(url))
+    assert identify_file(parse_ledger_address(url))
 
 
 # An address.
@@ -454,23 +454,23 @@ def test_what_names_no_ledger_is_a_slip_of_the_pen(wrong: str) -> None:
     ],
 )
 def test_a_server_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert address(url).shown == shown
-    assert address(url).sqlalchemy_url.startswith("postgresql+psycopg://")
+    assert parse_ledger_address(url).shown == shown
+    assert parse_ledger_address(url).sqlalchemy_url.startswith("postgresql+psycopg://")
 
 
 @pytest.mark.parametrize(
     "url", ["postgresql:///costs", "postgresql:///costs?host=/tmp", "postgresql:///costs?host=%2Ftmp&port=5"]
 )
 def test_an_address_of_a_socket_reaches_the_server_as_it_was_written(url: str) -> None:
-    assert address(url).conninfo == url
-    assert address(url.replace("postgresql:", "postgresql+psycopg:")).conninfo == url
+    assert parse_ledger_address(url).conninfo == url
+    assert parse_ledger_address(url.replace("postgresql:", "postgresql+psycopg:")).conninfo == url
 
 
 def test_a_server_is_reached_through_its_socket(postgres_url: str) -> None:
     rest = postgres_url.partition("@")[2]
     with opened(f"postgresql://{rest}&user=postgres") as engine:
         assert scalar(engine, "SELECT count(*) FROM span") == 0
-    with Reader(f"postgresql://{rest}&user=postgres") as reader, reader.snapshot() as ask:
+    with LedgerReader(f"postgresql://{rest}&user=postgres") as reader, reader.snapshot() as ask:
         assert ask("SELECT count(*) FROM span", ()) == [(0,)]
 
 
@@ -484,7 +484,7 @@ def test_an_address_with_an_option_nobody_knows_is_said(option: str) -> None:
 
 
 def test_a_mistake_of_ours_is_not_put_on_the_server(postgres_url: str) -> None:
-    with opened(postgres_url) as engine, pytest.raises(DatabaseError, match="view"), writing(engine) as connection:
+    with opened(postgres_url) as engine, pytest.raises(DatabaseError, match="view"), begin_write(engine) as connection:
         connection.execute(text("DELETE FROM v_holds"))
 
 
@@ -531,10 +531,10 @@ def test_a_wrong_password_is_said_and_not_repeated(postgres_server: str, postgre
 def test_a_database_of_another_program_is_left_alone(postgres_url: str) -> None:
     import psycopg
 
-    with psycopg.connect(address(postgres_url).conninfo) as connection:
+    with psycopg.connect(parse_ledger_address(postgres_url).conninfo) as connection:
         connection.execute("CREATE TABLE span (id bigint)")
     assert "database of another program" in str(refusal(postgres_url))
-    with psycopg.connect(address(postgres_url).conninfo) as connection:
+    with psycopg.connect(parse_ledger_address(postgres_url).conninfo) as connection:
         connection.execute("DROP TABLE span; CREATE TABLE alembic_version (version_num text)")
     assert "database of another program" in str(refusal(postgres_url))
 

@@ -13,15 +13,15 @@ from costguard.guard.asked import NO_COST_FACTS, add_cost_facts, compute_price_a
 from costguard.guard.context import GuardConfig
 from costguard.guard.facts import FactInputs, build_facts
 from costguard.guard.work import Activity
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.paid import paid
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.asking import Query
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.paid import compute_spend_to_date
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
 from costguard.metering.span import KnownUntil, compute_charge
 from costguard.services.flows_asked import asked_of
-from costguard.settings.zones import zone_named
+from costguard.settings.zones import load_zone
 from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from costguard.values.period import Period
@@ -33,7 +33,7 @@ from tests.ledger.spans import all_spans
 from tests.ledger.test_reading import reaches
 
 MIDNIGHT = START + 2 * HOUR
-BERLIN = zone_named("Europe/Berlin", "zone")
+BERLIN = load_zone("Europe/Berlin", "zone")
 FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -44,7 +44,7 @@ def fresh(url: str) -> Iterator[Callable[[], str]]:
 
 
 def told(url: str, *polls: Poll) -> str:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         for one in polls:
             ledger.record_polls([one])
     return url
@@ -52,7 +52,7 @@ def told(url: str, *polls: Poll) -> str:
 
 def since(url: str, as_of: datetime, *names: str, name: str = "i-1") -> dict[str, str]:
     """What `name` cost since the start of each of `names`: "3.50 USD"."""
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         found = books.load_paid_since(find_spending_starts(names, UTC, as_of), as_of).get(key(name), {})
     return {fact: f"{money.format()} {money.currency}" for fact, money in found.items()}
 
@@ -126,7 +126,7 @@ def test_each_sum_is_what_its_spans_say_one_by_one(fresh: Callable[[], str], pol
     url = told(fresh(), *polls)
     as_of = max(one.seen_at for one in polls) + MINUTE
     start = as_of - 30 * HOUR
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         found = books.load_paid_since({"x": start}, as_of)
         living = {one.observation.key for one in books.load_live(as_of) if one.observation.state != ENDED}
     reach, slow = reaches(url, as_of), defaultdict[tuple[object, str], int](int)
@@ -145,13 +145,13 @@ def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str)
         url = told(f"{sqlite_url}.{size}", poll(0, *(machine(f"i-{n}", started_at=START) for n in range(size))))
         questions = list[str]()
 
-        def question(ask: Ask, questions: list[str] = questions) -> object:
+        def question(ask: Query, questions: list[str] = questions) -> object:
             def counted(sql: str, values: object) -> object:
                 questions.append(sql)
                 return ask(sql, values)  # type: ignore[arg-type]  # as it came
 
             starts = find_spending_starts(EVERY, UTC, START + HOUR)
-            return paid(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
+            return compute_spend_to_date(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
 
         asked(url, question)
         counts.append(len(questions))
@@ -162,10 +162,10 @@ def test_since_when_it_is_stopped_is_when_the_ledger_first_saw_it_so(url: str) -
     stopped = machine(state="stopped")
     renamed = machine(state="stopped", owner="ada")
     told(url, poll(0, machine()), poll(60, stopped), poll(120, renamed), poll(180), poll(240, renamed))
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         assert books.load_stopped_since() == {key("i-1"): START + HOUR}
     told(url, poll(300, machine()), poll(360, stopped))
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         assert books.load_stopped_since() == {key("i-1"): START + 6 * HOUR}
 
 
@@ -173,7 +173,7 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     seen = machine(usd="60", started_at=MIDNIGHT, created_at=MIDNIGHT)
     told(url, poll(120, seen), poll(180.5, seen))
     now = START + 181 * MINUTE
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         live = books.load_live(now)
         none = asked_of(GuardConfig(policies=(policy(),)), books, live, (), now)
         assert none == NO_COST_FACTS
@@ -191,7 +191,7 @@ def test_a_price_is_as_old_as_its_date_or_the_listing_that_stated_it(url: str) -
     undated = machine("i-3", prices=(Price(Rate.parse("2"), source="catalogue"),))
     bare = machine("i-4", usd=None)
     told(url, poll(0, machine(), dated, undated, bare))
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         live = {one.observation.key.id: one for one in books.load_live(START + HOUR)}
     ages = {name: compute_price_age(one, START + HOUR) for name, one in live.items()}
     assert ages == {"i-1": HOUR, "i-2": 2 * HOUR, "i-3": None, "i-4": None}
@@ -199,7 +199,7 @@ def test_a_price_is_as_old_as_its_date_or_the_listing_that_stated_it(url: str) -
 
 def test_a_runway_is_known_where_the_balance_and_every_price_are(url: str) -> None:
     told(url, poll(0, machine(started_at=START)))
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         live = books.load_live(START)
     full = PrepaidBalance(provider="acme", account="lab", at=START, amount=Money.parse("7"))
     silent = PrepaidBalance(provider="acme", account="lab", at=START, amount=None, why="403")

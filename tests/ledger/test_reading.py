@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.spans.books import Books
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.scope_state import load_scopes
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.accrual import POLL_GAP, find_last_seen
 from costguard.metering.billing import get_billing_rule
 from costguard.metering.inventory import Poll
@@ -65,13 +65,13 @@ def fresh(url: str) -> Iterator[Callable[[], str]]:
 
 
 def recorded(url: str, *polls: Poll) -> str:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as book:
         book.record_polls(polls)
     return url
 
 
-def books(url: str) -> Books:
-    return Books(url, rules=RULES)
+def books(url: str) -> SpendingReader:
+    return SpendingReader(url, rules=RULES)
 
 
 def summed(found: list[Spending]) -> Sums:
@@ -286,7 +286,7 @@ def test_an_empty_ledger_answers_nothing(url: str) -> None:
 def test_a_snapshot_is_of_one_instant_whatever_is_written_meanwhile(url: str) -> None:
     recorded(url, poll(0, machine()))
     count = "SELECT count(*) FROM resource"
-    with Reader(url) as reader:
+    with LedgerReader(url) as reader:
         with reader.snapshot() as ask:
             assert ask(count, ())[0][0] == 1
             recorded(url, poll(1, machine(), machine("i-2")))
@@ -297,7 +297,7 @@ def test_a_snapshot_is_of_one_instant_whatever_is_written_meanwhile(url: str) ->
 
 def test_nothing_can_be_written_through_a_reader(url: str) -> None:
     recorded(url, poll(0, machine()))
-    with Reader(url) as reader, pytest.raises(Exception, match=r"read-?only"), reader.snapshot() as ask:
+    with LedgerReader(url) as reader, pytest.raises(Exception, match=r"read-?only"), reader.snapshot() as ask:
         ask("UPDATE ledger_state SET revision = 7", ())
 
 
@@ -323,7 +323,7 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_newer_version_is_refused(url: str) -> None:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book, book._pen._engine.begin() as connection:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as book, book._pen._engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(LedgerError, match="newer costguard"):
         books(url)

@@ -11,8 +11,8 @@ from threading import Barrier
 import pytest
 
 from costguard.guard.alerts.alert import DUE, INFO, Attachment, DeliveryResult, Notification
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.reports.store import ReportBook
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.reports.store import ReportStore
 from costguard.notifiers import pack_content, unpack_enclosure
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark
 from tests.ledger.acts import DAY, HOUR, NOON, WIDE
@@ -28,27 +28,27 @@ MESSAGE = Notification(
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[ReportBook]:
-    with GuardBook(url, rails=WIDE), ReportBook(url) as made:
+def book(url: str) -> Iterator[ReportStore]:
+    with GuardStore(url, rails=WIDE), ReportStore(url) as made:
         made.see([MONTH, WEEK], NOON)
         yield made
 
 
 @pytest.fixture
-def guard(url: str, book: ReportBook) -> Iterator[GuardBook]:
+def guard(url: str, book: ReportStore) -> Iterator[GuardStore]:
     assert book.marks()
-    with GuardBook(url, rails=WIDE) as made:
+    with GuardStore(url, rails=WIDE) as made:
         yield made
 
 
-def test_a_schedule_that_was_seen_is_known_since_then_and_stays_so(book: ReportBook) -> None:
+def test_a_schedule_that_was_seen_is_known_since_then_and_stays_so(book: ReportStore) -> None:
     book.see([MONTH, WEEK], NOON + DAY)
     assert book.marks() == {"report:month": ScheduleMark("month", NOON), "report:lab": ScheduleMark("week", NOON)}
     book.see([replace(MONTH, every="day")], NOON + DAY)
     assert book.marks() == {"report:month": ScheduleMark("day", NOON + DAY)}
 
 
-def test_a_report_is_put_out_with_its_mark_once(book: ReportBook, guard: GuardBook) -> None:
+def test_a_report_is_put_out_with_its_mark_once(book: ReportStore, guard: GuardStore) -> None:
     assert book.put_out(MONTH, NOON + HOUR, [MESSAGE])
     assert not book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id="m2")])
     assert not book.put_out(replace(MONTH, name="gone"), NOON + HOUR, [replace(MESSAGE, id="m3")])
@@ -58,11 +58,11 @@ def test_a_report_is_put_out_with_its_mark_once(book: ReportBook, guard: GuardBo
     assert unpack_enclosure(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
 
 
-def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportBook, guard: GuardBook) -> None:
+def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportStore, guard: GuardStore) -> None:
     start = Barrier(10)
 
     def put(number: int) -> bool:
-        with ReportBook(url) as own:
+        with ReportStore(url) as own:
             start.wait(60)
             return own.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id=f"m{number}")])
 
@@ -72,7 +72,7 @@ def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportBook, guar
     assert book.marks()["report:lab"] == ScheduleMark("week", NOON)
 
 
-def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportBook, guard: GuardBook) -> None:
+def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportStore, guard: GuardStore) -> None:
     book.put_out(MONTH, NOON + HOUR, [MESSAGE])
     before = book.marks()
     assert guard.load_alert_states() == []
@@ -81,7 +81,7 @@ def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportBoo
     assert book.marks() == before
 
 
-def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportBook, guard: GuardBook) -> None:
+def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportStore, guard: GuardStore) -> None:
     book.put_out(MONTH, NOON + HOUR, [MESSAGE])
     guard.settle_message("m1", DeliveryResult(sent=False, why="down"), NOON)
     [later] = guard.due_messages(NOON + HOUR)
@@ -93,7 +93,7 @@ def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportBook, guard: 
 
 @pytest.mark.parametrize(("days", "tries"), [(1, 8), (7, 32)])
 def test_what_is_worth_sending_for_longer_is_tried_more_often(
-    book: ReportBook, guard: GuardBook, days: int, tries: int
+    book: ReportStore, guard: GuardStore, days: int, tries: int
 ) -> None:
     book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, days=days)])
     count, now = 0, NOON

@@ -14,9 +14,9 @@ from sqlalchemy import Engine, event
 
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.samples import KEPT, record_samples, roll_up
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.samples import SAMPLE_RETENTION, record_samples, roll_up_samples
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.values.instant import HOUR_US, from_micros, to_micros
 from costguard.values.period import Period
 from costguard.values.sample import Sample, SampleHour
@@ -29,7 +29,7 @@ ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=99))
 @pytest.fixture
 def known(url: str) -> str:
     """A ledger that knows two machines."""
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
     return url
 
@@ -46,12 +46,12 @@ def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_d
 
 
 def raw(url: str, name: str = "i-1", signal: str = "gpu_duty") -> list[Sample]:
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         return books.samples(key(name), signal, ALWAYS)
 
 
 def hours(url: str, name: str = "i-1", signal: str = "gpu_duty") -> list[SampleHour]:
-    with Books(url, rules=RULES) as books:
+    with SpendingReader(url, rules=RULES) as books:
         return books.hours(key(name), signal, ALWAYS)
 
 
@@ -60,7 +60,7 @@ def test_samples_come_back_in_order_as_they_were(engine: Engine, known: str) -> 
     assert record_samples(engine, [*said, sample(1, 7, signal="power"), sample(1, 8, "i-2")]) == frozenset()
     assert raw(known) == [sample(0, -3.0), sample(1, 1e-300), sample(2, 0.1)]
     assert raw(known, signal="power") == [sample(1, 7.0, signal="power")]
-    with Books(known, rules=RULES) as books:
+    with SpendingReader(known, rules=RULES) as books:
         assert books.samples(key("i-1"), "gpu_duty", Period(start=START, end=START + 2 * MINUTE)) == raw(known)[:2]
 
 
@@ -91,9 +91,9 @@ def test_a_sample_without_a_name_or_a_sensible_time_is_refused() -> None:
 
 def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: Engine, known: str) -> None:
     record_samples(engine, [sample(0, 1), sample(59, 4), sample(60, 2), sample(30, 9, "i-2")])
-    assert roll_up(engine, START + HOUR + KEPT - MINUTE) == 0
-    assert roll_up(engine, START + HOUR + KEPT) == 3
-    assert roll_up(engine, START + HOUR + KEPT) == 0
+    assert roll_up_samples(engine, START + HOUR + SAMPLE_RETENTION - MINUTE) == 0
+    assert roll_up_samples(engine, START + HOUR + SAMPLE_RETENTION) == 3
+    assert roll_up_samples(engine, START + HOUR + SAMPLE_RETENTION) == 0
     assert [one.value for one in raw(known)] == [2]
     assert hours(known) == [
         SampleHour(start=START, count=2, sum=5, lowest=1, highest=4),
@@ -105,10 +105,10 @@ def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: 
 def test_an_hour_that_was_rolled_up_is_never_counted_twice(engine: Engine, known: str) -> None:
     said = [sample(0, 1), sample(10, 3)]
     record_samples(engine, said)
-    roll_up(engine, START + HOUR + KEPT)
+    roll_up_samples(engine, START + HOUR + SAMPLE_RETENTION)
     record_samples(engine, [*said, sample(20, 50)])
     assert raw(known) == []
-    assert roll_up(engine, START + 9 * HOUR + KEPT) == 0
+    assert roll_up_samples(engine, START + 9 * HOUR + SAMPLE_RETENTION) == 0
     assert hours(known) == [SampleHour(start=START, count=2, sum=4, lowest=1, highest=3)]
 
 
@@ -123,10 +123,10 @@ def test_a_crash_in_the_middle_of_a_roll_up_leaves_all_as_it_was(engine: Engine,
 
     event.listen(engine, "after_cursor_execute", crash)
     with pytest.raises(KeyboardInterrupt):
-        roll_up(engine, START + 9 * HOUR + KEPT)
+        roll_up_samples(engine, START + 9 * HOUR + SAMPLE_RETENTION)
     assert (raw(known), hours(known)) == (before, by_hour)
     event.remove(engine, "after_cursor_execute", crash)
-    assert roll_up(engine, START + 9 * HOUR + KEPT) == 130
+    assert roll_up_samples(engine, START + 9 * HOUR + SAMPLE_RETENTION) == 130
     assert (raw(known), hours(known)) == ([], by_hour)
 
 
@@ -147,7 +147,7 @@ def test_hours_are_the_same_before_and_after_they_are_rolled_up(
         engine = open_engine(url)
         record_samples(engine, [sample(seconds / 60, value, name, signal) for (name, signal, seconds), value in said.items()])
         for now in nows:
-            roll_up(engine, START + now * HOUR)
+            roll_up_samples(engine, START + now * HOUR)
         engine.dispose()
         for name in ("i-1", "i-2"):
             for signal in ("gpu_duty", "power", "a b"):

@@ -12,8 +12,8 @@ import pytest
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 
@@ -21,29 +21,29 @@ DEFAULTS = Rails()
 LOOSE = replace(DEFAULTS, acts_per_run=10**6)
 
 
-def book_of(url: str, rails: Rails) -> GuardBook:
-    book = GuardBook(url, rails=rails)
+def book_of(url: str, rails: Rails) -> GuardStore:
+    book = GuardStore(url, rails=rails)
     assert book.acquire_leader_lease("a", NOON - SECOND, 6 * HOUR) == 1
     return book
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
+def book(url: str) -> Iterator[GuardStore]:
     """One whose rails are wide."""
     with book_of(url, WIDE) as opened:
         yield opened
 
 
 @pytest.fixture
-def loose(url: str) -> Iterator[GuardBook]:
+def loose(url: str) -> Iterator[GuardStore]:
     """One with the default rails, but for those of a single run."""
     with book_of(url, LOOSE) as opened:
         yield opened
 
 
-def send(book: GuardBook, one: Intent, at: datetime = NOON, fleet: int = FLEET, **more: Any) -> Intent | None:  # noqa: ANN401 - any field
+def send(book: GuardStore, one: Intent, at: datetime = NOON, fleet: int = FLEET, **more: Any) -> Intent | None:  # noqa: ANN401 - any field
     """Whether it is let go; the reason is the one that is told beforehand."""
-    reason = book.why_not(one, at, fleet=fleet, run=more.get("run", ""))
+    reason = book.explain_refusal(one, at, fleet=fleet, run=more.get("run", ""))
     moved = book.move_intent(one, EXECUTING, at, fleet=fleet, **more)
     assert (moved is None) == (reason is not None), reason
     if moved is None:
@@ -51,16 +51,16 @@ def send(book: GuardBook, one: Intent, at: datetime = NOON, fleet: int = FLEET, 
     return moved
 
 
-def refused(book: GuardBook, one: Intent, reason: str, at: datetime = NOON, fleet: int = FLEET) -> str:
+def refused(book: GuardStore, one: Intent, reason: str, at: datetime = NOON, fleet: int = FLEET) -> str:
     """What is told of why `one` is not let go."""
     assert send(book, one, at, fleet) is None
-    found = book.why_not(one, at, fleet=fleet)
+    found = book.explain_refusal(one, at, fleet=fleet)
     assert found
     assert found.reason == reason
     return found.told
 
 
-def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardBook) -> None:
+def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardStore) -> None:
     one = planned(book)
     later = NOON + 6 * HOUR
     assert "epoch 1 until" in refused(book, one, "not_acting", later)
@@ -72,14 +72,14 @@ def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardBook) -> None:
 
 
 def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> None:
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         assert not book.plan_intent(intent())
-        reason = book.why_not(intent(), NOON)
+        reason = book.explain_refusal(intent(), NOON)
         assert reason
         assert "nobody has taken the turn" in reason.told
         assert book.acquire_leader_lease("a", NOON, MINUTE) == 1
         one = planned(book)
-        book.give_turn(1)
+        book.release_leader_lease(1)
         assert "the turn is nobody's" in refused(book, one, "not_acting")
 
 
@@ -92,7 +92,7 @@ def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> 
     ],
     ids=["freeze", "protect", "lease"],
 )
-def test_what_people_said_meanwhile_holds_it_back(book: GuardBook, said: dict[str, Any], reason: str) -> None:
+def test_what_people_said_meanwhile_holds_it_back(book: GuardStore, said: dict[str, Any], reason: str) -> None:
     one = planned(book)
     book.add_override(wish(**said))
     assert refused(book, one, reason).endswith("ada, a run")
@@ -110,18 +110,18 @@ def test_what_people_said_meanwhile_holds_it_back(book: GuardBook, said: dict[st
     ],
     ids=["of another", "of another life", "run out", "a snooze"],
 )
-def test_what_people_said_of_something_else_does_not(book: GuardBook, said: dict[str, Any]) -> None:
+def test_what_people_said_of_something_else_does_not(book: GuardStore, said: dict[str, Any]) -> None:
     book.add_override(wish(at=NOON - MINUTE, **said))
     assert send(book, planned(book))
 
 
-def test_a_lease_does_not_beat_a_hard_cap(book: GuardBook) -> None:
+def test_a_lease_does_not_beat_a_hard_cap(book: GuardStore) -> None:
     book.add_override(wish())
     assert send(book, planned(book, rule="cap"))
 
 
 @pytest.mark.parametrize("doubt", [EXECUTING, VERIFYING])
-def test_an_act_in_doubt_holds_back_another_on_the_same_machine(book: GuardBook, doubt: str) -> None:
+def test_an_act_in_doubt_holds_back_another_on_the_same_machine(book: GuardStore, doubt: str) -> None:
     first = send(book, planned(book))
     other = planned(book, id="end it", act="terminate")
     assert first
@@ -147,7 +147,7 @@ def test_one_act_a_guard_run_resends_too(url: str) -> None:
         assert send(book, back, NOON + MINUTE)
 
 
-def test_three_acts_in_ten_minutes(loose: GuardBook) -> None:
+def test_three_acts_in_ten_minutes(loose: GuardStore) -> None:
     for number in range(3):
         assert send(loose, planned(loose, f"i-{number}"), NOON + number * MINUTE)
     fourth = planned(loose, "i-3")
@@ -156,7 +156,7 @@ def test_three_acts_in_ten_minutes(loose: GuardBook) -> None:
     assert send(loose, fourth, NOON + 10 * MINUTE)
 
 
-def test_a_tenth_of_the_fleet_in_ten_minutes_and_a_fifth_a_day_at_least_one(loose: GuardBook) -> None:
+def test_a_tenth_of_the_fleet_in_ten_minutes_and_a_fifth_a_day_at_least_one(loose: GuardStore) -> None:
     assert send(loose, planned(loose, "i-0"), fleet=0)
     second = planned(loose, "i-1")
     assert refused(loose, second, "rate", NOON + MINUTE, fleet=19).endswith("1 of 19 machines in 10 minutes, of 1")
@@ -166,20 +166,20 @@ def test_a_tenth_of_the_fleet_in_ten_minutes_and_a_fifth_a_day_at_least_one(loos
     assert send(loose, third, NOON + HOUR, fleet=15)
 
 
-def test_the_fleet_is_what_runs_by_the_ledger_where_nobody_says(url: str, loose: GuardBook) -> None:
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+def test_the_fleet_is_what_runs_by_the_ledger_where_nobody_says(url: str, loose: GuardStore) -> None:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record_polls([poll(0, *(machine(f"i-{n}") for n in range(18)), machine("i-off", "stopped"))])
     assert loose.move_intent(planned(loose, "i-0"), EXECUTING, NOON)  # it is one of the fleet, whether it runs or not
     second = planned(loose, "i-1")
-    reason = loose.why_not(second, NOON)
+    reason = loose.explain_refusal(second, NOON)
     assert reason
     assert reason.told.endswith("1 of 19 machines in 10 minutes, of 1")
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record_polls([poll(1, *(machine(f"i-{n}") for n in range(19)))])
     assert loose.move_intent(second, EXECUTING, NOON)
 
 
-def test_one_act_an_hour_loses_data(loose: GuardBook) -> None:
+def test_one_act_an_hour_loses_data(loose: GuardStore) -> None:
     assert send(loose, planned(loose, "i-0", act="terminate"))
     lossy = planned(loose, "i-1", irreversible=True)
     assert refused(loose, lossy, "rate", NOON + HOUR - SECOND).endswith("1 acts in an hour that lose data, of 1")
@@ -187,7 +187,7 @@ def test_one_act_an_hour_loses_data(loose: GuardBook) -> None:
     assert send(loose, lossy, NOON + HOUR)
 
 
-def test_sending_the_same_once_more_takes_no_further_room(loose: GuardBook) -> None:
+def test_sending_the_same_once_more_takes_no_further_room(loose: GuardStore) -> None:
     one = planned(loose, "i-0", act="terminate", irreversible=True)
     for minutes in (0, 1, 3, 7):
         sent = send(loose, one, NOON + minutes * MINUTE, fleet=1)
@@ -199,14 +199,14 @@ def test_sending_the_same_once_more_takes_no_further_room(loose: GuardBook) -> N
     assert refused(loose, planned(loose, "i-1"), "rate", NOON + 8 * MINUTE, fleet=1)
 
 
-def test_what_was_let_go_counts_whatever_came_of_it(loose: GuardBook) -> None:
+def test_what_was_let_go_counts_whatever_came_of_it(loose: GuardStore) -> None:
     sent = send(loose, planned(loose, "i-0"), fleet=1)
     assert sent
     assert loose.move_intent(sent, CANCELLED, NOON, outcome="it works again")
     assert refused(loose, planned(loose, "i-1"), "rate", fleet=1)
 
 
-def test_a_clock_that_went_back_makes_no_room(loose: GuardBook) -> None:
+def test_a_clock_that_went_back_makes_no_room(loose: GuardStore) -> None:
     assert send(loose, planned(loose, "i-0"), NOON + HOUR, fleet=1)
     assert refused(loose, planned(loose, "i-1"), "rate", NOON, fleet=1)
 
@@ -216,7 +216,7 @@ def test_the_rails_outlive_the_process_and_the_turn(url: str) -> None:
         sent = send(book, planned(book, "i-0"), fleet=1)
         assert sent
         assert book.move_intent(sent, DONE, NOON)
-    with GuardBook(url, rails=LOOSE) as book:
+    with GuardStore(url, rails=LOOSE) as book:
         later = NOON + 6 * HOUR
         assert book.acquire_leader_lease("b", later, HOUR) == 2
         assert refused(book, planned(book, "i-1", epoch=2, moved_at=later), "rate", later, fleet=1)

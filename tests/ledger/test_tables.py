@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, ins
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from costguard.ledger.db import triggers
-from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.connection import begin_write, open_engine
 from costguard.ledger.db.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.spans import sums
-from costguard.ledger.spans.tables import CORRECTION, LONG, METADATA, SPAN
+from costguard.ledger.spans.tables import CORRECTION, IS_LONG, METADATA, SPAN
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
@@ -33,7 +33,7 @@ def engine(url: str) -> Iterator[Engine]:
 @pytest.fixture
 def connection(engine: Engine) -> Iterator[Connection]:
     """A write transaction."""
-    with writing(engine) as found:
+    with begin_write(engine) as found:
         yield found
 
 
@@ -98,17 +98,17 @@ def test_an_open_span_is_not_edited_but_closed(connection: Connection) -> None:
 
 def test_no_other_column_of_a_span_is_edited(connection: Connection) -> None:
     add(connection, 1, open_span())
-    for column in triggers.EDITS["span"].split(", "):
+    for column in triggers.EDITABLE_COLUMNS["span"].split(", "):
         refused(connection, update(SPAN).values({column: SPAN.c[column]}), "span is written once")
 
 
 def test_the_columns_that_are_never_edited_are_all_but_those_of_the_end() -> None:
-    assert {*triggers.EDITS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
+    assert {*triggers.EDITABLE_COLUMNS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
 
 
 def test_no_row_is_removed(connection: Connection) -> None:
     correct(connection)
-    for table in triggers.KEPT_FOR_EVER:
+    for table in triggers.KEPT_TABLES:
         refused(connection, delete(METADATA.tables[table]), f"{table} keeps every row")
         if connection.dialect.name == "postgresql":
             refused(connection, f"TRUNCATE {table} CASCADE", "keeps every row")
@@ -116,7 +116,7 @@ def test_no_row_is_removed(connection: Connection) -> None:
 
 def test_what_was_said_is_not_edited(connection: Connection) -> None:
     correct(connection)
-    for table in (METADATA.tables[name] for name, columns in triggers.EDITS.items() if not columns):
+    for table in (METADATA.tables[name] for name, columns in triggers.EDITABLE_COLUMNS.items() if not columns):
         column = next(iter(table.primary_key))
         refused(connection, update(table).values({column: column}), f"{table.name} is written once")
 
@@ -197,7 +197,7 @@ def test_a_random_history_is_taken_as_the_rule_says(connection: Connection) -> N
 def test_the_neighbour_is_looked_up_in_the_index(connection: Connection) -> None:
     """However large the table grows: statistics of an empty one would have PostgreSQL scan it again for every row."""
     if connection.dialect.name == "sqlite":
-        query = triggers.NEIGHBOUR.replace("NEW.", ":")
+        query = triggers.NEXT_SPAN_END.replace("NEW.", ":")
         values = {"resource_id": 1, "charge": "compute", "part": "", "end_us": T0_US}
         (plan,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)
         assert "USING INDEX span_by_line (resource_id=? AND charge=? AND part=? AND start_us<?)" in plan[3]
@@ -216,7 +216,7 @@ def test_sqlite_takes_nothing_but_integers_for_money_and_time(sqlite_url: str, w
     begin(engine)
     values = row_of(1, open_span()) | {"price_high": "PLACE"}
     literal = ", ".join("NULL" if v is None else repr(v) for v in values.values()).replace("'PLACE'", wrong)
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         statement = f"INSERT INTO span VALUES ({literal})"  # noqa: S608 - written above
         refused(connection, statement, "cannot store (TEXT|BLOB|REAL) value in INTEGER column")
     engine.dispose()
@@ -225,7 +225,7 @@ def test_sqlite_takes_nothing_but_integers_for_money_and_time(sqlite_url: str, w
 def test_sqlite_does_not_let_replace_remove_a_span(sqlite_url: str) -> None:
     engine = open_engine(sqlite_url)
     begin(engine)
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         add(connection, 1, span(after=3))
         values = row_of(1, span(1))
         literal = ", ".join("NULL" if v is None else repr(v) for v in values.values())
@@ -264,7 +264,7 @@ def test_ids_are_counted_up_where_none_is_given(connection: Connection) -> None:
 
 
 def test_the_index_of_long_spans_is_what_the_sums_ask_for() -> None:
-    assert str(sums._LONG_US) in str(LONG)
+    assert str(sums._LONG_US) in str(IS_LONG)
 
 
 def test_numbers_of_an_agent_never_fall_and_what_is_over_stays_so(connection: Connection) -> None:

@@ -16,14 +16,14 @@ from sqlalchemy import Engine, event
 from costguard.data import ShippedFacts
 from costguard.guard.action_intents import EXECUTING, READY
 from costguard.ledger.db import maintenance
-from costguard.ledger.db.address import address
-from costguard.ledger.db.connection import upgrade
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.db.schema import HEAD
-from costguard.ledger.guard.audit_check import checked
-from costguard.ledger.guard.audit_log import entries
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.connection import upgrade_schema
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.schema import HEAD_REVISION
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
 from costguard.values.period import Period
 from tests.ledger.acts import FLEET, HOUR, WIDE, intent, planned, wish
 from tests.processes import BESIDE
@@ -54,7 +54,7 @@ def old(request: pytest.FixtureRequest, url: str) -> str:
 
 def restore(url: str, name: str) -> None:
     """Put the golden ledger `name` at `url`."""
-    where = address(url)
+    where = parse_ledger_address(url)
     if where.path is not None:
         with closing(sqlite3.connect(where.path)) as file:
             file.executescript((GOLDEN / f"{name}.sqlite.sql").read_text())
@@ -67,7 +67,7 @@ def restore(url: str, name: str) -> None:
 
 def spent(url: str) -> dict[tuple[str, str], tuple[int, int, int]]:
     """What the month came to, by owner and charge."""
-    with Books(url, rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:
         return {
             (one.attribution.owner, one.charge): (one.money.low.nano, one.money.expected.nano, one.money.high.nano)
             for one in books.load_spending(MONTH, NOON)
@@ -76,7 +76,7 @@ def spent(url: str) -> dict[tuple[str, str], tuple[int, int, int]]:
 
 def rows(url: str, table: str, order: str) -> list[Any]:
     """Every row of a table, whatever its schema's version."""
-    where = address(url)
+    where = parse_ledger_address(url)
     if where.path is not None:
         with closing(sqlite3.connect(where.path)) as file:
             return file.execute(f"SELECT * FROM {table} ORDER BY {order}").fetchall()  # noqa: S608 - our own names
@@ -95,13 +95,13 @@ KEPT = {"daily": "day, attribution_id, charge"} | dict.fromkeys(
 def test_an_old_ledger_is_brought_up_with_its_money_unchanged(url: str, old: str) -> None:
     before = {table: rows(url, table, order) for table, order in KEPT.items()}
     assert before["span"]
-    done = upgrade(url)
-    assert (done.before, done.after) == (old[:4], HEAD)
+    done = upgrade_schema(url)
+    assert (done.before, done.after) == (old[:4], HEAD_REVISION)
     assert {table: rows(url, table, order) for table, order in KEPT.items()} == before
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
     assert spent(url) == SPENT
     if done.copy is not None:
-        assert done.copy.name.startswith(f"ledger.db.before-{HEAD}-")
+        assert done.copy.name.startswith(f"ledger.db.before-{HEAD_REVISION}-")
         with closing(sqlite3.connect(done.copy)) as copy:
             assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [(old[:4],)]
             there = copy.execute("SELECT count(*) FROM sqlite_master WHERE name = 'wish'").fetchone()
@@ -109,21 +109,21 @@ def test_an_old_ledger_is_brought_up_with_its_money_unchanged(url: str, old: str
 
 
 def test_the_guard_works_in_a_ledger_that_was_brought_up(url: str, old: str) -> None:
-    with GuardBook(url, rails=WIDE) as book:
+    with GuardStore(url, rails=WIDE) as book:
         assert len(book.load_open_intents()) == (1 if old in GUARDED else 0)
         book.add_override(wish("new"))
         assert book.acquire_leader_lease("two", NOON + 3 * HOUR, HOUR) == (2 if old in GUARDED else 1)
         epoch = 2 if old in GUARDED else 1
         one = planned(book, "i-9", epoch=epoch, created_at=NOON + 3 * HOUR, moved_at=NOON + 3 * HOUR)
         assert book.move_intent(one, EXECUTING, NOON + 3 * HOUR, fleet=FLEET)
-    assert maintenance.check(url) == []
+    assert maintenance.check_ledger(url) == []
 
 
 def test_what_stood_there_before_the_audit_is_told_of_in_its_first_rows(url: str, old: str) -> None:
-    upgrade(url)
-    with Reader(url) as reader, reader.snapshot() as ask:
-        kinds = [row.kind for row in entries(ask)]
-        assert checked(ask)[1] == []
+    upgrade_schema(url)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        kinds = [row.kind for row in iterate_entries(ask)]
+        assert check_audit(ask)[1] == []
     adopted = ["adopted"] * 5 + ["settings"] if old in GUARDED else []
     assert kinds == ["began", *adopted]
 
@@ -138,7 +138,7 @@ def die_in_an_upgrade(url: str, after: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     event.listen(Engine, "after_cursor_execute", die)
-    upgrade(url)
+    upgrade_schema(url)
 
 
 @pytest.mark.sampled(4)
@@ -156,10 +156,10 @@ def test_an_upgrade_that_is_killed_anywhere_is_made_good_by_the_next(url: str, o
         assert rows(url, "alembic_version", "version_num") == [(old[:4],)]
         assert rows(url, "span", "id") == spans
     assert deaths == 3
-    assert rows(url, "alembic_version", "version_num") == [(HEAD,)]
+    assert rows(url, "alembic_version", "version_num") == [(HEAD_REVISION,)]
     assert rows(url, "span", "id") == spans
-    assert maintenance.check(url) == []
-    with GuardBook(url, rails=WIDE) as book:
+    assert maintenance.check_ledger(url) == []
+    with GuardStore(url, rails=WIDE) as book:
         now = NOON + timedelta(hours=3)
         epoch = book.acquire_leader_lease("two", now, HOUR)
         assert epoch

@@ -9,8 +9,15 @@ import pytest
 from sqlalchemy import Engine, insert, text
 from sqlalchemy.exc import DatabaseError
 
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.views import date, money, seconds, thousandths, time, views
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.views import (
+    format_date_sql,
+    format_money_sql,
+    format_seconds_sql,
+    format_thousandths_sql,
+    format_time_sql,
+    generate_views,
+)
 from costguard.ledger.spans.tables import CORRECTION, HOLD, HOLD_BUDGET
 from costguard.values.instant import DAY_US
 from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
@@ -20,7 +27,7 @@ from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
 def engine(url: str) -> Iterator[Engine]:
     found = open_engine(url)
     begin(found)
-    with writing(found) as connection:
+    with begin_write(found) as connection:
         add(connection, 1, span())
         add(connection, 2, open_span(after=3))
         roll_up(connection, span())
@@ -48,7 +55,7 @@ def rows(engine: Engine, query: str) -> list[dict[str, object]]:
 )
 def test_money_is_shown_to_the_last_nano(engine: Engine, nano: int | None, shown: str | None) -> None:
     stated = "CAST(NULL AS BIGINT)" if nano is None else f"CAST({nano} AS BIGINT)"
-    (row,) = rows(engine, f"SELECT {money('x', engine.dialect.name)} AS shown FROM (SELECT {stated} AS x) AS one")  # noqa: S608 - ours
+    (row,) = rows(engine, f"SELECT {format_money_sql('x', engine.dialect.name)} AS shown FROM (SELECT {stated} AS x) AS one")  # noqa: S608 - ours
     assert row == {"shown": shown}
 
 
@@ -56,12 +63,12 @@ def test_times_days_and_thousandths_are_text(engine: Engine) -> None:
     name = engine.dialect.name
     columns = ", ".join(
         [
-            time("us", name),
-            time("missing", name) + " AS missing_time",
-            date("day", name) + " AS day_shown",
-            seconds("us", name) + " AS seconds",
-            seconds("missing", name) + " AS missing_seconds",
-            thousandths("milli", name) + " AS thousandths",
+            format_time_sql("us", name),
+            format_time_sql("missing", name) + " AS missing_time",
+            format_date_sql("day", name) + " AS day_shown",
+            format_seconds_sql("us", name) + " AS seconds",
+            format_seconds_sql("missing", name) + " AS missing_seconds",
+            format_thousandths_sql("milli", name) + " AS thousandths",
         ]
     )
     values = f"{T0_US + 7} AS us, CAST(NULL AS BIGINT) AS missing, {T0_US // DAY_US} AS day, 125 AS milli"
@@ -71,7 +78,7 @@ def test_times_days_and_thousandths_are_text(engine: Engine) -> None:
 
 
 def test_no_column_of_any_view_is_a_float(engine: Engine) -> None:
-    for name, _ in views(engine.dialect.name):
+    for name, _ in generate_views(engine.dialect.name):
         for row in rows(engine, f"SELECT * FROM {name}"):  # noqa: S608 - ours
             assert not [column for column, value in row.items() if isinstance(value, float)]
 
@@ -106,7 +113,7 @@ def test_spans_are_readable(engine: Engine) -> None:
 
 
 def test_a_corrected_span_counts_as_it_was_corrected(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         for number, high in ((1, 5), (2, 7)):
             said = {"id": number, "span_id": 1, "at_us": T0_US, "presence": "gap", "reason": "seen again"}
             connection.execute(insert(CORRECTION), [said | {"low": 0, "expected": 3, "high": high}])
@@ -125,7 +132,7 @@ def test_days_can_be_read_and_summed(engine: Engine) -> None:
 
 
 def test_a_resource_that_is_absent_keeps_its_name(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         absent = "(2, 1, :at, :seen, 'absent', '', '', '', '')"
         names = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, detail"
         statement = f"INSERT INTO observation ({names}) VALUES {absent}"  # noqa: S608 - ours
@@ -144,7 +151,7 @@ def test_a_resource_that_is_absent_keeps_its_name(engine: Engine) -> None:
 
 
 def test_a_scope_shows_its_last_word_and_its_last_complete_listing(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         values = {"at": T0_US + 3_600_000_000}
         connection.execute(text("INSERT INTO scope (id, provider, account, name) VALUES (2, 'vast', 'me', 'all')"))
         columns = "id, scope_id, outcome, why, start_us, end_us, polls"
@@ -162,7 +169,7 @@ def test_a_scope_shows_its_last_word_and_its_last_complete_listing(engine: Engin
 
 
 def test_a_hold_names_its_budgets(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         names = ("currency", "who", "why", "provider", "account", "owner", "gpu", "labels")
         hold = {"id": "h1", "nano": 5, "taken_us": T0_US, "expires_us": T0_US} | dict.fromkeys(names, "x")
         connection.execute(insert(HOLD), [hold, hold | {"id": "h2"}])
@@ -174,13 +181,13 @@ def test_a_hold_names_its_budgets(engine: Engine) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [name for name, _ in views("sqlite")])
+@pytest.mark.parametrize("name", [name for name, _ in generate_views("sqlite")])
 def test_a_view_cannot_be_written_to(engine: Engine, name: str) -> None:
-    with pytest.raises(DatabaseError, match=re.compile("view", re.IGNORECASE)), writing(engine) as connection:
+    with pytest.raises(DatabaseError, match=re.compile("view", re.IGNORECASE)), begin_write(engine) as connection:
         connection.execute(text(f"DELETE FROM {name}"))  # noqa: S608 - ours
 
 
 def test_both_databases_have_the_same_views(engine: Engine) -> None:
-    here = [name for name, _ in views(engine.dialect.name)]
-    assert here == [name for name, _ in views("sqlite")]
+    here = [name for name, _ in generate_views(engine.dialect.name)]
+    assert here == [name for name, _ in generate_views("sqlite")]
     assert all(name.startswith("v_") for name in here)

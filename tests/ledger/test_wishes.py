@@ -13,28 +13,28 @@ from sqlalchemy.exc import DatabaseError
 from costguard.errors import InputError
 from costguard.guard.overrides import ACCEPT, ARM, FREEZE, Override
 from costguard.ledger.db import triggers
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.tables_guard import WISH
-from costguard.ledger.guard.guard_state import open_wishes
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.guard_state import load_open_overrides
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import HOUR, NOON, WIDE, key, life, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 
 
 @pytest.fixture
-def book(url: str) -> Iterator[GuardBook]:
-    with GuardBook(url, rails=WIDE) as opened:
+def book(url: str) -> Iterator[GuardStore]:
+    with GuardStore(url, rails=WIDE) as opened:
         yield opened
 
 
 def seen_by_a_reader(url: str) -> list[Override]:
-    with Reader(url) as reader, reader.snapshot() as ask:
-        return open_wishes(ask, NOON)
+    with LedgerReader(url) as reader, reader.snapshot() as ask:
+        return load_open_overrides(ask, NOON)
 
 
-def test_a_wish_comes_back_as_it_was(url: str, book: GuardBook) -> None:
+def test_a_wish_comes_back_as_it_was(url: str, book: GuardStore) -> None:
     said = [
         wish("w1", who="Zoë", why="a 'quoted' run; DROP TABLE wish"),
         wish("w2", life=None, until=None),
@@ -47,14 +47,14 @@ def test_a_wish_comes_back_as_it_was(url: str, book: GuardBook) -> None:
     assert book.load_open_overrides(NOON) == seen_by_a_reader(url) == said
 
 
-def test_a_life_brings_its_key(book: GuardBook) -> None:
+def test_a_life_brings_its_key(book: GuardStore) -> None:
     book.add_override(wish(key=None))
     assert [one.key for one in book.load_open_overrides(NOON)] == [key()]
     with pytest.raises(InputError, match="two resources"):
         book.add_override(wish("w2", key=key("i-2")))
 
 
-def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardBook) -> None:
+def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardStore) -> None:
     book.add_override(wish())
     moment = timedelta(microseconds=1)
     assert [len(book.load_open_overrides(at)) for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR)] == [
@@ -67,13 +67,13 @@ def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardBook) 
     assert book.load_overrides_since(NOON + moment) == []
 
 
-def test_a_wish_made_twice_is_one_and_the_first_stays(book: GuardBook) -> None:
+def test_a_wish_made_twice_is_one_and_the_first_stays(book: GuardStore) -> None:
     book.add_override(wish(why="first"))
     book.add_override(wish(why="second"))
     assert [one.why for one in book.load_open_overrides(NOON)] == ["first"]
 
 
-def test_a_wish_is_lifted_once(book: GuardBook) -> None:
+def test_a_wish_is_lifted_once(book: GuardStore) -> None:
     book.add_override(wish(what=FREEZE, until=None))
     lifted = book.lift_override("w1", who="bob", now=NOON + HOUR)
     assert (lifted.lifted_at, lifted.lifted_by) == (NOON + HOUR, "bob")
@@ -86,7 +86,7 @@ def test_a_wish_is_lifted_once(book: GuardBook) -> None:
         book.add_override(replace(lifted, id="w2"))
 
 
-def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: GuardBook) -> None:
+def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: GuardStore) -> None:
     mine = machine("i-1").key
     said = [
         wish("w1", key=mine, life=None),
@@ -94,7 +94,7 @@ def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: G
     ]
     for one in said:
         book.add_override(one)
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record_polls([poll(0, machine("i-1"))])
         ledger.record_polls([poll(1, machine("i-1", "stopped"))])
         ledger.record_polls([poll(2)])
@@ -103,13 +103,13 @@ def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: G
     assert book.load_open_overrides(NOON) == said
 
 
-def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: str, book: GuardBook) -> None:
+def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: str, book: GuardStore) -> None:
     book.add_override(wish())
     book.lift_override("w1", who="bob", now=NOON)
     engine = open_engine(url)
-    columns = triggers.EDITS["wish"].split(", ")
+    columns = triggers.EDITABLE_COLUMNS["wish"].split(", ")
     assert {*columns, "lifted_us", "lifted_by"} == {column.name for column in WISH.columns}
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         for column in columns:
             with pytest.raises(DatabaseError, match="wish is written once"), connection.begin_nested():
                 connection.execute(text(f"UPDATE wish SET {column} = {column}"))  # noqa: S608 - our own names

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.codecs import attribution_of, attribution_row, observation_of, observation_text
-from costguard.ledger.spans.posting import NUMBERED, Posting
-from costguard.ledger.spans.scope_state import REMEMBERED, load_attributions, load_scopes
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.codecs import decode_attribution, decode_observation, encode_attribution, encode_observation
+from costguard.ledger.spans.posting import NUMBERED_TABLES, PollTransaction
+from costguard.ledger.spans.scope_state import MEMORY_SPAN, load_attributions, load_scopes
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
@@ -32,11 +32,11 @@ from tests.ledger.spans import all_spans
 FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def ledger(url: str) -> Ledger:
-    return Ledger(url, rules=RULES, ceilings=CEILINGS)
+def ledger(url: str) -> LedgerWriter:
+    return LedgerWriter(url, rules=RULES, ceilings=CEILINGS)
 
 
-def same_as_read(book: Ledger, url: str) -> None:
+def same_as_read(book: LedgerWriter, url: str) -> None:
     """What `book` remembers is what the ledger says."""
     memory = book._memory
     assert memory is not None
@@ -49,7 +49,7 @@ def same_as_read(book: Ledger, url: str) -> None:
     attributions = asked(url, load_attributions)
     assert {number: a for a, number in memory.attributions.items()} == attributions
     assert memory.last_ids == {
-        table: max([0, *(row[0] for row in found)]) for table, found in rows(url).items() if table in NUMBERED
+        table: max([0, *(row[0] for row in found)]) for table, found in rows(url).items() if table in NUMBERED_TABLES
     }
 
 
@@ -128,16 +128,16 @@ def revision_of(url: str) -> int:
 
 def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrote: list[tuple[str, Any]] = []
-    write = Posting._write
+    write = PollTransaction._write
 
-    def spied(self: Posting, sql: str, values: list[Any]) -> None:
+    def spied(self: PollTransaction, sql: str, values: list[Any]) -> None:
         if values:
             wrote.append((" ".join(sql.split()[:2]), values))
         write(self, sql, values)
 
     with ledger(url) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
-        monkeypatch.setattr(Posting, "_write", spied)
+        monkeypatch.setattr(PollTransaction, "_write", spied)
         book.record_polls([poll(1, machine("i-1"), machine("i-2"))])
     assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
     (covered,) = rows(url)["coverage"]
@@ -165,7 +165,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_the_next_try_leaves_all(
         for one in said:
             before = rows(rough)
             with monkeypatch.context() as broken:
-                broken.setattr(Posting, "finish", lambda _self: 1 // 0)
+                broken.setattr(PollTransaction, "finish", lambda _self: 1 // 0)
                 with pytest.raises(ZeroDivisionError):
                     book.record_polls([one])
             assert rows(rough) == before
@@ -199,7 +199,7 @@ def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(ur
 
 
 def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: str) -> None:
-    day, later = DAY.total_seconds() / 60, (REMEMBERED + DAY).total_seconds() / 60
+    day, later = DAY.total_seconds() / 60, (MEMORY_SPAN + DAY).total_seconds() / 60
     with ledger(url) as book:
         book.record_polls([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
         book.record_polls([poll(day + 1, machine("i-2"))])
@@ -281,9 +281,9 @@ OBSERVATIONS = st.builds(
 @given(seen=OBSERVATIONS, unproven=st.sets(st.tuples(NAMES, NAMES), max_size=2))
 def test_an_observation_comes_back_from_its_text_as_it_was(seen: Observation, unproven: set[tuple[str, str]]) -> None:
     lines = tuple(sorted(unproven))
-    text = observation_text(seen, unproven)
-    assert observation_of(seen.key, text) == (seen, lines)
-    assert observation_text(*observation_of(seen.key, text)) == text
+    text = encode_observation(seen, unproven)
+    assert decode_observation(seen.key, text) == (seen, lines)
+    assert encode_observation(*decode_observation(seen.key, text)) == text
 
 
 @given(milli=st.integers(0, 999), whole=st.integers(0, 64), names=st.lists(NAMES, min_size=7, max_size=7))
@@ -292,7 +292,7 @@ def test_an_attribution_comes_back_from_its_row_as_it_was(milli: int, whole: int
     said = Attribution(
         provider, account, region, INSTANCE, gpu, (1000 * whole + milli) / 1000, tier, owner, "h1", (("team", team),)
     )
-    assert attribution_of(attribution_row(said)) == said
+    assert decode_attribution(encode_attribution(said)) == said
 
 
 def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -> None:
@@ -318,7 +318,7 @@ def test_what_its_first_scope_has_no_more_makes_the_listing_of_another_partial_a
                 )
             ]
         )
-        minute = 2 if gone != "forgotten" else 2 + (REMEMBERED + DAY) // timedelta(minutes=1)
+        minute = 2 if gone != "forgotten" else 2 + (MEMORY_SPAN + DAY) // timedelta(minutes=1)
         book.record_polls([poll(minute, two)])
         (found,) = book.record_polls([poll(minute, machine(), two, scope=THERE)])
         same_as_read(book, url)

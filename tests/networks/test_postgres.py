@@ -13,8 +13,8 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import DONE, DOUBTFUL_STATES, EXECUTING, READY
 from costguard.guard.policy import Rails
 from costguard.ledger.db import maintenance, postgresql
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.guard.store import GuardStore
 from costguard.services.act.send_action import act, confirm, settle
 from costguard.values.acting import ActionResponse
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
@@ -33,7 +33,7 @@ WAYS = [(kind, side, moment) for moment in MOMENTS for side in (UP, DOWN) for ki
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgresql, "ANSWER_S", SOON_S)
+    monkeypatch.setattr(postgresql, "ANSWER_SECONDS_MAX", SOON_S)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def story() -> Story:
 
 
 @pytest.fixture(scope="module")
-def calm(story: Story, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+def calm(story: Story, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[SqlRow]]:
     url = f"sqlite:///{tmp_path_factory.mktemp('calm')}/ledger.db"
     open_ledger(url).close()
     record_rest(url, story)
@@ -69,7 +69,7 @@ def is_said(error: LedgerError) -> None:
 
 @pytest.mark.proof
 def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
-    postgres_url: str, story: Story, calm: dict[str, list[Row]]
+    postgres_url: str, story: Story, calm: dict[str, list[SqlRow]]
 ) -> None:
     polls = [story.poll(number) for number in range(len(story.entries))]
     known, broken = 0, list[tuple[str, str, str]]()
@@ -104,7 +104,7 @@ def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
     assert known, "no commit was ever done without its answer"
     assert len(broken) > len(WAYS) * 3 / 4, broken
     assert rows(postgres_url) == calm
-    assert maintenance.check(postgres_url) == []
+    assert maintenance.check_ledger(postgres_url) == []
 
 
 def state_of(url: str, id_: str) -> str:
@@ -123,7 +123,7 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         return world.stop_it()
 
     world.obeys = obeys
-    with through(postgres_url) as (url, proxy), GuardBook(url, rails=Rails()) as book:
+    with through(postgres_url) as (url, proxy), GuardStore(url, rails=Rails()) as book:
         epoch = book.acquire_leader_lease("me", START, 2 * MIN)
         assert epoch is not None
         one = intent(epoch=epoch)
@@ -171,10 +171,10 @@ def test_a_server_that_cannot_be_reached_is_said_in_time(postgres_url: str, kind
 
 
 def test_a_reader_waits_for_no_answer_for_ever(postgres_url: str) -> None:
-    from costguard.ledger.db.reader import Reader
+    from costguard.ledger.db.reader import LedgerReader
 
     open_ledger(postgres_url).close()
-    with through(postgres_url) as (url, proxy), Reader(url) as reader:
+    with through(postgres_url) as (url, proxy), LedgerReader(url) as reader:
         proxy.plan = [Fault(kind="hole", mark="ledger_state")]
         with pytest.raises(LedgerError) as told, reader.snapshot() as ask:
             ask("SELECT * FROM ledger_state", ())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import costguard
-from costguard.ledger.market import Market
+from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.gpu import read_gpus
 from costguard.values.money import Rate
@@ -174,7 +174,7 @@ def test_the_report_counts_every_row(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def shipped() -> list[Offer]:
-    with Market(MARKET) as market:
+    with MarketReader(MARKET) as market:
         return list(market.list_offers(OfferSelection()))
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.services import audit
 from tests.ledger.acts import FLEET, HOUR, NOON, WIDE, life, planned, wish
 from tests.ledger.test_audit import HOOK_RUN, RUN
@@ -45,7 +45,7 @@ def made(folder: Path) -> Path:
     """A ledger with some forty rows of audit, of every kind; its guards taken down. Its settings lie beside it."""
     file = folder / "ledger.db"
     (folder / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
-    with GuardBook(f"sqlite:///{file}", rails=WIDE) as book:
+    with GuardStore(f"sqlite:///{file}", rails=WIDE) as book:
         assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         for number in range(8):
             book.add_override(wish(f"w{number}", why=f"reason {number}"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.guard.seen import Mark
-from costguard.system.whole import put
+from costguard.ledger.guard.seen import RollbackMarker
+from costguard.system.whole import write_file_atomically
 from tests.cli.test_calibrate import RUNS
 from tests.security.house import NOBODY, ROOT, House, a_house, a_public_place, as_root, open_to_others
 
@@ -80,8 +80,8 @@ def test_what_is_put_in_place_is_private_by_itself_and_leaves_nothing_else(tmp_p
     """Not by the umask alone: whoever calls these from elsewhere gets the same."""
     before = os.umask(0)
     try:
-        put(tmp_path / "a" / "b.json", b"1")
-        put(tmp_path / "a" / "b.json", b"2")
+        write_file_atomically(tmp_path / "a" / "b.json", b"1")
+        write_file_atomically(tmp_path / "a" / "b.json", b"2")
         (tmp_path / "plain").write_bytes(b"")
     finally:
         os.umask(before)
@@ -239,8 +239,8 @@ def test_the_folder_one_works_in_brings_no_code(house: House) -> None:
 
 def test_a_mark_that_is_in_the_way_is_replaced_whole(tmp_path: Path) -> None:
     """What is no mark is none, and not an error."""
-    mark = Mark(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db.seen")
+    mark = RollbackMarker(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db.seen")
     for text in ("", "{", "[]", '{"schema": "costguard.seen/1"}', '{"schema": "costguard.seen/1", "ledger": 1, "seq": "x"}'):
         mark.path.write_text(text)
-        assert mark.seen() is None
+        assert mark.read_noted_head() is None
         assert mark.describe_doubt() == ""

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.db.address import address
-from costguard.ledger.db.backup import copy
-from costguard.ledger.guard.seen import Mark
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.ledger.db.backup import copy_ledger
+from costguard.ledger.guard.seen import RollbackMarker
+from costguard.ledger.guard.store import GuardStore
 from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer
 from tests.ledger.acts import HOUR, NOON, WIDE, wish
@@ -51,14 +51,14 @@ class Rewound(GuardPlayer):
         if self.marked:
             self._guard.mark = self._mark()
 
-    def _mark(self) -> Mark:
+    def _mark(self) -> RollbackMarker:
         file = Path(self.stage.ledger_url.removeprefix("sqlite:///"))
-        return Mark(self.stage.ledger_url, file.with_name("story.db.seen"))
+        return RollbackMarker(self.stage.ledger_url, file.with_name("story.db.seen"))
 
     def guard(self) -> None:
         now, file = self.stage.clock.now(), Path(self.stage.ledger_url.removeprefix("sqlite:///"))
         if f"{now:%H:%M}" == BACKED_UP:
-            copy(address(self.stage.ledger_url), file.with_name("backup.db"))
+            copy_ledger(parse_ledger_address(self.stage.ledger_url), file.with_name("backup.db"))
         if self.adopts and f"{now:%H:%M}" == ADOPTED:
             self._mark().advance()
         super().guard()
@@ -123,18 +123,18 @@ def test_the_same_ledger_after_a_crash_is_not_doubted(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[GuardBook]:
-    with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=WIDE) as opened:
+def book(tmp_path: Path) -> Iterator[GuardStore]:
+    with GuardStore(f"sqlite:///{tmp_path}/ledger.db", rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
 @pytest.fixture
-def mark(tmp_path: Path) -> Mark:
-    return Mark(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db.seen")
+def mark(tmp_path: Path) -> RollbackMarker:
+    return RollbackMarker(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db.seen")
 
 
-def test_a_mark_that_lags_doubts_nothing(book: GuardBook, mark: Mark) -> None:
+def test_a_mark_that_lags_doubts_nothing(book: GuardStore, mark: RollbackMarker) -> None:
     """As after a crash between a commit and the mark."""
     assert mark.describe_doubt() == ""
     book.add_override(wish("w1"))
@@ -145,26 +145,26 @@ def test_a_mark_that_lags_doubts_nothing(book: GuardBook, mark: Mark) -> None:
 
 
 def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
-    book: GuardBook, mark: Mark, tmp_path: Path
+    book: GuardStore, mark: RollbackMarker, tmp_path: Path
 ) -> None:
     file = tmp_path / "ledger.db"
-    copy(address(mark.url), tmp_path / "early.db")
+    copy_ledger(parse_ledger_address(mark.url), tmp_path / "early.db")
     book.add_override(wish("w1"))
     mark.advance()
-    seen = mark.seen()
+    seen = mark.read_noted_head()
     assert seen is not None
     book.close()
     whole = file.read_bytes()
     file.write_bytes((tmp_path / "early.db").read_bytes())
     assert "is older than what was seen here: its audit ends at 1:" in mark.describe_doubt()
-    with GuardBook(mark.url, rails=WIDE) as again:
+    with GuardStore(mark.url, rails=WIDE) as again:
         again.add_override(wish("w1", who="eve"))
         again.add_override(wish("w2"))
     assert (
         f"tells another story than was seen here: its audit does not pass through {seen.anchor.seq}:" in mark.describe_doubt()
     )
     file.unlink()
-    with GuardBook(mark.url, rails=WIDE):
+    with GuardStore(mark.url, rails=WIDE):
         assert "another ledger stood here" in mark.describe_doubt()
     for suffix in ("-wal", "-shm"):
         file.with_name(f"ledger.db{suffix}").unlink(missing_ok=True)
@@ -172,7 +172,7 @@ def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
     assert mark.describe_doubt() == ""  # control: the right one, put back
 
 
-def test_a_mark_is_written_only_when_there_is_something_new_and_where_it_can_be(book: GuardBook, mark: Mark) -> None:
+def test_a_mark_is_written_only_when_there_is_something_new_and_where_it_can_be(book: GuardStore, mark: RollbackMarker) -> None:
     mark.advance()
     first = mark.path.stat()
     mark.advance()
@@ -181,7 +181,7 @@ def test_a_mark_is_written_only_when_there_is_something_new_and_where_it_can_be(
     mark.advance()
     assert mark.path.stat().st_ino != first.st_ino
     assert json.loads(mark.path.read_text())["seq"] == 2
-    nowhere = Mark(mark.url, Path("/proc/nowhere/seen"))
+    nowhere = RollbackMarker(mark.url, Path("/proc/nowhere/seen"))
     nowhere.advance()
     assert nowhere.describe_doubt() == ""
 

@@ -12,7 +12,7 @@ import pytest
 
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.services.act.send_action import Acted, act, confirm, settle
 from costguard.services.ports import Intents
@@ -33,7 +33,7 @@ class Desk:
     """The world with a ledger on disk, and the turn taken."""
 
     world: World
-    book: GuardBook
+    book: GuardStore
     epoch: int
 
     @property
@@ -57,7 +57,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
+    with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
         epoch = book.acquire_leader_lease("me", START, 2 * MIN)
         assert epoch is not None
         yield Desk(World(), book, epoch)
@@ -83,7 +83,7 @@ def test_each_state_is_written_before_what_it_allows(desk: Desk) -> None:
     assert desk.book.load_open_intents() == [acted.intent]
     desk.next_run(MIN)
     assert desk.confirm(acted.intent).intent.state == DONE
-    assert [moved.new for moved in desk.book.history("one")] == [READY, EXECUTING, VERIFYING, DONE]
+    assert [moved.new for moved in desk.book.load_intent_history("one")] == [READY, EXECUTING, VERIFYING, DONE]
 
 
 def test_a_second_machine_waits_for_the_rails_and_its_intent_stays_ready(desk: Desk) -> None:

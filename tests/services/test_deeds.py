@@ -21,7 +21,7 @@ from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, PolicySt
 from costguard.guard.run import FirstSighting
 from costguard.guard.schedule import OffWindow, Schedule
 from costguard.guard.verdict import EscalationState
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
@@ -43,7 +43,7 @@ RULE = policy(when={"provider": "aws"}, rule=SCHEDULE_RULE, hold=timedelta())
 class Moment:
     """All that bears on one stop, at the moment before it is sent."""
 
-    book: GuardBook
+    book: GuardStore
     live: LiveResource = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
     rules: GuardConfig = field(default_factory=lambda: GuardConfig(policies=(RULE,)))
     breaker: Breaker | None = None
@@ -100,7 +100,7 @@ class Moment:
 
 @pytest.fixture
 def moment(tmp_path: Path) -> Iterator[Moment]:
-    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
+    with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
         assert book.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
         made = Moment(book)
         made.wish(ARM, subject=RULE.name, value=STOP, id="armed")
@@ -135,7 +135,7 @@ def by_hand(moment: Moment) -> None:
 def in_doubt(moment: Moment) -> None:
     other = replace(moment.intent, id="other", act="terminate")
     assert moment.book.plan_intent(other)
-    moment.book.adopt(replace(Rails(), acts_per_run=10))
+    moment.book.set_rails(replace(Rails(), acts_per_run=10))
     assert moment.book.move_intent(other, EXECUTING, NOW, fleet=10)
 
 
@@ -204,7 +204,7 @@ class Rack:
         return ActionResponse(said=ACCEPTED)
 
 
-def deeds_of(book: GuardBook, rack: Rack, machines: list[LiveResource], at: datetime) -> Deeds:
+def deeds_of(book: GuardStore, rack: Rack, machines: list[LiveResource], at: datetime) -> Deeds:
     """Those of a run that sees `machines`."""
     known = {one.observation.key: FirstSighting(at=one.first_seen_at, polls=100) for one in machines}
     sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.load_intents_since(at - timedelta(days=1))))
@@ -221,7 +221,7 @@ def deeds_of(book: GuardBook, rack: Rack, machines: list[LiveResource], at: date
 
 
 def goes(
-    book: GuardBook,
+    book: GuardStore,
     rack: Rack,
     machines: list[LiveResource],
     at: datetime,
@@ -285,7 +285,7 @@ def three() -> list[LiveResource]:
     return [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
 
 
-def states(book: GuardBook) -> dict[str, str]:
+def states(book: GuardStore) -> dict[str, str]:
     return {one.life.key.id: one.state for one in book.load_intents_since(NOW)}
 
 
@@ -319,7 +319,7 @@ def test_of_a_stop_that_nobody_was_told_of_there_is_no_intent(moment: Moment) ->
     assert states(moment.book) == {}
 
 
-class FullBook(GuardBook):
+class FullBook(GuardStore):
     """One whose disk is full for whatever is to be sent; `tried`: how often it was to write that."""
 
     tried = 0

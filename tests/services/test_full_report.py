@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.reports.reader import ReportReader
 from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
@@ -71,7 +71,7 @@ def told(
         group_from=("label:cluster",),
         drawn=drawn,
     )
-    with Accounts(outcome.stage.ledger_url, rules=outcome.stage.rules) as accounts:
+    with ReportReader(outcome.stage.ledger_url, rules=outcome.stage.rules) as accounts:
         return full_report(accounts=accounts, question=question, rules=outcome.stage.rules)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.guard import Guard, Guarded
 from costguard.services.latest import Latest
 from costguard.testing import FakeClock
@@ -28,7 +28,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 class Watch:
     """Guard runs on a ledger, each of which takes as long as it is told."""
 
-    book: GuardBook
+    book: GuardStore
     url: str
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
     takes: timedelta = timedelta()
@@ -37,7 +37,7 @@ class Watch:
         """A new one, that remembers nothing."""
         return Guard(
             book=self.book,
-            books=partial(Books, self.url, rules={}),
+            books=partial(SpendingReader, self.url, rules={}),
             rules=GuardConfig(interval=interval),
             latest=self._long,
             clock=self.clock,
@@ -68,7 +68,7 @@ def alarms(of: Guarded) -> list[str]:
 @pytest.fixture
 def watch(tmp_path: Path) -> Iterator[Watch]:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    with Ledger(url, rules={}, ceilings={}), GuardBook(url, rails=Rails()) as book:
+    with LedgerWriter(url, rules={}, ceilings={}), GuardStore(url, rails=Rails()) as book:
         yield Watch(book, url)
 
 

@@ -18,7 +18,7 @@ import pytest
 from costguard.guard.hook import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT, Hook, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE, LEASE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.services.act.hooks import PASSED_ON, Call, Hooks, environment, record_ends, run_command
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
@@ -151,8 +151,8 @@ def test_a_hook_that_reads_nothing_and_closes_its_input_runs_on() -> None:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[GuardBook]:
-    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as opened:
+def book(tmp_path: Path) -> Iterator[GuardStore]:
+    with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as opened:
         assert opened.acquire_leader_lease("me", NOON, 10 * MIN) == 1
         yield opened
 
@@ -163,11 +163,11 @@ def run(**changes: object) -> HookRun:
     return HookRun(**{**usual, **changes})  # type: ignore[arg-type]  # any field
 
 
-def wished(book: GuardBook, what: str, **of: object) -> None:
+def wished(book: GuardStore, what: str, **of: object) -> None:
     book.add_override(Override(id=what, what=what, who="ada", why="", at=NOON, until=NOON + 60 * MIN, **of))  # type: ignore[arg-type]
 
 
-def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardBook) -> None:
+def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardStore) -> None:
     hooks = Hooks()
     assert book.begin_hook(run(), NOON)
     hooks.begin(call("sh", "-c", "echo saved"))
@@ -180,7 +180,7 @@ def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardBo
     assert not book.end_hook("run-1", HookEnd(state=FAILED), NOON)
 
 
-def test_nothing_begins_that_could_not_be_recorded(book: GuardBook) -> None:
+def test_nothing_begins_that_could_not_be_recorded(book: GuardStore) -> None:
     assert not book.begin_hook(run(epoch=7), NOON), "the turn is another one's"
     wished(book, LEASE, key=KEY, life=LIFE)
     assert not book.begin_hook(run(), NOON), "it is kept"
@@ -193,7 +193,7 @@ def test_nothing_begins_that_could_not_be_recorded(book: GuardBook) -> None:
     assert book.begin_hook(run(id="run-3", number=2), NOON)
 
 
-def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardBook) -> None:
+def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardStore) -> None:
     hooks = Hooks()
     assert book.begin_hook(run(), NOON)
     hooks.begin(call("sleep", "600", within_s=600))
@@ -204,7 +204,7 @@ def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardBook) -> Non
 
 
 def test_a_hook_whose_watchdog_was_killed_is_neither_forgotten_nor_run_a_second_time_before_its_time_is_over(
-    book: GuardBook, tmp_path: Path
+    book: GuardStore, tmp_path: Path
 ) -> None:
     mark = tmp_path / "ran"
     code = f"""

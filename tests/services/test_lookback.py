@@ -11,8 +11,8 @@ import pytest
 
 from costguard.guard.evidence import SampleColumns
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.lookback import AGAIN, WHOLE, Lookback
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, GPU_POWER_BUSIEST, GPU_UTIL, HEARTBEAT, NETWORK, Sample
@@ -32,7 +32,7 @@ def plain(columns: Mapping[ResourceKey, SampleColumns]) -> dict[ResourceKey, dic
 class Counting:
     """The book, and how far back each read of it went."""
 
-    def __init__(self, book: GuardBook) -> None:
+    def __init__(self, book: GuardStore) -> None:
         self._book, self.reads = book, list[timedelta]()
         self.now = START
 
@@ -48,7 +48,7 @@ class Counting:
 def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 - a seed of a trace
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardBook(url, rails=Rails()) as book:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardStore(url, rails=Rails()) as book:
         ledger.record_polls([poll(0, *map(machine, NAMES))])
         said = Lookback()
         now, late = START, list[Sample]()
@@ -71,7 +71,7 @@ def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed:
 
 def test_a_run_reads_what_is_new_and_all_of_it_now_and_then(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=RULES, ceilings=CEILINGS), GuardBook(url, rails=Rails()) as book:
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS), GuardStore(url, rails=Rails()) as book:
         counted, said = Counting(book), Lookback()
         for minute in (0, 1, 2, 62, 63):
             counted.now = START + minute * MINUTE

@@ -12,7 +12,7 @@ import pytest
 
 from costguard.errors import UnreachableError
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
@@ -54,13 +54,13 @@ NODES = (node("i-0"), node("i-1"), node("i-2"), node("i-3", "exp-8"), node("i-4"
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[GuardBook]:
-    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as made:
+def book(tmp_path: Path) -> Iterator[GuardStore]:
+    with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as made:
         assert made.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
         yield made
 
 
-def against(book: GuardBook, account: Account, *, elsewhere: Account | None = None) -> str:
+def against(book: GuardStore, account: Account, *, elsewhere: Account | None = None) -> str:
     """What speaks against an act on i-0. `elsewhere`: who is asked about i-2."""
     seen = NODES[0].observation
     group, others = members_of(seen, NODES, FROM)
@@ -80,26 +80,26 @@ def test_the_others_of_a_group_are_those_that_run_in_any_region() -> None:
     assert members_of(machine("i-9").observation, listed, FROM) == (None, [])
 
 
-def test_a_quiet_group_is_asked_for_in_one_question_and_nothing_speaks_against_the_act(book: GuardBook) -> None:
+def test_a_quiet_group_is_asked_for_in_one_question_and_nothing_speaks_against_the_act(book: GuardStore) -> None:
     account = Account({"i-0": 0.0, "i-1": 0.0, "i-2": 0.0})
     assert against(book, account) == ""
     assert account.asked == [["i-0", "i-1", "i-2"]]
 
 
-def test_a_member_that_works_now_speaks_against_it(book: GuardBook) -> None:
+def test_a_member_that_works_now_speaks_against_it(book: GuardStore) -> None:
     told = against(book, Account({"i-0": 0.0, "i-1": 0.0, "i-2": 90.0}))
     assert told == "i-2 of its group exp-7 works: GPU duty 90 % just now"
 
 
-def test_its_own_work_is_told_first(book: GuardBook) -> None:
+def test_its_own_work_is_told_first(book: GuardStore) -> None:
     assert against(book, Account({"i-0": 90.0, "i-1": 90.0})).startswith("it works: GPU duty")
 
 
-def test_a_member_that_nothing_measures_now_speaks_against_it(book: GuardBook) -> None:
+def test_a_member_that_nothing_measures_now_speaks_against_it(book: GuardStore) -> None:
     assert against(book, Account({"i-0": 0.0, "i-2": 0.0})) == "i-1 of its group exp-7 is measured by nothing at this moment"
 
 
-def test_a_cloud_that_cannot_be_asked_speaks_against_it_and_raises_nothing(book: GuardBook) -> None:
+def test_a_cloud_that_cannot_be_asked_speaks_against_it_and_raises_nothing(book: GuardStore) -> None:
     quiet = {"i-0": 0.0, "i-1": 0.0, "i-2": 0.0}
     told = against(book, Account(quiet), elsewhere=Account(quiet, broken="the provider answered 503"))
     assert told.startswith("i-2 of its group exp-7 cannot be measured at this moment: ")

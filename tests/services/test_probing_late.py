@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from costguard.guard.policy import Rails
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
 from costguard.services.act.probing import works
@@ -42,7 +42,7 @@ class Buckets:
 @pytest.mark.parametrize(("last", "told"), [(90.0, "it works: GPU duty 90 % just now"), (0.0, "")])
 def test_work_in_the_newest_measure_there_is_speaks_against_the_act(tmp_path: Path, last: float, told: str) -> None:
     seen, account = machine().observation, cast("InstanceSource", Buckets(last))
-    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
+    with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
         found = works(
             seen, None, (), book=book, source_of=lambda _: account, interval=MIN, lags={seen.key.provider: LATE}, now=NOW
         )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.ledger.market import Market
+from costguard.ledger.market import MarketReader
 from costguard.ledger.market_file import write_market
 from costguard.quoting.offer import Offer
 from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, select_shown
@@ -31,7 +31,7 @@ FULL = parse_job(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8
 
 def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
     write_market(folder / "market.sqlite", offers)
-    with Market(folder / "market.sqlite") as market:
+    with MarketReader(folder / "market.sqlite") as market:
         return quote(job, market=market, facts=FACTS, sort=sort, on=on)
 
 

@@ -16,11 +16,11 @@ from costguard.bills.drift import BEYOND, UNSURE, WITHIN, DriftResult
 from costguard.bills.drift_causes import RATE, UNBILLED, UNSEEN
 from costguard.bills.tolerance import DEFAULT_TOLERANCE
 from costguard.data import ShippedFacts
-from costguard.ledger.bills.reader import BillBooks
-from costguard.ledger.bills.staging import Staging
-from costguard.ledger.bills.store import Bills, Gathered
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.bills.reader import BillLedgerReader
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.poll import poll
 from costguard.services.reconcile import Asked, Reconciled, _currencies, ask_bills, reconcile
 from costguard.testing import FakeClock
@@ -47,7 +47,7 @@ def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ledger that saw the world every ten minutes for three days."""
     url, clock = f"sqlite:///{tmp_path_factory.mktemp('sim')}/ledger.db", FakeClock(START)
     sim = Sim(clock=clock, world=world)
-    with Ledger(url, rules=RULES, ceilings={}) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
         while clock.now() < START + timedelta(hours=HOURS):
             poll([sim], ledger, clock)
             clock.advance(EVERY)
@@ -57,17 +57,17 @@ def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
 def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]]:
     """The bill of `world` asked for at `now` and held against the ledger."""
     asked = ask_bills([("sim", Sim(clock=FakeClock(now), world=world))], MONTH, now)
-    statements = list[Gathered]()
-    with Bills(url) as bills:
+    statements = list[GatheredStatement]()
+    with BillStore(url) as bills:
         for one in asked:
-            staged = Staging()
+            staged = StagedStatement()
             staged.add((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
             of = (one.providers, one.period)
-            statements.append(Gathered(staged=staged, source="sim, asked", stated_at=now, asked=of))
-        bills.take_in(statements, who="a test", now=now)
+            statements.append(GatheredStatement(staged=staged, source="sim, asked", stated_at=now, asked=of))
+        bills.import_statements(statements, who="a test", now=now)
     for statement in statements:
         statement.staged.__exit__(None, None, None)
-    with BillBooks(url) as books, Books(url, rules=RULES) as charges:
+    with BillLedgerReader(url) as books, SpendingReader(url, rules=RULES) as charges:
         found = reconcile(
             bills=books,
             charges=charges,

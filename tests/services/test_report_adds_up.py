@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from costguard.ledger.reports.reader import Accounts
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.reports.reader import ReportReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.renderers import json_text
 from costguard.reporting.statement import GROUP_KEYS, CurrencySums, Statement
 from costguard.reporting.statement.groups import get_group_value
@@ -38,19 +38,19 @@ ENDS = ("low", "expected", "high")
 
 
 @pytest.fixture(scope="module")
-def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Accounts, Path, datetime, datetime]]:
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReportReader, Path, datetime, datetime]]:
     """Sixty worlds in one ledger, and the first and the last instant of them."""
     polls = [poll for seed in SEEDS for poll in polls_of(seed)]
     path = tmp_path_factory.mktemp("worlds") / "ledger.db"
-    with Ledger(f"sqlite:///{path}", rules=worlds.rules(), ceilings=worlds.CEILINGS) as ledger:
+    with LedgerWriter(f"sqlite:///{path}", rules=worlds.rules(), ceilings=worlds.CEILINGS) as ledger:
         ledger.record_polls(polls)
     ats = [to_micros(poll.at) for poll in polls]
-    with Accounts(f"sqlite:///{path}", rules=worlds.rules(), ceilings=lambda: worlds.CEILINGS) as found:
+    with ReportReader(f"sqlite:///{path}", rules=worlds.rules(), ceilings=lambda: worlds.CEILINGS) as found:
         yield found, path, from_micros(min(ats)), from_micros(max(ats))
 
 
 def stated(
-    books: Accounts, period: Period, by: list[str], *, as_of: datetime, zone: tzinfo = UTC, drawn: bool = False
+    books: ReportReader, period: Period, by: list[str], *, as_of: datetime, zone: tzinfo = UTC, drawn: bool = False
 ) -> Statement:
     question = Question(
         asked=ReportPeriod(period=period, label="drawn"),
@@ -80,7 +80,7 @@ def nanos(money: MoneyInterval) -> tuple[int, int, int]:
 @example(by=["provider"], when=(1.0, 1.0, 0.0), zone=UTC)
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_groups_add_up_to_the_ledger_by_whatever_they_are_asked_for(
-    accounts: tuple[Accounts, Path, datetime, datetime], by: list[str], when: tuple[float, float, float], zone: tzinfo
+    accounts: tuple[ReportReader, Path, datetime, datetime], by: list[str], when: tuple[float, float, float], zone: tzinfo
 ) -> None:
     """`when`: where the period begins, how many hours it has, and how late before the last poll it is asked about."""
     (books, _, first, last), (place, hours, late) = accounts, when
@@ -126,7 +126,7 @@ def _is_told(made: Statement) -> None:
             assert drawn == pytest.approx(float(made.usd.total.expected.to_decimal()), abs=1e-5)
 
 
-def test_the_dearest_resources_are_the_dearest(accounts: tuple[Accounts, Path, datetime, datetime]) -> None:
+def test_the_dearest_resources_are_the_dearest(accounts: tuple[ReportReader, Path, datetime, datetime]) -> None:
     books, _, first, last = accounts
     period = Period(start=first, end=last)
     made = stated(books, period, ["resource"], as_of=last)
@@ -136,7 +136,7 @@ def test_the_dearest_resources_are_the_dearest(accounts: tuple[Accounts, Path, d
     assert sum(money.expected.nano for money in every.values()) >= sum(money.expected.nano for _, money in dearest)
 
 
-def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path, datetime, datetime]) -> None:
+def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[ReportReader, Path, datetime, datetime]) -> None:
     """Mean dollars an hour of each hour of the week, times how many there were."""
     books, _, first, last = accounts
     start = first.replace(minute=0, second=0, microsecond=0)
@@ -149,7 +149,7 @@ def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path
 
 @pytest.mark.proof
 def test_hours_before_anybody_looked_do_not_thin_the_burn_of_those_after(
-    accounts: tuple[Accounts, Path, datetime, datetime],
+    accounts: tuple[ReportReader, Path, datetime, datetime],
 ) -> None:
     books, _, first, last = accounts
     month, longer = (

@@ -16,10 +16,10 @@ from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.policy import Rails
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.reports.store import ReportBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.reports.store import ReportStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.reporting.schedule import DueReport, ReportSchedule
 from costguard.services.dispatch import Postman
 from costguard.services.report_delivery import composed
@@ -56,8 +56,8 @@ class Office:
 
     url: str
     settings: Settings
-    book: ReportBook
-    guard: GuardBook
+    book: ReportStore
+    guard: GuardStore
     hands: Hands
     holder: str = "this:1"
     made: int = 0
@@ -77,13 +77,13 @@ class Office:
         return postman(self.settings, self.guard, self.hands, self.holder)
 
     def outbox(self) -> list[tuple[object, ...]]:
-        with Reader(self.url) as reader, reader.snapshot() as ask:
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
             return [
                 tuple(row) for row in ask("SELECT channel, sent_us, gave_up_us, tries, payload FROM outbox ORDER BY id", ())
             ]
 
     def next_try(self) -> datetime:
-        with Reader(self.url) as reader, reader.snapshot() as ask:
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
             [(us,)] = ask("SELECT next_us FROM outbox", ())
         return from_micros(us)
 
@@ -96,10 +96,10 @@ class Office:
 def office(tmp_path: Path) -> Iterator[Office]:
     """A ledger of two days up to the first of November, seen since the twentieth of October."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     settings = check_settings(f"{MAILED}[ledger]\nurl = '{url}'\n", "costguard.toml")
-    with ReportBook(url) as book, GuardBook(url, rails=Rails()) as guard:
+    with ReportStore(url) as book, GuardStore(url, rails=Rails()) as guard:
         made = Office(url, settings, book, guard, Hands(SEEN))
         assert made.look().put == ()
         yield made
@@ -216,7 +216,7 @@ def test_a_crash_after_that_sends_it_and_one_before_it_is_recorded_sends_it_agai
 def test_of_two_watchdogs_that_make_it_at_once_one_puts_it_out(office: Office) -> None:
     office.hands.at = DUE
     both, start = [office.again("a:1"), office.again("b:2")], Barrier(2)
-    with ReportBook(office.url) as other:
+    with ReportStore(office.url) as other:
         both[1].book = other
 
         def look(one: Office) -> int:

@@ -18,14 +18,14 @@ from costguard.budgets.budget import Budget
 from costguard.guard.overrides import Override
 from costguard.guard.owning import find_lease
 from costguard.guard.policy import Rails
-from costguard.ledger.bills.reader import BillBooks
-from costguard.ledger.bills.staging import Staging
-from costguard.ledger.bills.store import Bills, Gathered
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.holds import Holds
-from costguard.ledger.reports.reader import Accounts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.bills.reader import BillLedgerReader
+from costguard.ledger.bills.staging import StagedStatement
+from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.holds import HoldStore
+from costguard.ledger.reports.reader import ReportReader
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import identify_incarnation
 from costguard.reporting.statement.jobs import group_runs_by_job
 from costguard.reporting.statement.sections import list_quoted_runs
@@ -92,7 +92,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     book = Book(path=tmp_path / "llama.json", record=JobRecord(job="llama"))
     clock = FakeClock(BEGIN)
     first_look = World(seed=0, start_us=at_us(BEGIN), end_us=at_us(BEGIN), resources=world_of(10**6).resources)
-    with Ledger(url, rules=RULES, ceilings={}) as ledger:
+    with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
         poll([Sim(clock=clock, world=first_look)], ledger, clock)
 
         # the quote, at the ledger's own price
@@ -111,7 +111,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         # the hold, in its owner's budget, and the lease
         cap = terms.usd.high + Money(nano=10**9)
         budgets = (Budget(name="ada", cap=cap, period="month"),)
-        holds, wishes = Holds(url, rules=RULES), GuardBook(url, rails=Rails())
+        holds, wishes = HoldStore(url, rules=RULES), GuardStore(url, rails=Rails())
         desk = Desk(holds=holds, wishes=wishes, budgets=budgets, who="ada@train-a")
         money = find_hold_amount(terms, None)
         assert money == terms.usd.high
@@ -153,7 +153,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     assert run_cost is not None
     owed = sum((line.amount for line in charged(world.resources[0], 0, world.end_us)), Fraction(0))
     assert abs(run_cost.nano - round(owed * 10**9)) <= 1
-    with Accounts(url, rules=RULES) as books:
+    with ReportReader(url, rules=RULES) as books:
         (ledgers,) = books.spent(clock.now())
         november = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
         quotes = list_quoted_runs(books.load_committed_holds(november), november)
@@ -179,14 +179,14 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
 def reconciled_outcome(url: str, world: World, now: datetime, period: Period) -> set[str]:
     """What comes of the world's own bill held against the ledger."""
     (asked,) = ask_bills([("sim", Sim(clock=FakeClock(now), world=world))], period, now)
-    staged = Staging()
+    staged = StagedStatement()
     assert asked.billed is not None
     staged.add((line, Decimal(0)) for line in asked.billed.lines)
-    with Bills(url) as bills:
-        gathered = Gathered(staged=staged, source="sim", stated_at=now, asked=(asked.providers, asked.period))
-        bills.take_in([gathered], who="a test", now=now)
+    with BillStore(url) as bills:
+        gathered = GatheredStatement(staged=staged, source="sim", stated_at=now, asked=(asked.providers, asked.period))
+        bills.import_statements([gathered], who="a test", now=now)
     staged.__exit__(None, None, None)
-    with BillBooks(url) as held, Books(url, rules=RULES) as charges:
+    with BillLedgerReader(url) as held, SpendingReader(url, rules=RULES) as charges:
         found = reconcile(
             bills=held,
             charges=charges,

@@ -14,8 +14,8 @@ from costguard.errors import InputError
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop, Simulation, sum_cost_intervals
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.spans.history import History
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.history import HistoryReader
 from costguard.metering.observation import Handling
 from costguard.services.simulate import Known, simulate
 from costguard.settings import check_settings
@@ -58,8 +58,8 @@ def simulated(outcome: StoryOutcome, *, policies: str | None = None, every_step:
     acts = Handling(stops=True, terminates=True)
     known = Known(lags={}, handling=dict.fromkeys(outcome.stage.clouds, acts), billing=outcome.stage.rules)
     period = Period(start=story.start, end=story.end + story.poll)
-    with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask:
-        return simulate(History(ask), rules, period, story.end + story.poll, known, every_step=every_step)
+    with LedgerReader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask:
+        return simulate(HistoryReader(ask), rules, period, story.end + story.poll, known, every_step=every_step)
 
 
 def only(found: Simulation) -> SimulatedStop:
@@ -175,8 +175,12 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
     story = outcome.stage.story
     early = Period(start=story.start - timedelta(days=9), end=story.start - timedelta(days=8))
     nothing = Known(lags={}, handling={}, billing={})
-    with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask, pytest.raises(InputError, match="this period"):
-        simulate(History(ask), GuardConfig(), early, story.end, nothing)
+    with (
+        LedgerReader(outcome.stage.ledger_url) as reader,
+        reader.snapshot() as ask,
+        pytest.raises(InputError, match="this period"),
+    ):
+        simulate(HistoryReader(ask), GuardConfig(), early, story.end, nothing)
 
 
 GROUP = """title: Two that work together

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import InputError
-from costguard.settings import LARGEST_FILE, path_of, read_settings, read_table
+from costguard.settings import LARGEST_FILE, expand_path, read_settings, read_table
 from tests import shop
 from tests.conftest import Command
 
@@ -123,7 +123,7 @@ def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> No
 
 def test_the_home_in_a_path_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert path_of("~/a.toml") == tmp_path / "a.toml"
+    assert expand_path("~/a.toml") == tmp_path / "a.toml"
 
 
 def test_the_network_is_set_by_file_and_environment_and_tls_cannot_be_switched_off(

@@ -14,8 +14,8 @@ import pytest
 
 from costguard.budgets.budget import DEFAULT_THRESHOLDS, MATCH_ALL, Budget, BudgetThreshold, ResourceFilter
 from costguard.errors import InputError, UnknownNameError
-from costguard.ledger.db.address import address
-from costguard.settings import Settings, check_settings, ledger_url, read_settings
+from costguard.ledger.db.address import parse_ledger_address
+from costguard.settings import Settings, check_settings, read_settings, resolve_ledger_url
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 
@@ -130,7 +130,7 @@ def test_what_a_budget_does_not_state_is_everything_monthly_soft_and_in_utc() ->
 def test_without_a_file_there_is_no_budget_and_the_ledger_lies_in_the_platforms_data_folder(tmp_path: Path) -> None:
     found = read_settings(None)
     assert found == Settings()
-    assert ledger_url(found) == f"sqlite:///{tmp_path}/data/costguard/ledger.db"
+    assert resolve_ledger_url(found) == f"sqlite:///{tmp_path}/data/costguard/ledger.db"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_ledgers_file_starts_at_the_settings_files_folder(
     config = tmp_path / "elsewhere" / "settings.toml"
     config.parent.mkdir()
     config.write_text(f'[ledger]\nurl = "{stated}"')
-    found = address(ledger_url(read_settings(str(config)))).path
+    found = parse_ledger_address(resolve_ledger_url(read_settings(str(config)))).path
     assert found is not None
     assert Path(os.path.normpath(found)) == tmp_path / file
 
@@ -158,7 +158,7 @@ def test_a_ledgers_file_starts_at_the_settings_files_folder(
     "stated", ["postgresql+psycopg://u@db.example/costguard", "sqlite:///:memory:", "sqlite:///", "mysql://x"]
 )
 def test_what_names_no_file_is_handed_on_as_it_stands(stated: str) -> None:
-    assert ledger_url(settings(f'[ledger]\nurl = "{stated}"')) == stated
+    assert resolve_ledger_url(settings(f'[ledger]\nurl = "{stated}"')) == stated
 
 
 def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pyt
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", "sqlite:///b.db")
     monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "Asia/Tokyo")
     found = read_settings(str(config))
-    assert ledger_url(found) == "sqlite:///b.db"
+    assert resolve_ledger_url(found) == "sqlite:///b.db"
     assert found.defaults.zone == ZoneInfo("Asia/Tokyo")
 
 

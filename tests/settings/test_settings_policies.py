@@ -17,8 +17,8 @@ from costguard.guard.hook import Hook
 from costguard.guard.policy import PolicyStep, PolicyTarget, Rails
 from costguard.guard.schedule import Exemption, OffWindow, Schedule
 from costguard.settings import Settings, read_settings
-from costguard.settings.addresses import revealed
-from costguard.settings.policies import SCHEDULED
+from costguard.settings.addresses import resolve_address
+from costguard.settings.policies import SCHEDULE_CONDITION
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -108,7 +108,12 @@ def test_a_policy_is_read_as_it_is_written() -> None:
 
 def test_a_schedule_needs_no_condition_and_goes_by_the_zone_of_the_defaults() -> None:
     _, nights = settings(FULL).policies
-    assert (nights.when.text, nights.rule, nights.hold, nights.allow_irreversible) == (SCHEDULED, "schedule", timedelta(), True)
+    assert (nights.when.text, nights.rule, nights.hold, nights.allow_irreversible) == (
+        SCHEDULE_CONDITION,
+        "schedule",
+        timedelta(),
+        True,
+    )
     assert nights.schedule == Schedule(
         zone=BERLIN,
         off=(
@@ -184,12 +189,12 @@ def test_the_same_file_gives_equal_settings() -> None:
 def test_an_address_is_read_where_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLACK_URL", " slack://a/b/c\n")
     (tmp_path / "slack").write_text("slack://d\n")
-    assert revealed("env:SLACK_URL", "x") == "slack://a/b/c"
-    assert revealed("file:slack", "x", tmp_path) == "slack://d"
-    assert revealed("console", "x") == "console"
+    assert resolve_address("env:SLACK_URL", "x") == "slack://a/b/c"
+    assert resolve_address("file:slack", "x", tmp_path) == "slack://d"
+    assert resolve_address("console", "x") == "console"
     for stated in ("env:NOT_THERE", "file:not-there", "file:/"):
         with pytest.raises(InputError, match=r"^x: "):
-            revealed(stated, "x")
+            resolve_address(stated, "x")
 
 
 LADDERS = [

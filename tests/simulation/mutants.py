@@ -15,7 +15,7 @@ from costguard.guard.owning import UNPROTECTED
 from costguard.guard.policy import STOP
 from costguard.guard.proof import explain_refusal
 from costguard.ledger.guard import send_gate
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import books
 from costguard.metering import accrual
 from costguard.metering.observation import Observation, identify_incarnation
@@ -35,7 +35,7 @@ def no_second_look(patch: Patch) -> None:
     patch.setattr(send_action, "explain_refusal", _says(""))
     patch.setattr(send_action, "describe_difference", _says(""))
     patch.setattr(executor.Deeds, "_still", _says(_says("")))
-    patch.setattr(send_gate, "_wished", _says(None))
+    patch.setattr(send_gate, "_find_override", _says(None))
 
 
 def missing_is_idle(patch: Patch) -> None:
@@ -54,13 +54,13 @@ def missing_is_idle(patch: Patch) -> None:
 def leases_ignored(patch: Patch) -> None:
     """Nobody keeps anything."""
     patch.setattr(seat, "find_lease", _says(None))
-    patch.setattr(send_gate, "_wished", _says(None))
+    patch.setattr(send_gate, "_find_override", _says(None))
 
 
 def rails_off(patch: Patch) -> None:
     """There is always room, in the plan and in the gate."""
     patch.setattr(evaluation, "compute_headroom", _says(Headroom(acts=100, irreversible=100, why="")))
-    patch.setattr(send_gate, "_railed", _says(None))
+    patch.setattr(send_gate, "_find_exceeded_limit", _says(None))
 
 
 def any_life_will_do(patch: Patch) -> None:
@@ -84,7 +84,7 @@ def labels_ignored(patch: Patch) -> None:
 
 def protection_forgotten(patch: Patch) -> None:
     """A label that vanished protects no more."""
-    patch.setattr(GuardBook, "load_protections", _says({}))
+    patch.setattr(GuardStore, "load_protections", _says({}))
 
 
 def recorded_too_late(patch: Patch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.services.dispatch import Postman
 from costguard.testing import FakeClock
 from tests.simulation.clouds import EndedAbruptly, Log
@@ -24,7 +24,7 @@ class Channel:
     clock: FakeClock
     arrived: list[Notification] = field(default_factory=list)
 
-    def postman(self, book: GuardBook) -> Postman:
+    def postman(self, book: GuardStore) -> Postman:
         """Who brings what is in `book`."""
         return Postman(
             _Outbox(book, self), {"people": self._take}, clock=self.clock, second=lambda _: DeliveryResult(sent=True)
@@ -47,7 +47,7 @@ class Channel:
 
 @dataclass(slots=True)
 class _Outbox:
-    book: GuardBook
+    book: GuardStore
     channel: Channel
 
     def due_messages(self, now: datetime) -> list[Notification]:

@@ -16,9 +16,9 @@ from unittest.mock import patch
 from costguard.guard.alerts.alert import INFO, AlertRoute
 from costguard.guard.context import GuardConfig
 from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Override
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services import guard
 from costguard.services.act import executor
 from costguard.services.guard import Guard, Guarded
@@ -59,7 +59,7 @@ class World(Ways):
         self.clouds: dict[str, LoggedEndingCloud] = {}
         self.rooms: dict[str, Room] = {}
         self.asleep: dict[str, int] = {"a": -1, "b": -1}
-        self._books: dict[str, Books] = {}
+        self._books: dict[str, SpendingReader] = {}
         self._fresh: set[str] = set()
         self._turns: dict[str, list[Any]] = {}
         self._gaps: list[datetime] = []
@@ -111,13 +111,13 @@ class World(Ways):
 
     def _open(self, who: str) -> None:
         url, billing = f"sqlite:///{self.path}", {name: self.rule(cloud) for name, cloud in self.clouds.items()}
-        book = GuardBook(url, rails=self.rules.rails, rules=billing)
-        ledger = Ledger(url, rules=billing, ceilings={})
+        book = GuardStore(url, rails=self.rules.rails, rules=billing)
+        ledger = LedgerWriter(url, rules=billing, ceilings={})
         self._counted(book, "_writing")
         self._counted(ledger._pen, "transaction")
         watching = Guard(
             book=book,
-            books=partial(Books, url, rules=billing),
+            books=partial(SpendingReader, url, rules=billing),
             rules=self.rules,
             latest=lambda: room.latest(),  # noqa: PLW0108 - it is made below
             clock=self.clock,
@@ -141,7 +141,7 @@ class World(Ways):
             agents=tuple,
         )
         self.rooms[who] = room
-        self._books[who] = Books(url, rules=billing)
+        self._books[who] = SpendingReader(url, rules=billing)
         self._fresh.add(who)
 
     def _shut(self, who: str) -> None:

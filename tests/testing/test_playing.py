@@ -11,7 +11,7 @@ import pytest
 from costguard.guard.action_intents import DONE, VERIFYING, Intent
 from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
 from costguard.guard.work import IDLE, Activity
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.testing import (
     GuardResult,
@@ -136,7 +136,7 @@ expect
     outcome = play_story(parse_story(text), PollPlayer, tmp_path)
     assert not outcome.faults, outcome.report()
     stage = outcome.stage
-    with Books(stage.ledger_url, rules=stage.rules) as books:
+    with SpendingReader(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key.id: one.money for one in books.spent(stage.clock.now())}
     for name in ("a", "b"):
         machine = stage.clouds["aws"].machines[name]

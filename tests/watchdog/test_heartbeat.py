@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_log import head_text
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_log import read_head_text
 from costguard.services.beating import beat
 from costguard.settings import Settings
 from costguard.settings.sections import WatchSettings
@@ -148,6 +148,6 @@ def test_a_watch_that_wrote_its_run_is_heard_and_a_dry_one_is_not(
         ran = costguard("watch", "--once", *flags)
         assert ran.code == 0, ran.err
     assert len(there.asked) == times
-    with Reader(f"sqlite:///{tmp_path}/ledger.db") as reader, reader.snapshot() as ask:
-        assert there.by == [f"costguard audit/{head_text(ask)}"] * times
-        assert head_text(ask)
+    with LedgerReader(f"sqlite:///{tmp_path}/ledger.db") as reader, reader.snapshot() as ask:
+        assert there.by == [f"costguard audit/{read_head_text(ask)}"] * times
+        assert read_head_text(ask)

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.agents.refusals import MessageRefusedError
 from costguard.guard.policy import Rails
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.store import GuardBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.services.agent_gateway import Desk, Envelope
 from costguard.services.agent_writer import Commits, Incoming
@@ -68,7 +68,7 @@ class Rig:
 
     url: str
     desk: Desk
-    book: AgentBook
+    book: AgentStore
     clock: FakeClock
     heard: Heard
     commits: Commits
@@ -110,7 +110,7 @@ class Rig:
 
     def state(self) -> tuple[object, ...]:
         """All that a message can change: the whole of it, to be compared."""
-        with Reader(self.url) as reader, reader.snapshot() as ask:
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
             tables = {
                 table: ask(f"SELECT * FROM {table} ORDER BY 1, 2, 3", ())  # noqa: S608 - our own names
                 for table in ("agent", "agent_code", "sample", "wish")
@@ -119,7 +119,7 @@ class Rig:
 
     def samples(self, of: ResourceKey) -> list[Sample]:
         """All that the ledger has `of` a machine."""
-        with GuardBook(self.url, rails=Rails()) as book:
+        with GuardStore(self.url, rails=Rails()) as book:
             return list(book.load_samples_since(NOON - timedelta(days=1), [of]).get(of, ()))
 
     def agent(self, agent_id: str) -> Agent:
@@ -144,9 +144,9 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
     """A desk over the ledger at `url`, with machines that run since eleven."""
     clock, heard = FakeClock(NOON), Heard()
     seen = [machine(one.id, started_at=NOON - timedelta(hours=1)) for one in keys(machines)]
-    with Ledger(url, rules={}, ceilings={}) as ledger:
+    with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON - MIN, inventory=Complete(items=tuple(seen)))])
-    with AgentBook(url) as book:
+    with AgentStore(url) as book:
         lives = {
             one.key: AgentMachine(life=Incarnation(one.key, one.started_at), name=one.name, first_seen_at=NOON - MIN)
             for one in seen

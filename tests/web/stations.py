@@ -14,15 +14,15 @@ from typing import Any
 from costguard_agent import ed25519
 from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encoded
 
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
 from costguard.services.one_time import code_hash, token_hash
 from costguard.services.watchdog_context import Room, room
 from costguard.services.web_backend import Parts, serving
-from costguard.settings import check_settings, ledger_url
-from costguard.settings.web import Listen
+from costguard.settings import check_settings, resolve_ledger_url
+from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
 from costguard.web.server import serve_http
 from tests.metering.stories import SCOPE, key, machine
@@ -51,7 +51,7 @@ class Station:
     """A watchdog. `room`: its own; a test lets its guard run."""
 
     room: Room
-    at: Listen
+    at: ListenAddress
     url: str
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
@@ -82,7 +82,7 @@ class Station:
             expires_at=now + CODE_VALID_FOR,
             life=identify_incarnation(live.observation),
         )
-        with AgentBook(self.url) as book:
+        with AgentStore(self.url) as book:
             book.add_code(made)
 
     def join(self, code: str = CODE, secret: bytes = SECRET) -> Reply:
@@ -100,7 +100,7 @@ class Station:
     ) -> dict[str, str]:
         """The header of a reader who may read."""
         now = datetime.now(UTC)
-        with AgentBook(self.url) as book:
+        with AgentStore(self.url) as book:
             book.add_token(
                 WebToken(
                     hash=token_hash(shown), name=name, role=role, who="x", at=now - timedelta(seconds=1), expires_at=now + lasts
@@ -119,14 +119,14 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
     """A watchdog whose ledger lies in `folder`. `web`: further settings of [web]; `more`: of others."""
     text = f'[ledger]\nurl = "sqlite:///{folder}/ledger.db"\n{more}\n[web]\nlisten = "127.0.0.1:0"\n{web}\n'
     settings = check_settings(text, "costguard.toml")
-    url, now = ledger_url(settings), datetime.now(UTC)
+    url, now = resolve_ledger_url(settings), datetime.now(UTC)
     began = now - timedelta(hours=2)
     seen = tuple(replace(machine(f"i-{n}", started_at=began), name=f"train-{n}") for n in range(machines))
-    with Ledger(url, rules={}, ceilings={}) as ledger:
+    with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         for number in (30, 20, 10, 0):
             at = now - timedelta(minutes=number)
             ledger.record_polls([Poll(scope=SCOPE, at=at, asked_at=at, inventory=Complete(items=seen))])
-    where = list[Listen]()
+    where = list[ListenAddress]()
 
     @contextmanager
     def serve(parts: Parts) -> Iterator[None]:

@@ -14,7 +14,7 @@ from costguard_agent import ed25519
 from costguard_agent.protocol import encoded
 
 from costguard.agents.refusals import MessageRefusedError
-from costguard.ledger.agents.store import AgentBook, Page
+from costguard.ledger.agents.store import AgentStore, AgentTransaction
 from costguard.services.agent_gateway import Envelope
 from costguard.values.agent import Agent
 from tests.processes import BESIDE
@@ -24,13 +24,13 @@ ONE, _ = keys()
 BEFORE, AFTER = "before", "after"
 
 
-class Mortal(AgentBook):
+class Mortal(AgentStore):
     """A book whose process dies by SIGKILL around a commit."""
 
     when = BEFORE
 
     @contextmanager
-    def begin_transaction(self) -> Iterator[Page]:
+    def begin_transaction(self) -> Iterator[AgentTransaction]:
         """As the real one, up to the end."""
         with super().begin_transaction() as page:
             yield page

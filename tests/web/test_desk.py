@@ -14,9 +14,9 @@ from costguard_agent.protocol import SIGNALS as THEIRS
 from costguard.agents import messages as beats
 from costguard.agents.refusals import REFUSALS, MessageRefusedError
 from costguard.guard.overrides import LEASE, PHASE
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_check import checked
-from costguard.ledger.guard.audit_log import entries
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_check import check_audit
+from costguard.ledger.guard.audit_log import iterate_entries
 from costguard.values.sample import CPU_CORES, GPU_UTIL, SIGNALS, Sample
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
@@ -234,7 +234,7 @@ def test_asks_become_bounded_wishes_once(desk: Rig) -> None:
     told = desk.send(envelope(agent, 1, NOON, beat(ask=asks)))["asked"]
     assert {name: bool(why) for name, why in told.items()} == {"a": False, "b": False, "c": False, "d": True, "e": True}
     assert desk.send(envelope(agent, 2, NOON, beat(ask=asks)))["asked"] == told
-    with Reader(desk.url) as reader, reader.snapshot() as ask:
+    with LedgerReader(desk.url) as reader, reader.snapshot() as ask:
         found = ask("SELECT what, subject, who, external_id FROM wish ORDER BY id", ())
     assert found == [
         (PHASE, "download", "agent of i-0", "i-0"),
@@ -260,9 +260,9 @@ def test_what_happened_to_agents_stands_in_the_audit_and_a_changed_key_is_found(
         refused(desk, message, "foreign")
     desk.send(envelope(agent, 1, NOON, beat()))
     desk.book.revoke(agent, who="ada@desk", now=NOON)
-    with Reader(desk.url) as reader, reader.snapshot() as ask:
-        assert [row.kind for row in entries(ask)] == ["began", "enrolled", "joined", "refused", "revoked"]
-        assert checked(ask)[1] == []
+    with LedgerReader(desk.url) as reader, reader.snapshot() as ask:
+        assert [row.kind for row in iterate_entries(ask)] == ["began", "enrolled", "joined", "refused", "revoked"]
+        assert check_audit(ask)[1] == []
 
 
 def test_what_cannot_be_written_is_answered_so_and_not_remembered(tmp_path: Path) -> None:

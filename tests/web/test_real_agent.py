@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.policy import Rails
-from costguard.ledger.agents.store import AgentBook
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.agents.store import AgentStore
+from costguard.ledger.guard.store import GuardStore
 from costguard.services import web_backend
 from costguard.services.agent_gateway import Desk
 from tests.metering.stories import key
@@ -32,7 +32,7 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
     (tmp_path / "agent").mkdir(mode=0o700)
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "agent")}
     environ["COSTGUARD_AGENT_DIR"] = str(tmp_path / "agent")
-    with station(tmp_path) as watchdog, AgentBook(watchdog.url) as book:
+    with station(tmp_path) as watchdog, AgentStore(watchdog.url) as book:
         watchdog.enrol()
         url = f"http://{watchdog.at.shown}"
         joined = subprocess.run([*COMMAND, "join", url, CODE], env=environ, capture_output=True, text=True, check=False)
@@ -69,7 +69,7 @@ def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, mon
     (tmp_path / "nvml.json").write_text(json.dumps({"gpus": [{"util": 0, "power": 60.0, "limit": 700.0}]}))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COSTGUARD_AGENT_DIR": str(tmp_path / "agent")}
     environ.update(PYTHONPATH=f"{ROOT / 'agent'}:{ROOT / 'tests/agent/fake_nvml'}", FAKE_NVML=str(tmp_path / "nvml.json"))
-    with station(tmp_path, more='[watch]\ninterval = "2s"') as watchdog, GuardBook(watchdog.url, rails=Rails()) as book:
+    with station(tmp_path, more='[watch]\ninterval = "2s"') as watchdog, GuardStore(watchdog.url, rails=Rails()) as book:
 
         def idle() -> list[datetime]:
             found = book.load_samples_since(datetime.now(UTC) - timedelta(hours=1), [key("i-0")]).get(key("i-0"), ())

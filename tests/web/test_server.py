@@ -92,9 +92,9 @@ def test_a_token_that_ran_out_or_was_revoked_lets_nobody_in(watchdog: Station) -
     assert watchdog.ask("GET", "/v1/status", headers=gone).status == 401
     may = watchdog.token()
     assert watchdog.ask("GET", "/v1/status", headers=may).status == 200
-    from costguard.ledger.agents.store import AgentBook
+    from costguard.ledger.agents.store import AgentStore
 
-    with AgentBook(watchdog.url) as book:
+    with AgentStore(watchdog.url) as book:
         book.revoke_token("ada", who="x", now=watchdog.room.clock.now())
     assert watchdog.ask("GET", "/v1/status", headers=may).status == 401
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.agents.store import AgentStore
 from costguard.services.one_time import code_hash
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.incarnation import Incarnation
@@ -21,7 +21,7 @@ MIN = timedelta(minutes=1)
 def aged(watchdog: Station, agent: str, minutes: int) -> None:
     """Its last beat was so long ago."""
     at = datetime.now(UTC) - minutes * MIN
-    with AgentBook(watchdog.url) as book, book._alone() as (_, tell):
+    with AgentStore(watchdog.url) as book, book._begin_write() as (_, tell):
         tell("UPDATE agent SET beat_us = ? WHERE id = ?", [(to_micros(at), agent)])
 
 
@@ -54,7 +54,7 @@ def test_the_agent_of_an_earlier_run_is_told_of_too(tmp_path: Path) -> None:
         now, one = datetime.now(UTC), key("i-0")
         earlier = Incarnation(one, now - 900 * MIN)
         made = EnrollmentCode(hash=code_hash(CODE), key=one, who="ada", at=now, expires_at=now + CODE_VALID_FOR, life=earlier)
-        with AgentBook(watchdog.url) as book:
+        with AgentStore(watchdog.url) as book:
             book.add_code(made)
         agent = watchdog.join().data["agent"]
         watchdog.room.judge()

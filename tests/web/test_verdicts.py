@@ -12,7 +12,7 @@ from costguard.guard.alerts.silence import find_silent_agents, get_agent_state
 from costguard.guard.policy import Rails
 from costguard.guard.seat import estimate_interval_of_samples
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
-from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.services.act.probing import works
 from costguard.values.period import Period
@@ -101,7 +101,7 @@ def test_only_a_claim_of_quiet_is_held_against_the_provider() -> None:
 
 def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
     """The ledger knows nothing of the last quarter of a minute yet: the desk does."""
-    with rig(ledger_at(tmp_path)) as desk, GuardBook(desk.url, rails=Rails()) as book:
+    with rig(ledger_at(tmp_path)) as desk, GuardStore(desk.url, rails=Rails()) as book:
         agent = desk.joined(ONE)
         reported(desk, agent, 20, QUIET, {})
 

@@ -12,23 +12,25 @@ from typing import NamedTuple
 from costguard.agents.refusals import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import InputError
 from costguard.guard.audit import ENROLLED, JOINED, REFUSED, REVOKED, TOKEN
-from costguard.ledger.db.asking import Ask, Tell
-from costguard.ledger.db.codecs import Row, moment
-from costguard.ledger.db.lives import KEY, life_of, life_text, list_text, text_list
+from costguard.ledger.db.asking import Execute, Query
+from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
+from costguard.ledger.db.lives import KEY_COLUMNS, decode_life, decode_list, encode_life, encode_list
 from costguard.ledger.guard import audit
-from costguard.ledger.guard.audit_log import append
+from costguard.ledger.guard.audit_log import append_entry
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ResourceKey, make_storable
 
-AGENT = f"id, {KEY}, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by"
-CODE = f"hash, {KEY}, life, who, at_us, expires_us, used_us, used_by"
-TOKENS = "hash, name, role, who, made_us, expires_us, revoked_us"
-REPLACED = "another agent"
+AGENT_COLUMNS = (
+    f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by"
+)
+CODE_COLUMNS = f"hash, {KEY_COLUMNS}, life, who, at_us, expires_us, used_us, used_by"
+TOKEN_COLUMNS = "hash, name, role, who, made_us, expires_us, revoked_us"
+REPLACED_BY = "another agent"
 
 
-class Taken(NamedTuple):
+class AgentMessage(NamedTuple):
     """What one message changes of its agent. `record_ms`: as of an `Agent`; an earlier one than is there changes nothing."""
 
     agent: str
@@ -39,73 +41,92 @@ class Taken(NamedTuple):
     troubles: tuple[str, ...]
 
 
-def agents(ask: Ask, *, every: bool = False) -> list[Agent]:
+def load_agents(ask: Query, *, every: bool = False) -> list[Agent]:
     """Those that may speak, in order of their joining; `every`: and those that may not any more."""
     where = "" if every else "WHERE revoked_us IS NULL "
-    return [_agent_of(row) for row in ask(f"SELECT {AGENT} FROM agent {where}ORDER BY joined_us, id", ())]  # noqa: S608 - our own names
+    return [_decode_agent(row) for row in ask(f"SELECT {AGENT_COLUMNS} FROM agent {where}ORDER BY joined_us, id", ())]  # noqa: S608 - our own names
 
 
-def agent_named(ask: Ask, agent_id: str) -> Agent | None:
+def load_agent(ask: Query, agent_id: str) -> Agent | None:
     """The agent of this id, revoked or not; None where there is none."""
-    rows = ask(f"SELECT {AGENT} FROM agent WHERE id = ?", (agent_id,))  # noqa: S608 - our own names
-    return _agent_of(rows[0]) if rows else None
+    rows = ask(f"SELECT {AGENT_COLUMNS} FROM agent WHERE id = ?", (agent_id,))  # noqa: S608 - our own names
+    return _decode_agent(rows[0]) if rows else None
 
 
-def add_code(ask: Ask, tell: Tell, code: EnrollmentCode) -> None:
+def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
     """Write a code that was just made."""
-    row = (code.hash, *code.key, _life(code.life), make_storable(code.who), to_micros(code.at), to_micros(code.expires_at))
-    tell(f"INSERT INTO agent_code (hash, {KEY}, life, who, at_us, expires_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own names
-    body = {**_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
-    append(ask, tell, ENROLLED, to_micros(code.at), body)
+    row = (
+        code.hash,
+        *code.key,
+        _encode_life(code.life),
+        make_storable(code.who),
+        to_micros(code.at),
+        to_micros(code.expires_at),
+    )
+    tell(
+        f"INSERT INTO agent_code (hash, {KEY_COLUMNS}, life, who, at_us, expires_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row]
+    )  # noqa: S608 - our own names
+    body = {**_describe_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
+    append_entry(ask, tell, ENROLLED, to_micros(code.at), body)
 
 
-def join(ask: Ask, tell: Tell, code_hash: str, made: Agent) -> Agent | str:
+def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent | str:
     """Let `made` join by the code of this hash, in whose place and life it then is: the agent, or what refuses it."""
-    rows = ask(f"SELECT {CODE} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
+    rows = ask(f"SELECT {CODE_COLUMNS} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
     if not rows:
         return BAD_CODE
-    code, now = _code_of(rows[0]), made.joined_at
+    code, now = _decode_code(rows[0]), made.joined_at
     if now >= code.expires_at:
         return EXPIRED_CODE
     if code.used_at is not None:
-        before = agent_named(ask, code.used_by)
+        before = load_agent(ask, code.used_by)
         same = before is not None and before.public_key == made.public_key and before.revoked_at is None
         return before if before is not None and same else USED_CODE
-    for (other,) in ask(f"SELECT id FROM agent WHERE revoked_us IS NULL AND {_IS_KEY}", tuple(code.key)):  # noqa: S608 - our own names
-        revoke(ask, tell, other, who=REPLACED, now=now)
-    row = (made.id, *code.key, _life(code.life), made.public_key, to_micros(now), 0, 0, make_storable(made.version), "[]")
-    names = f"id, {KEY}, life, public_key, joined_us, seq, record_ms, version, troubles"
+    for (other,) in ask(f"SELECT id FROM agent WHERE revoked_us IS NULL AND {_WHERE_KEY}", tuple(code.key)):  # noqa: S608 - our own names
+        revoke_agent(ask, tell, other, who=REPLACED_BY, now=now)
+    row = (
+        made.id,
+        *code.key,
+        _encode_life(code.life),
+        made.public_key,
+        to_micros(now),
+        0,
+        0,
+        make_storable(made.version),
+        "[]",
+    )
+    names = f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, version, troubles"
     tell(f"INSERT INTO agent ({names}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
     tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [(to_micros(now), made.id, code_hash)])
-    audit.tell_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
-    return agent_named(ask, made.id) or BAD_CODE
+    audit.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
+    return load_agent(ask, made.id) or BAD_CODE
 
 
-def take(tell: Tell, taken: Taken) -> bool:
+def record_message(tell: Execute, taken: AgentMessage) -> bool:
     """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
-    troubles = list_text([make_storable(one) for one in taken.troubles])
+    troubles = encode_list([make_storable(one) for one in taken.troubles])
     row = (taken.seq, taken.record_ms, taken.record_ms, to_micros(taken.at), make_storable(taken.version), troubles)
-    return tell(_TAKE, [(*row, taken.agent, taken.seq)]) == 1
+    return tell(_RECORD_MESSAGE, [(*row, taken.agent, taken.seq)]) == 1
 
 
-def revoke(ask: Ask, tell: Tell, agent_id: str, *, who: str, now: datetime) -> Agent:
+def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: datetime) -> Agent:
     """Take an agent away, and say what it is now; one that was revoked stays as it is. InputError where there is none."""
-    found = agent_named(ask, agent_id)
+    found = load_agent(ask, agent_id)
     if found is None:
         raise InputError("is no agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
     if found.revoked_at is not None:
         return found
     tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), agent_id)])
-    audit.tell_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
-    return agent_named(ask, agent_id) or found
+    audit.audit_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
+    return load_agent(ask, agent_id) or found
 
 
-def tell_refused(ask: Ask, tell: Tell, agent: Agent, count: int, now: datetime) -> None:
+def audit_refused_messages(ask: Query, tell: Execute, agent: Agent, count: int, now: datetime) -> None:
     """Note in the audit that so many messages in the name of `agent` were not its own."""
-    append(ask, tell, REFUSED, to_micros(now), {**_place(agent.key, agent.life), "id": agent.id, "count": count})
+    append_entry(ask, tell, REFUSED, to_micros(now), {**_describe_place(agent.key, agent.life), "id": agent.id, "count": count})
 
 
-def add_token(ask: Ask, tell: Tell, token: WebToken) -> None:
+def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
     """Write a token that was just made. InputError where its name has one that counts."""
     rows = ask("SELECT hash, expires_us FROM web_token WHERE name = ? AND revoked_us IS NULL", (token.name,))
     for code_hash, expires_us in rows:
@@ -115,91 +136,97 @@ def add_token(ask: Ask, tell: Tell, token: WebToken) -> None:
         tell(_REVOKE_TOKEN, [(to_micros(token.at), "its end", code_hash)])
     row = (token.hash, token.name, token.role, make_storable(token.who), to_micros(token.at), to_micros(token.expires_at))
     tell("INSERT INTO web_token (hash, name, role, who, made_us, expires_us) VALUES (?, ?, ?, ?, ?, ?)", [row])
-    _tell_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
+    _audit_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
 
 
-def revoke_token(ask: Ask, tell: Tell, name: str, *, who: str, now: datetime) -> WebToken:
+def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetime) -> WebToken:
     """Take the token of `name` away; InputError where it has none that counts."""
-    found = next((one for one in tokens(ask) if one.name == name and one.revoked_at is None), None)
+    found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
     if found is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
     tell(_REVOKE_TOKEN, [(to_micros(now), make_storable(who), found.hash)])
-    _tell_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
+    _audit_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
     return found
 
 
-def tokens(ask: Ask) -> list[WebToken]:
+def load_tokens(ask: Query) -> list[WebToken]:
     """Every token that was ever made, in order."""
-    found = ask(f"SELECT {TOKENS} FROM web_token ORDER BY made_us, name", ())  # noqa: S608 - our own names
-    return [_token_of(row) for row in found]
+    found = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token ORDER BY made_us, name", ())  # noqa: S608 - our own names
+    return [_decode_token(row) for row in found]
 
 
-def token_of(ask: Ask, token_hash: str) -> WebToken | None:
+def load_token(ask: Query, token_hash: str) -> WebToken | None:
     """The token of this hash; None where there is none."""
-    rows = ask(f"SELECT {TOKENS} FROM web_token WHERE hash = ?", (token_hash,))  # noqa: S608 - our own names
-    return _token_of(rows[0]) if rows else None
+    rows = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token WHERE hash = ?", (token_hash,))  # noqa: S608 - our own names
+    return _decode_token(rows[0]) if rows else None
 
 
-_IS_KEY = "provider = ? AND account = ? AND region = ? AND external_id = ?"
-_TAKE = """
+_WHERE_KEY = "provider = ? AND account = ? AND region = ? AND external_id = ?"
+_RECORD_MESSAGE = """
 UPDATE agent SET seq = ?, record_ms = CASE WHEN record_ms > ? THEN record_ms ELSE ? END, beat_us = ?, version = ?, troubles = ?
 WHERE id = ? AND seq < ? AND revoked_us IS NULL
 """
 _REVOKE_TOKEN = "UPDATE web_token SET revoked_us = ?, revoked_by = ? WHERE hash = ?"  # noqa: S105 - a statement
 
 
-def _tell_token(ask: Ask, tell: Tell, token: WebToken, *, did: str, who: str, at: datetime) -> None:
-    append(ask, tell, TOKEN, to_micros(at), {"name": token.name, "role": token.role, "did": did, "who": who})
+def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: str, at: datetime) -> None:
+    append_entry(ask, tell, TOKEN, to_micros(at), {"name": token.name, "role": token.role, "did": did, "who": who})
 
 
-def _place(key: ResourceKey, life: Incarnation | None) -> dict[str, object]:
+def _describe_place(key: ResourceKey, life: Incarnation | None) -> dict[str, object]:
     """Whose it is, as the audit writes it."""
-    return {"provider": key.provider, "account": key.account, "region": key.region, "resource": key.id, "life": _life(life)}
+    return {
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "resource": key.id,
+        "life": _encode_life(life),
+    }
 
 
-def _life(life: Incarnation | None) -> str:
-    return "" if life is None else life_text(life)
+def _encode_life(life: Incarnation | None) -> str:
+    return "" if life is None else encode_life(life)
 
 
-def _life_of(key: ResourceKey, text: str) -> Incarnation | None:
-    return life_of((*key, text)) if text else None
+def _decode_life(key: ResourceKey, text: str) -> Incarnation | None:
+    return decode_life((*key, text)) if text else None
 
 
-def _agent_of(row: Row) -> Agent:
+def _decode_agent(row: SqlRow) -> Agent:
     agent_id, *columns, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by = row
     key = ResourceKey(*columns)
     return Agent(
         id=agent_id,
         key=key,
-        life=_life_of(key, life),
+        life=_decode_life(key, life),
         public_key=public_key,
         joined_at=from_micros(joined_us),
         seq=seq,
         record_ms=record_ms,
-        beat_at=moment(beat_us),
+        beat_at=decode_optional_instant(beat_us),
         version=version,
-        troubles=text_list(troubles),
-        revoked_at=moment(revoked_us),
+        troubles=decode_list(troubles),
+        revoked_at=decode_optional_instant(revoked_us),
         revoked_by=revoked_by or "",
     )
 
 
-def _code_of(row: Row) -> EnrollmentCode:
+def _decode_code(row: SqlRow) -> EnrollmentCode:
     code_hash, *columns, life, who, at_us, expires_us, used_us, used_by = row
     key = ResourceKey(*columns)
     return EnrollmentCode(
         hash=code_hash,
         key=key,
-        life=_life_of(key, life),
+        life=_decode_life(key, life),
         who=who,
         at=from_micros(at_us),
         expires_at=from_micros(expires_us),
-        used_at=moment(used_us),
+        used_at=decode_optional_instant(used_us),
         used_by=used_by or "",
     )
 
 
-def _token_of(row: Row) -> WebToken:
+def _decode_token(row: SqlRow) -> WebToken:
     token_hash, name, role, who, made_us, expires_us, revoked_us = row
     return WebToken(
         hash=token_hash,
@@ -208,5 +235,5 @@ def _token_of(row: Row) -> WebToken:
         who=who,
         at=from_micros(made_us),
         expires_at=from_micros(expires_us),
-        revoked_at=moment(revoked_us),
+        revoked_at=decode_optional_instant(revoked_us),
     )

@@ -13,23 +13,23 @@ from types import TracebackType
 from typing import Self
 
 from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.reader import LedgerReader
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.period import Period
 
-NEWEST_US = timedelta(days=2) // MICROSECOND
+RECENT_US = timedelta(days=2) // MICROSECOND
 """An estimated line that ends so near to the newest one counts as late: it is not all there yet. An assumption, 2026-11."""
-STEPS = (10_000_000, 1_000_000, 100_000)
+ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 """Nano-units: a cent, a tenth and a hundredth of one."""
 
 
-class BillBooks:
+class BillLedgerReader:
     """The ledger's bills at `url`, for reading only. Use it in a `with` statement."""
 
     def __init__(self, url: str) -> None:
-        self._reader = Reader(url)
+        self._reader = LedgerReader(url)
 
     def __enter__(self) -> Self:
         return self
@@ -37,7 +37,7 @@ class BillBooks:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._reader.close()
 
-    def _ask(self, sql: str, values: Sequence[object]) -> Sequence[Row]:
+    def _query(self, sql: str, values: Sequence[object]) -> Sequence[SqlRow]:
         with self._reader.snapshot() as ask:
             return ask(sql, values)
 
@@ -45,7 +45,7 @@ class BillBooks:
         """By account the statement that counts, and those that are set aside."""
         values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
         found = defaultdict[str, list[ProviderBill]](list)
-        for account, name, lines, resources, days, start_us, end_us, newest in self._ask(_STATEMENTS, values):
+        for account, name, lines, resources, days, start_us, end_us, newest in self._query(_STATEMENTS, values):
             found[account].append(
                 ProviderBill(
                     account=account,
@@ -70,11 +70,11 @@ class BillBooks:
         """
         start_us, end_us = to_micros(period.start), to_micros(period.end)
         place = (provider, one.account, one.name, start_us, end_us, end_us)
-        rows = self._ask(_STATED, (fine_us, fine_us, one.end_us - NEWEST_US, *place))
-        over = {tuple(row[:3]): row[3] for row in self._ask(_OVER, place)}
+        rows = self._query(_STATED, (fine_us, fine_us, one.end_us - RECENT_US, *place))
+        over = {tuple(row[:3]): row[3] for row in self._query(_LINES_ACROSS, place)}
         found = list[BilledLines]()
         for region, resource, charge, currency, first, last, high, low, lines, late, *steps, told in rows:
-            step = next((size for size, count in zip(STEPS, steps, strict=True) if count == lines), 0)
+            step = next((size for size, count in zip(ROW_STEPS, steps, strict=True) if count == lines), 0)
             over_here = over.pop((resource, charge, currency), 0)
             nano = int(high) * 10**9 + int(low)
             found.append(
@@ -99,7 +99,7 @@ class BillBooks:
     def count_straddling(self, provider: str, one: ProviderBill, period: Period) -> int:
         """How many lines reach over an edge of `period`: they are compared in neither of the two periods."""
         start_us, end_us = to_micros(period.start), to_micros(period.end)
-        ((count,),) = self._ask(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
+        ((count,),) = self._query(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
         return int(count)
 
     def load_known_resources(self, provider: str) -> dict[tuple[str, str], int]:
@@ -107,25 +107,25 @@ class BillBooks:
 
         -1 where its provider states since when it is there.
         """
-        return {(account, external_id): hour for account, external_id, hour in self._ask(_KNOWN, (provider,))}
+        return {(account, external_id): hour for account, external_id, hour in self._query(_KNOWN_RESOURCES, (provider,))}
 
     def list_accounts_of(self, provider: str) -> list[str]:
         """The accounts that were ever polled."""
-        return [account for (account,) in self._ask(_ACCOUNTS, (provider,))]
+        return [account for (account,) in self._query(_ACCOUNTS, (provider,))]
 
-    def billed_providers(self, period: Period) -> list[str]:
+    def list_billed_providers(self, period: Period) -> list[str]:
         """Those with lines in `period`."""
-        return [name for (name,) in self._ask(_PROVIDERS, (to_micros(period.start), to_micros(period.end)))]
+        return [name for (name,) in self._query(_PROVIDERS, (to_micros(period.start), to_micros(period.end)))]
 
-    def held(self, period: Period) -> list[ReconciliationRecord]:
+    def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
         """See `held_bills`."""
         with self._reader.snapshot() as ask:
-            return held_bills(ask, period)
+            return load_reconciliations(ask, period)
 
 
-def held_bills(ask: Ask, period: Period) -> list[ReconciliationRecord]:
+def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
     """How bills were held against the charges of `period` last, by provider, account and currency: those of most of it."""
-    rows = ask(_HELD, (to_micros(period.end), to_micros(period.start)))
+    rows = ask(_RECONCILIATIONS, (to_micros(period.end), to_micros(period.start)))
     found = dict[tuple[str, str, str], ReconciliationRecord]()
     for provider, account, currency, start_us, end_us, at_us, *amounts, outcome, tolerance, told in rows:
         its = Period(start=from_micros(start_us), end=from_micros(end_us))
@@ -150,7 +150,7 @@ def held_bills(ask: Ask, period: Period) -> list[ReconciliationRecord]:
     return [found[key] for key in sorted(found)]
 
 
-_MINE = "provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL"
+_WHERE_STATEMENT = "provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL"
 
 _STATEMENTS = f"""
 SELECT n.account, n.statement, max(n.lines), max(n.resources), max(n.days), min(i.start_us), max(i.end_us), max(i.id)
@@ -173,19 +173,19 @@ SELECT region, external_id, charge, currency,
     CASE WHEN end_us > ? THEN (end_us - 1) / {HOUR_US} ELSE (end_us - 1) / {DAY_US} * 24 END AS last_cell,
     sum(nano / 1000000000), sum(nano - nano / 1000000000 * 1000000000), count(*),
     sum(CASE WHEN estimated = 1 AND end_us > ? THEN 1 ELSE 0 END),
-    {", ".join(f"sum(CASE WHEN nano - nano / {size} * {size} = 0 THEN 1 ELSE 0 END)" for size in STEPS)},
+    {", ".join(f"sum(CASE WHEN nano - nano / {size} * {size} = 0 THEN 1 ELSE 0 END)" for size in ROW_STEPS)},
     min(description)
-FROM bill_line WHERE {_MINE} AND start_us >= ? AND start_us < ? AND end_us <= ?
+FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us >= ? AND start_us < ? AND end_us <= ?
 GROUP BY region, external_id, charge, currency, first_cell, last_cell
 ORDER BY external_id, charge, currency, region, first_cell, last_cell
 """  # noqa: S608 - our own names
 
-_OVER = f"""
+_LINES_ACROSS = f"""
 SELECT external_id, charge, currency, count(*) FROM (
     SELECT external_id, charge, currency, start_us, end_us,
         lag(start_us) OVER w AS start_before, lag(end_us) OVER w AS end_before,
         max(end_us) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
-    FROM bill_line WHERE {_MINE} AND start_us >= ? AND start_us < ? AND end_us <= ?
+    FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us >= ? AND start_us < ? AND end_us <= ?
         AND external_id <> '' AND charge NOT IN ('tax', 'credit')
     WINDOW w AS (PARTITION BY external_id, charge, currency, region, description ORDER BY start_us, end_us DESC)
 ) AS line
@@ -195,7 +195,7 @@ GROUP BY external_id, charge, currency
 """Lines that begin before one before them ends, and are not of the same time as the last one: hours beside their day."""
 
 _STRADDLING = f"""
-SELECT count(*) FROM bill_line WHERE {_MINE} AND start_us < ? AND end_us > ? AND (start_us < ? OR end_us > ?)
+SELECT count(*) FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us < ? AND end_us > ? AND (start_us < ? OR end_us > ?)
 """  # noqa: S608 - our own names
 
 _PROVIDERS = """
@@ -204,7 +204,7 @@ SELECT DISTINCT provider FROM bill_line WHERE replaced_us IS NULL AND start_us >
 
 _ACCOUNTS = "SELECT DISTINCT account FROM scope WHERE provider = ? ORDER BY account"
 
-_KNOWN = f"""
+_KNOWN_RESOURCES = f"""
 SELECT r.account, r.external_id, CASE WHEN EXISTS (
     SELECT 1 FROM observation AS o
     WHERE o.resource_id = r.id AND (o.started_us IS NOT NULL OR replace(o.detail, '"created_at":', '') <> o.detail)
@@ -213,7 +213,7 @@ FROM resource AS r WHERE r.provider = ?
 """  # noqa: S608 - our own number
 """Of what says since when it is there, costguard knows the beginning, however late it looked."""
 
-_HELD = """
+_RECONCILIATIONS = """
 SELECT provider, account, currency, start_us, end_us, at_us, billed, low, expected, high, unexplained, allowed, outcome,
     tolerance, told
 FROM reconciliation WHERE start_us < ? AND end_us > ? ORDER BY id

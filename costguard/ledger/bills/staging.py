@@ -17,25 +17,25 @@ from typing import Self
 from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.asking import marks
-from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.asking import format_placeholders
+from costguard.ledger.db.codecs import SqlRow
 from costguard.values.instant import to_micros
 from costguard.values.money import divide_half_even
 from costguard.values.resource import make_storable
 
-LOT = 500
+BATCH_LINES = 500
 """Lines that are written, read and looked up at a time."""
-LONGEST_ID = 120
+ID_CHARS_MAX = 120
 """Characters of a line's id that are kept as they are: an export's has hundreds, and PostgreSQL's index takes 2,704 bytes."""
 ATTO, ATTO_PER_NANO = 18, 10**9
 CACHE_KIB = 32 * 1024
 
-NAME = "provider, account, statement, line_id"
-FACTS = "start_us, end_us, nano, currency, charge, external_id, region, estimated, source, description"
-COLUMNS = f"{NAME}, {FACTS}"
+LINE_KEY_COLUMNS = "provider, account, statement, line_id"
+LINE_FACT_COLUMNS = "start_us, end_us, nano, currency, charge, external_id, region, estimated, source, description"
+LINE_COLUMNS = f"{LINE_KEY_COLUMNS}, {LINE_FACT_COLUMNS}"
 
 
-class Staging:
+class StagedStatement:
     """Lines of one statement; they are dropped when the block ends. Use it in a `with` statement."""
 
     def __init__(self) -> None:
@@ -54,19 +54,19 @@ class Staging:
 
     def add(self, parts: Iterable[BillLinePart], *, sums: bool = True) -> None:
         """Take in `parts`, each added to what its line has already, or (not `sums`) in place of it."""
-        lot = list[Row]()
+        lot = list[SqlRow]()
         for line, amount in parts:
-            lot.append(_row(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
-            if len(lot) == LOT:
+            lot.append(_encode_line(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
+            if len(lot) == BATCH_LINES:
                 self._write(lot, sums=sums)
                 lot.clear()
         self._write(lot, sums=sums)
 
-    def providers(self) -> list[str]:
+    def list_providers(self) -> list[str]:
         """Whose lines there are."""
         return [name for (name,) in self._file.execute("SELECT DISTINCT provider FROM line ORDER BY provider")]
 
-    def extent(self, provider: str) -> tuple[int, int, int, int]:
+    def compute_extent(self, provider: str) -> tuple[int, int, int, int]:
         """(lines, first start, last end, estimated lines) of one provider. Tax and credits are of months, and reach nowhere."""
         sql = """
 SELECT count(*), min(CASE WHEN charge NOT IN ('tax', 'credit') THEN start_us END),
@@ -76,56 +76,58 @@ FROM line WHERE provider = ?
         lines, start, end, first, last, estimated = self._file.execute(sql, (provider,)).fetchone()
         return lines, (first or 0) if start is None else start, (last or 0) if end is None else end, estimated or 0
 
-    def lots(self, provider: str) -> Iterator[list[Row]]:
+    def iterate_batches(self, provider: str) -> Iterator[list[SqlRow]]:
         """The lines of one provider in lots, as COLUMNS has them."""
         last = 0
-        sql = f"SELECT rowid, rest, {COLUMNS} FROM line WHERE provider = ? AND rowid > ? ORDER BY rowid LIMIT {LOT}"  # noqa: S608 - our own names
+        sql = (
+            f"SELECT rowid, rest, {LINE_COLUMNS} FROM line WHERE provider = ? AND rowid > ? ORDER BY rowid LIMIT {BATCH_LINES}"  # noqa: S608 - our own names
+        )
         while rows := self._file.execute(sql, (provider, last)).fetchall():
             last = rows[-1][0]
-            yield [_rounded(row[1], row[2:]) for row in rows]
+            yield [_round_sum(row[1], row[2:]) for row in rows]
 
-    def bills(self, provider: str) -> list[tuple[str, str]]:
+    def list_bills(self, provider: str) -> list[tuple[str, str]]:
         """(statement, bill) of the bills that its lines stand in and that are delivered whole, where they are."""
         sql = "SELECT DISTINCT statement, bill FROM line WHERE provider = ? AND bill <> '' ORDER BY statement, bill"
         return self._file.execute(sql, (provider,)).fetchall()
 
-    def accounts(self, provider: str) -> set[tuple[str, str]]:
+    def list_accounts(self, provider: str) -> set[tuple[str, str]]:
         """(account, statement) of its other lines."""
         return set(
             self._file.execute("SELECT DISTINCT account, statement FROM line WHERE provider = ? AND bill = ''", (provider,))
         )
 
-    def states(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
+    def find_digests(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
         """The digests of those of `names` that the statement has."""
-        digests = [digest(*name) for name in names]
-        sql = f"SELECT digest FROM line WHERE digest IN ({marks(digests)})"  # noqa: S608 - question marks
+        digests = [hash_line_key(*name) for name in names]
+        sql = f"SELECT digest FROM line WHERE digest IN ({format_placeholders(digests)})"  # noqa: S608 - question marks
         return {found for (found,) in self._file.execute(sql, digests)}
 
-    def _write(self, lot: list[Row], *, sums: bool) -> None:
+    def _write(self, lot: list[SqlRow], *, sums: bool) -> None:
         if not lot:
             return
-        with _room():
+        with _translate_staging_errors():
             self._file.execute("BEGIN")
-            self._file.executemany(_ADD if sums else _PUT, lot)
+            self._file.executemany(_ADD_TO_LINE if sums else _REPLACE_LINE, lot)
             self._file.execute("COMMIT")
 
 
-def digest(provider: str, account: str, statement: str, line_id: str) -> bytes:
+def hash_line_key(provider: str, account: str, statement: str, line_id: str) -> bytes:
     """What a line is looked up by."""
     return sha256(f"{provider}\0{account}\0{statement}\0{line_id}".encode()).digest()[:16]
 
 
-def kept_id(line_id: str, bill: str = "") -> str:
+def shorten_line_id(line_id: str, bill: str = "") -> str:
     """A line's id as the ledger has it: itself, or a hash of a long one behind the `bill` that it begins with."""
     text = make_storable(line_id)
-    if len(text) <= LONGEST_ID:
+    if len(text) <= ID_CHARS_MAX:
         return text
     hashed = f"sha256:{sha256(text.encode()).hexdigest()}"
     return f"{make_storable(bill)}|{hashed}" if bill else hashed
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _translate_staging_errors() -> Iterator[None]:
     """LedgerError where the lines cannot be gathered; InputError where one adds up to more than any bill has."""
     try:
         yield
@@ -137,10 +139,10 @@ def _room() -> Iterator[None]:
         raise LedgerError(what, field="the folder for temporary files", hint=hint) from None
 
 
-def _row(line: BillLine, nano: int, rest: int) -> Row:
-    name = (make_storable(line.provider), make_storable(line.account), line.statement, kept_id(line.id, line.bill))
+def _encode_line(line: BillLine, nano: int, rest: int) -> SqlRow:
+    name = (make_storable(line.provider), make_storable(line.account), line.statement, shorten_line_id(line.id, line.bill))
     return (
-        digest(*name),
+        hash_line_key(*name),
         make_storable(line.bill),
         *name,
         to_micros(line.start),
@@ -157,7 +159,7 @@ def _row(line: BillLine, nano: int, rest: int) -> Row:
     )
 
 
-def _rounded(rest: int, row: Row) -> Row:
+def _round_sum(rest: int, row: SqlRow) -> SqlRow:
     provider, account, statement, line_id, start_us, end_us, nano, *others = row
     nano = divide_half_even(nano * ATTO_PER_NANO + rest, ATTO_PER_NANO)
     return (provider, account, statement, line_id, start_us, end_us, nano, *others)
@@ -172,15 +174,15 @@ CREATE TABLE line (
     description TEXT NOT NULL
 ) STRICT
 """
-_INSERT = """
+_INSERT_LINE = """
 INSERT INTO line (digest, bill, provider, account, statement, line_id, start_us, end_us, nano, rest, currency, charge,
     external_id, region, estimated, source, description)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (digest) DO UPDATE SET
 """
-_ADD = f"""{_INSERT} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
+_ADD_TO_LINE = f"""{_INSERT_LINE} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
     end_us = max(line.end_us, excluded.end_us), estimated = max(line.estimated, excluded.estimated)
 """
-_PUT = f"""{_INSERT} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest = excluded.rest,
+_REPLACE_LINE = f"""{_INSERT_LINE} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest = excluded.rest,
     charge = excluded.charge, external_id = excluded.external_id, estimated = excluded.estimated
 """

@@ -11,45 +11,50 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.address import Address
-from costguard.ledger.db.faults import ledger_errors
-from costguard.system.whole import synced
+from costguard.ledger.db.address import LedgerAddress
+from costguard.ledger.db.faults import translate_ledger_errors
+from costguard.system.whole import sync_to_disk
 
-OF_THE_COPY = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_FSYNC)
+TARGET_ERROR_CODES = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+)
 """What goes wrong in writing: of the ledger itself nothing but its log's index is."""
 
 
-def copy(source: Address, target: Path) -> None:
+def copy_ledger(source: LedgerAddress, target: Path) -> None:
     """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file.
 
     It is made under another name: what has the name of a copy is whole, whatever ends the process meanwhile.
     """
-    with ledger_errors(Address(shown=str(target), path=target)):
-        _free(target)
-        unfinished = _begun(target)
+    with translate_ledger_errors(LedgerAddress(shown=str(target), path=target)):
+        _require_free(target)
+        unfinished = _create_unfinished(target)
         try:
-            _copied(source, unfinished, target)
-            synced(unfinished)
-            _free(target)
+            _copy_pages(source, unfinished, target)
+            sync_to_disk(unfinished)
+            _require_free(target)
             unfinished.rename(target)
-            synced(target.parent)
+            sync_to_disk(target.parent)
         finally:
             for suffix in ("", "-journal", "-wal", "-shm"):
                 unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
 
 
-def forget_unfinished(target: Path) -> None:
+def remove_unfinished_copies(target: Path) -> None:
     """Remove what copies have left behind whose names begin as that of `target`, and whose processes are no more."""
     for left in target.parent.glob(f".{escape(target.name)}*"):
         left.unlink(missing_ok=True)
 
 
-def _free(target: Path) -> None:
+def _require_free(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise InputError("exists already", field=str(target), hint="name another file: a backup never overwrites")
 
 
-def _begun(target: Path) -> Path:
+def _create_unfinished(target: Path) -> Path:
     """An empty file beside `target`, of a name that nobody can foresee."""
     try:
         file, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -59,16 +64,16 @@ def _begun(target: Path) -> Path:
     return Path(name)
 
 
-def _copied(source: Address, unfinished: Path, target: Path) -> None:
-    uri = Address(shown=str(target), path=unfinished).writable_uri()
+def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
+    uri = LedgerAddress(shown=str(target), path=unfinished).format_writable_uri()
     with closing(sqlite3.connect(uri, uri=True)) as copied:
-        with ledger_errors(source), closing(sqlite3.connect(source.read_only_uri(), uri=True)) as original:
+        with translate_ledger_errors(source), closing(sqlite3.connect(source.format_read_only_uri(), uri=True)) as original:
             try:
                 original.backup(copied)
             except sqlite3.Error as error:
-                if error.sqlite_errorcode not in OF_THE_COPY:
+                if error.sqlite_errorcode not in TARGET_ERROR_CODES:
                     raise
-                with ledger_errors(Address(shown=str(target), path=target)):
+                with translate_ledger_errors(LedgerAddress(shown=str(target), path=target)):
                     raise
         copied.execute("PRAGMA journal_mode = DELETE")  # one file, readable from a read-only disk too
         said = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
@@ -77,6 +82,6 @@ def _copied(source: Address, unfinished: Path, target: Path) -> None:
         raise LedgerError(f"the copy is not sound: {said[0]}", field=str(target), hint=hint)
 
 
-def stamp() -> str:
+def format_copy_stamp() -> str:
     """This instant in a file's name: 20261121T120000123456."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")

@@ -20,19 +20,19 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from costguard.errors import LedgerError
-from costguard.ledger.db.address import Address, address
-from costguard.ledger.db.backup import copy, forget_unfinished, stamp
-from costguard.ledger.db.faults import ledger_errors
-from costguard.ledger.db.found import folder_there, found_file, found_server
-from costguard.ledger.db.schema import HEAD, migrate, renew
-from costguard.system.atomic_file import locked
-from costguard.system.whole import make_folder, synced
+from costguard.ledger.db.address import LedgerAddress, parse_ledger_address
+from costguard.ledger.db.backup import copy_ledger, format_copy_stamp, remove_unfinished_copies
+from costguard.ledger.db.faults import translate_ledger_errors
+from costguard.ledger.db.found import identify_file, identify_server, make_folder_error
+from costguard.ledger.db.schema import HEAD_REVISION, migrate_schema, renew_triggers_and_views
+from costguard.system.atomic_file import hold_file_lock
+from costguard.system.whole import make_folder, sync_to_disk
 
-PATIENCE_S = 30.0
+LOCK_PATIENCE_S = 30.0
 """How long another writer is waited for."""
 
 CONNECT_TIMEOUT_S = 10
-WRITERS = 0x434F5354
+WRITER_LOCK_ID = 0x434F5354
 """The key of PostgreSQL's advisory lock that writers take in turn: "COST" in ASCII."""
 
 PRAGMAS = {
@@ -47,10 +47,10 @@ PRAGMAS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _EngineOptions:
     """What an engine's options carry."""
 
-    where: Address
+    where: LedgerAddress
     patience_s: float
 
 
@@ -59,171 +59,171 @@ class Upgrade:
     """What opening changed. `before`: the revision that was there, None where there was no ledger. `copy`: made beforehand."""
 
     before: str | None
-    after: str = HEAD
+    after: str = HEAD_REVISION
     copy: Path | None = None
 
 
-def open_engine(url: str, *, patience_s: float = PATIENCE_S) -> Engine:
+def open_engine(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Engine:
     """An engine on the ledger at `url`, which is made where there is none and migrated where it is older.
 
     A SQLite file is 0600, in a folder made 0700; a file that is foreign, damaged, or of a newer version is refused. Another
     writer is waited for `patience_s`. Plain `engine.connect()` reads; write through `writing`.
     """
-    where = address(url)
-    with ledger_errors(where):
-        engine = _server_engine(where, patience_s) if where.path is None else _file_engine(where, patience_s)
+    where = parse_ledger_address(url)
+    with translate_ledger_errors(where):
+        engine = _create_server_engine(where, patience_s) if where.path is None else _create_file_engine(where, patience_s)
         try:
-            _make_ready(engine, where, patience_s)
+            _prepare_ledger(engine, where, patience_s)
         except BaseException:
             engine.dispose()
             raise
         return engine
 
 
-def upgrade(url: str, *, patience_s: float = PATIENCE_S) -> Upgrade:
+def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
     """What `open_engine` does before it opens, and what that changed. Guards and views are put up anew in any case."""
-    where = address(url)
-    with ledger_errors(where):
-        engine = _server_engine(where, patience_s) if where.path is None else _file_engine(where, patience_s)
+    where = parse_ledger_address(url)
+    with translate_ledger_errors(where):
+        engine = _create_server_engine(where, patience_s) if where.path is None else _create_file_engine(where, patience_s)
         try:
-            done = _make_ready(engine, where, patience_s)
-            if done.before == HEAD:
-                with writing(engine) as connection:
-                    renew(connection)
+            done = _prepare_ledger(engine, where, patience_s)
+            if done.before == HEAD_REVISION:
+                with begin_write(engine) as connection:
+                    renew_triggers_and_views(connection)
         finally:
             engine.dispose()
         return done
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def begin_write(engine: Engine) -> Iterator[Connection]:
     """One write transaction, alone over all processes; committed when the block ends, rolled back where it raises.
 
     On SQLite the checkpoint that a commit may bring lies under the same lock. Not to be nested.
     """
-    opened: _Opened = engine.get_execution_options()["ledger"]
+    opened: _EngineOptions = engine.get_execution_options()["ledger"]
     path = opened.where.path
-    with ledger_errors(opened.where):
+    with translate_ledger_errors(opened.where):
         if path is None:
             with engine.begin() as connection:
-                _take_turn(connection, opened.patience_s)
+                _lock_server(connection, opened.patience_s)
                 yield connection
         else:
-            lock = opened.where.beside(".lock")
+            lock = opened.where.make_sibling_path(".lock")
             with (
-                locked(lock, patience_s=opened.patience_s),
+                hold_file_lock(lock, patience_s=opened.patience_s),
                 engine.connect() as connection,
                 connection.execution_options(begin="BEGIN IMMEDIATE").begin(),
             ):
                 yield connection
 
 
-def _make_ready(engine: Engine, where: Address, patience_s: float) -> Upgrade:
+def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> Upgrade:
     """Have a ledger of this version there. It is looked at without the lock first: usually there is one."""
     path = where.path
     if path is None:
-        return _make_server_ready(engine, where)
+        return _prepare_server(engine, where)
     if path.is_dir():
-        raise folder_there(where)
-    if path.exists() and found_file(where) == HEAD:
-        return Upgrade(before=HEAD)
+        raise make_folder_error(where)
+    if path.exists() and identify_file(where) == HEAD_REVISION:
+        return Upgrade(before=HEAD_REVISION)
     make_folder(path.parent)
-    with locked(where.beside(".lock"), patience_s=patience_s):
+    with hold_file_lock(where.make_sibling_path(".lock"), patience_s=patience_s):
         if not path.exists():
-            _create(where, path, patience_s)
+            _create_ledger(where, path, patience_s)
             return Upgrade(before=None)
-        before = found_file(where)
-        return Upgrade(before=before, copy=None if before == HEAD else _upgraded(engine, where))
+        before = identify_file(where)
+        return Upgrade(before=before, copy=None if before == HEAD_REVISION else _upgrade_file(engine, where))
 
 
-def _create(where: Address, path: Path, patience_s: float) -> None:
+def _create_ledger(where: LedgerAddress, path: Path, patience_s: float) -> None:
     """Make the ledger under another name and give it its own when it is whole: what has the name is never half a ledger."""
-    fresh = Address(shown=where.shown, path=where.beside(".new"))
+    fresh = LedgerAddress(shown=where.shown, path=where.make_sibling_path(".new"))
     try:
         for suffix in ("", "-wal", "-shm", "-journal"):
-            fresh.beside(suffix).unlink(missing_ok=True)
-        os.close(os.open(fresh.beside(""), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        engine = _file_engine(fresh, patience_s)
+            fresh.make_sibling_path(suffix).unlink(missing_ok=True)
+        os.close(os.open(fresh.make_sibling_path(""), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        engine = _create_file_engine(fresh, patience_s)
         try:
             _migrate_file(engine)
-            _move_log(engine)
+            _checkpoint_log(engine)
         finally:
             engine.dispose()
-        synced(fresh.beside(""))
-        fresh.beside("").rename(path)
-        synced(path.parent)
+        sync_to_disk(fresh.make_sibling_path(""))
+        fresh.make_sibling_path("").rename(path)
+        sync_to_disk(path.parent)
     except BaseException:
         for suffix in ("", "-wal", "-shm", "-journal"):
-            fresh.beside(suffix).unlink(missing_ok=True)
+            fresh.make_sibling_path(suffix).unlink(missing_ok=True)
         raise
 
 
-def _upgraded(engine: Engine, where: Address) -> Path:
+def _upgrade_file(engine: Engine, where: LedgerAddress) -> Path:
     """Bring an older ledger up, with a copy beside it first."""
-    forget_unfinished(where.beside(".before-"))
-    kept = where.beside(f".before-{HEAD}-{stamp()}")
-    copy(where, kept)
+    remove_unfinished_copies(where.make_sibling_path(".before-"))
+    kept = where.make_sibling_path(f".before-{HEAD_REVISION}-{format_copy_stamp()}")
+    copy_ledger(where, kept)
     _migrate_file(engine)
     return kept
 
 
 def _migrate_file(engine: Engine) -> None:
     with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
-        migrate(connection)
+        migrate_schema(connection)
 
 
-def _move_log(engine: Engine) -> None:
+def _checkpoint_log(engine: Engine) -> None:
     """Have all of it in the file itself. Closing does that too, but says nothing where it fails, and the log stays behind."""
     with closing(engine.raw_connection()) as connection:
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _make_server_ready(engine: Engine, where: Address) -> Upgrade:
+def _prepare_server(engine: Engine, where: LedgerAddress) -> Upgrade:
     with engine.connect() as connection:
-        before = found_server(connection, where)
-    if before != HEAD:
-        with writing(engine) as connection:
-            before = found_server(connection, where)
-            if before != HEAD:
-                migrate(connection)
+        before = identify_server(connection, where)
+    if before != HEAD_REVISION:
+        with begin_write(engine) as connection:
+            before = identify_server(connection, where)
+            if before != HEAD_REVISION:
+                migrate_schema(connection)
     return Upgrade(before=before)
 
 
-def _take_turn(connection: Connection, patience_s: float) -> None:
+def _lock_server(connection: Connection, patience_s: float) -> None:
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(patience_s * 1000))}")
-    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITERS})")
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK_ID})")
 
 
-def _server_engine(where: Address, patience_s: float) -> Engine:
+def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
     engine = create_engine(
         where.sqlalchemy_url,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
         pool_pre_ping=True,
-        execution_options={"ledger": _Opened(where, patience_s)},
+        execution_options={"ledger": _EngineOptions(where, patience_s)},
         hide_parameters=True,
     )
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, words: list[str], options: dict[str, Any]) -> Any:  # noqa: ANN401 - SQLAlchemy's own
-        from costguard.ledger.db.postgresql import Impatient
+        from costguard.ledger.db.postgresql import ImpatientConnection
 
-        return Impatient.connect(*words, **options)
+        return ImpatientConnection.connect(*words, **options)
 
     return engine
 
 
-def _file_engine(where: Address, patience_s: float) -> Engine:
+def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
     """An engine whose transactions are SQLite's own: sqlite3's habit of starting them by itself leaves DDL outside."""
 
     def connected() -> sqlite3.Connection:
-        uri = where.writable_uri()
+        uri = where.format_writable_uri()
         return sqlite3.connect(uri, uri=True, timeout=patience_s, isolation_level=None, check_same_thread=False)
 
     engine = create_engine(
         "sqlite://",
         creator=connected,
         poolclass=QueuePool,
-        execution_options={"ledger": _Opened(where, patience_s)},
+        execution_options={"ledger": _EngineOptions(where, patience_s)},
         hide_parameters=True,
     )
 
@@ -238,7 +238,7 @@ def _file_engine(where: Address, patience_s: float) -> Engine:
     return engine
 
 
-def set_pragmas(connection: sqlite3.Connection, where: Address) -> None:
+def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
     """Set what PRAGMAS says and read each back: a pragma that does not take says nothing."""
     for name, wanted in PRAGMAS.items():
         connection.execute(f"PRAGMA {name} = {wanted}").fetchall()

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from costguard.errors import LedgerError, shorten
-from costguard.ledger.db.address import HOW, Address
+from costguard.ledger.db.address import URL_HINT, LedgerAddress
 
-UNHARMED = "nothing was written"
+NOTHING_WRITTEN = "nothing was written"
 
 _SQLITE = {
     sqlite3.SQLITE_BUSY: ("is locked by another program", "close what has it open (a SQL tool?), then try again"),
     sqlite3.SQLITE_LOCKED: ("is locked by another program", "close what has it open (a SQL tool?), then try again"),
-    sqlite3.SQLITE_FULL: (f"cannot be written: the disk is full; {UNHARMED}", "make room, then try again"),
-    sqlite3.SQLITE_IOERR: (f"cannot be written or read: the disk fails or is full; {UNHARMED}", "look at the disk"),
+    sqlite3.SQLITE_FULL: (f"cannot be written: the disk is full; {NOTHING_WRITTEN}", "make room, then try again"),
+    sqlite3.SQLITE_IOERR: (f"cannot be written or read: the disk fails or is full; {NOTHING_WRITTEN}", "look at the disk"),
     sqlite3.SQLITE_READONLY: ("cannot be written: it or its folder is read-only", "let this user write both"),
     sqlite3.SQLITE_PERM: ("may not be opened by this user", "let this user read and write it and its folder"),
     sqlite3.SQLITE_AUTH: ("may not be opened by this user", "let this user read and write it and its folder"),
@@ -48,7 +48,7 @@ _SERVER_HINTS = (
     ("lock timeout", "another costguard is writing; try again"),
     ("No space left", "make room on the server; nothing was written"),
 )
-_OUTSIDE = ("08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58")
+_OPERATIONAL_STATES = ("08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58")
 """Beginnings of SQLSTATE that befall a sound program: connection, read-only, login, no database, serialisation, rights, a full
 disk, locks, shutdown, the server's own disk. See postgresql.org/docs/18/errcodes-appendix.html."""
 
@@ -59,18 +59,18 @@ _SERVER_HINT = "is the server up, and are host and port in [ledger] url right?"
 
 
 @contextmanager
-def ledger_errors(where: Address) -> Iterator[None]:
+def translate_ledger_errors(where: LedgerAddress) -> Iterator[None]:
     """Turn what goes wrong with the ledger at `where` in this block into a LedgerError that names it."""
     try:
         yield
     except Exception as raised:  # sorted below, without importing a library only to catch its errors
-        told = _told(getattr(raised, "orig", None) or raised, where)
+        told = _translate_error(getattr(raised, "orig", None) or raised, where)
         if told is None:
             raise
         raise told from (None if where.password else raised)  # a traceback may show what the password stands in
 
 
-def _told(raised: BaseException, where: Address) -> LedgerError | None:
+def _translate_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
     """`raised` in our words; None where it is none of those that befall a sound program."""
     if isinstance(raised, sqlite3.Error):
         code = getattr(raised, "sqlite_errorcode", 0) & 0xFF
@@ -85,18 +85,18 @@ def _told(raised: BaseException, where: Address) -> LedgerError | None:
     if isinstance(raised, ImportError) and "psycopg" in str(raised):
         hint = "pip install 'gpu-costguard[postgres]'"
         return LedgerError("a ledger on PostgreSQL needs psycopg, which is not installed", field=where.shown, hint=hint)
-    return _server_told(raised, where)
+    return _translate_server_error(raised, where)
 
 
-def _server_told(raised: BaseException, where: Address) -> LedgerError | None:
+def _translate_server_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
     psycopg = sys.modules.get("psycopg")
     if psycopg is None or not isinstance(raised, psycopg.Error):
         return None
     said = next(filter(None, (line.strip() for line in str(raised).splitlines())), type(raised).__name__)
     state = raised.sqlstate or ""
     if not state and any(words in said for words in _ADDRESS_WORDS):
-        return LedgerError("cannot be read as an address of a server", field=where.shown, hint=HOW)
-    if not (state.startswith(_OUTSIDE) if state else isinstance(raised, psycopg.OperationalError)):
+        return LedgerError("cannot be read as an address of a server", field=where.shown, hint=URL_HINT)
+    if not (state.startswith(_OPERATIONAL_STATES) if state else isinstance(raised, psycopg.OperationalError)):
         return None
     if where.password:
         said = said.replace(where.password, "***")

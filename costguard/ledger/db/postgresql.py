@@ -14,22 +14,22 @@ from psycopg.abc import PQGen
 
 T = TypeVar("T")
 
-ANSWER_S = 120.0
+ANSWER_SECONDS_MAX = 120.0
 """How long one answer may take: a lock is waited for 30 s (`opening.PATIENCE_S`), a statement takes milliseconds, one of a
 migration perhaps a minute. An assumption, 2026-11."""
-LOOKS_S = 0.1
+INTERRUPT_POLL_SECONDS = 0.1
 """How often a wait looks whether it was interrupted: psycopg's own."""
 
 
-class Impatient(psycopg.Connection[Any]):
+class ImpatientConnection(psycopg.Connection[Any]):
     """A connection that is closed where an answer takes longer than ANSWER_S."""
 
-    def wait(self, gen: PQGen[T], interval: float = LOOKS_S, timeout: float | None = None) -> T:
+    def wait(self, gen: PQGen[T], interval: float = INTERRUPT_POLL_SECONDS, timeout: float | None = None) -> T:
         """As psycopg's; OperationalError where it takes too long. With a `timeout` it is the caller's."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:
-            return super().wait(gen, interval, ANSWER_S)
+            return super().wait(gen, interval, ANSWER_SECONDS_MAX)
         except psycopg.errors._WaitTimeout:  # noqa: SLF001 - what `wait` is documented to raise
             self.pgconn.finish()
-            raise psycopg.OperationalError(f"no answer for {ANSWER_S:g} s: the connection was given up") from None
+            raise psycopg.OperationalError(f"no answer for {ANSWER_SECONDS_MAX:g} s: the connection was given up") from None

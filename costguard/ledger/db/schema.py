@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.ledger.db import triggers
-from costguard.ledger.db.views import views
+from costguard.ledger.db.views import generate_views
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
@@ -20,47 +20,47 @@ if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pa
 REVISIONS = ("0001", "0002", "0003", "0004")
 """Every revision, oldest first. The last one is what this version reads and writes."""
 
-HEAD = REVISIONS[-1]
+HEAD_REVISION = REVISIONS[-1]
 APPLICATION_ID = 0x43474C44
 """Marks a SQLite file as a ledger: "CGLD" in ASCII."""
 
-FOLDER = Path(__file__).parent / "migrations"
-_one_at_a_time = threading.Lock()  # Alembic keeps its running environment in a module
+MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
+_migration_lock = threading.Lock()  # Alembic keeps its running environment in a module
 
 
-def migrate(connection: Connection) -> None:
+def migrate_schema(connection: Connection) -> None:
     """Bring the schema behind `connection` to HEAD, within the transaction it is in."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS_FOLDER).replace("%", "%%"))
     config.attributes["connection"] = connection
     dialect = connection.dialect.name
-    _lower(connection, dialect)
-    with _one_at_a_time:
+    _drop_triggers_and_views(connection, dialect)
+    with _migration_lock:
         command.upgrade(config, "head")
-    _raise(connection, dialect)
+    _create_triggers_and_views(connection, dialect)
     if dialect == "sqlite":
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-def renew(connection: Connection) -> None:
+def renew_triggers_and_views(connection: Connection) -> None:
     """Put guards and views up anew, whatever somebody did to them."""
-    _lower(connection, connection.dialect.name)
-    _raise(connection, connection.dialect.name)
+    _drop_triggers_and_views(connection, connection.dialect.name)
+    _create_triggers_and_views(connection, connection.dialect.name)
 
 
-def _lower(connection: Connection, dialect: str) -> None:
+def _drop_triggers_and_views(connection: Connection, dialect: str) -> None:
     """Take guards and views down: they look at columns that may be about to change."""
-    for name, table in connection.exec_driver_sql(triggers.THERE[dialect]).all():
-        connection.exec_driver_sql(triggers.lowered(dialect, name, table))
-    for name, _ in reversed(list(views(dialect))):
+    for name, table in connection.exec_driver_sql(triggers.LIST_TRIGGERS[dialect]).all():
+        connection.exec_driver_sql(triggers.format_drop_trigger(dialect, name, table))
+    for name, _ in reversed(list(generate_views(dialect))):
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def _raise(connection: Connection, dialect: str) -> None:
-    for statement in triggers.raised(dialect):
+def _create_triggers_and_views(connection: Connection, dialect: str) -> None:
+    for statement in triggers.generate_trigger_statements(dialect):
         connection.exec_driver_sql(statement)
-    for name, query in views(dialect):
+    for name, query in generate_views(dialect):
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 
-MENDED = (3, 51, 3)
-MENDED_EARLIER = {(3, 44): 6, (3, 50): 7}
+FIXED_SINCE = (3, 51, 3)
+FIXED_BACKPORTS = {(3, 44): 6, (3, 50): 7}
 """Where the WAL-reset fault was mended (SQLite's own notes, 2026-03-13), which is in every release from 3.7.0 on: two
 connections that write and checkpoint at once. costguard's own writers take turns by a lock, so another program must do it."""
 
 
-def linked_version() -> str:
+def read_sqlite_version() -> str:
     """Of the library, such as 3.51.3."""
     return sqlite3.sqlite_version
 
 
-def is_mended(version: str) -> bool:
+def has_wal_fix(version: str) -> bool:
     """Whether SQLite `version` is without that fault."""
     major, minor, patch = (int(part) for part in (*version.split("."), "0", "0")[:3])
-    least = MENDED_EARLIER.get((major, minor))
-    return (major, minor, patch) >= MENDED or (least is not None and patch >= least)
+    least = FIXED_BACKPORTS.get((major, minor))
+    return (major, minor, patch) >= FIXED_SINCE or (least is not None and patch >= least)

@@ -8,44 +8,44 @@ from sqlalchemy import BigInteger, Double, Integer, MetaData, Text
 from sqlalchemy.types import REAL
 from sqlmodel import Field, SQLModel
 
-BIG: Any = BigInteger().with_variant(Integer(), "sqlite")
+BIG_INTEGER: Any = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. In SQLite every INTEGER has them, and only INTEGER makes a primary key the row's own number."""
 REAL_NUMBER: Any = Double().with_variant(REAL(), "sqlite")
 """Of samples only."""
 
 STRICT: dict[str, Any] = {"sqlite_strict": True}
-PACKED: dict[str, Any] = {
+WITHOUT_ROWID: dict[str, Any] = {
     "sqlite_strict": True,
     "sqlite_with_rowid": False,
 }  # rows lie in the order of their primary key, with no copy of it
 
 
-class Row(SQLModel):
+class LedgerTable(SQLModel):
     """What every table has: this ledger's own metadata, apart from any other program's."""
 
     metadata: ClassVar[MetaData] = MetaData()
 
 
-def number() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
+def make_number_field() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
     """A number of 64 bits."""
-    return Field(sa_type=BIG)
+    return Field(sa_type=BIG_INTEGER)
 
 
-def number_or_none() -> Any:  # noqa: ANN401 - see above
+def make_optional_number_field() -> Any:  # noqa: ANN401 - see above
     """A number of 64 bits that may be missing."""
-    return Field(default=None, sa_type=BIG, nullable=True)
+    return Field(default=None, sa_type=BIG_INTEGER, nullable=True)
 
 
-def key() -> Any:  # noqa: ANN401 - see above
+def make_key_field() -> Any:  # noqa: ANN401 - see above
     """A primary key that the database counts up where none is given."""
-    return Field(default=None, primary_key=True, sa_type=BIG)
+    return Field(default=None, primary_key=True, sa_type=BIG_INTEGER)
 
 
-def row_of(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
+def make_reference_field(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
     """The id of a row of `table`."""
-    return Field(foreign_key=f"{table}.id", sa_type=BIG, primary_key=primary_key)
+    return Field(foreign_key=f"{table}.id", sa_type=BIG_INTEGER, primary_key=primary_key)
 
 
-def text_column() -> Any:  # noqa: ANN401 - see above
+def make_text_field() -> Any:  # noqa: ANN401 - see above
     """A text."""
     return Field(sa_type=Text)

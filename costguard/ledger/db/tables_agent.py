@@ -10,39 +10,39 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Index, Table, Text, text
 
-from costguard.ledger.db.tables import BIG, STRICT, Row
+from costguard.ledger.db.tables import BIG_INTEGER, STRICT, LedgerTable
 
-KEY = ("provider", "account", "region", "external_id")
+RESOURCE_KEY = ("provider", "account", "region", "external_id")
 STILL_JOINED = text("revoked_us IS NULL")
 _ROLES = "'viewer', 'operator'"  # a ledger may hold the second of an early version, which lets one do no more
 
 
-def _numbers(*names: str) -> list[Column[Any]]:
-    return [Column(name, BIG, nullable=False) for name in names]
+def _make_number_columns(*names: str) -> list[Column[Any]]:
+    return [Column(name, BIG_INTEGER, nullable=False) for name in names]
 
 
-def _instants(*names: str) -> list[Column[Any]]:
+def _make_instant_columns(*names: str) -> list[Column[Any]]:
     """Those that may be missing."""
-    return [Column(name, BIG) for name in names]
+    return [Column(name, BIG_INTEGER) for name in names]
 
 
-def _texts(*names: str) -> list[Column[Any]]:
+def _make_text_columns(*names: str) -> list[Column[Any]]:
     return [Column(name, Text, nullable=False) for name in names]
 
 
 AGENT = Table(
     "agent",
-    Row.metadata,
+    LedgerTable.metadata,
     Column("id", Text, primary_key=True),
-    *_texts(*KEY, "life", "public_key"),
-    *_numbers("joined_us", "seq", "record_ms"),
-    *_instants("beat_us"),
-    *_texts("version", "troubles"),
-    *_instants("revoked_us"),
+    *_make_text_columns(*RESOURCE_KEY, "life", "public_key"),
+    *_make_number_columns("joined_us", "seq", "record_ms"),
+    *_make_instant_columns("beat_us"),
+    *_make_text_columns("version", "troubles"),
+    *_make_instant_columns("revoked_us"),
     Column("revoked_by", Text),
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="agent_revoked_whole"),
     CheckConstraint("seq >= 0", name="agent_counts"),
-    Index("agent_once", *KEY, unique=True, sqlite_where=STILL_JOINED, postgresql_where=STILL_JOINED),
+    Index("agent_once", *RESOURCE_KEY, unique=True, sqlite_where=STILL_JOINED, postgresql_where=STILL_JOINED),
     **STRICT,
 )
 """An agent that joined. `life` '': of its resource through all lives; else as in `lives`. `troubles`: a JSON list of texts.
@@ -52,11 +52,11 @@ AGENT = Table(
 
 AGENT_CODE = Table(
     "agent_code",
-    Row.metadata,
+    LedgerTable.metadata,
     Column("hash", Text, primary_key=True),
-    *_texts(*KEY, "life", "who"),
-    *_numbers("at_us", "expires_us"),
-    *_instants("used_us"),
+    *_make_text_columns(*RESOURCE_KEY, "life", "who"),
+    *_make_number_columns("at_us", "expires_us"),
+    *_make_instant_columns("used_us"),
     Column("used_by", Text),
     CheckConstraint("(used_us IS NULL) = (used_by IS NULL)", name="agent_code_used_whole"),
     **STRICT,
@@ -65,11 +65,11 @@ AGENT_CODE = Table(
 
 WEB_TOKEN = Table(
     "web_token",
-    Row.metadata,
+    LedgerTable.metadata,
     Column("hash", Text, primary_key=True),
-    *_texts("name", "role", "who"),
-    *_numbers("made_us", "expires_us"),
-    *_instants("revoked_us"),
+    *_make_text_columns("name", "role", "who"),
+    *_make_number_columns("made_us", "expires_us"),
+    *_make_instant_columns("revoked_us"),
     Column("revoked_by", Text),
     CheckConstraint(f"role IN ({_ROLES})", name="web_token_role"),
     CheckConstraint("(revoked_us IS NULL) = (revoked_by IS NULL)", name="web_token_revoked_whole"),

@@ -11,41 +11,41 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, text
 
 from costguard.bills.bill_line import CHARGES
-from costguard.ledger.db.tables import BIG, STRICT, Row
+from costguard.ledger.db.tables import BIG_INTEGER, STRICT, LedgerTable
 
 _CHARGES = ", ".join(f"'{charge}'" for charge in CHARGES)
 STILL_STATED = text("replaced_us IS NULL")
-NAME = ("provider", "account", "statement", "line_id")
+LINE_KEY_NAMES = ("provider", "account", "statement", "line_id")
 """What a line is known by: a newer statement of the same name replaces the older one."""
 
 
-def _numbers(*names: str) -> list[Column[Any]]:
-    return [Column(name, BIG, nullable=False) for name in names]
+def _make_number_columns(*names: str) -> list[Column[Any]]:
+    return [Column(name, BIG_INTEGER, nullable=False) for name in names]
 
 
-def _texts(*names: str) -> list[Column[Any]]:
+def _make_text_columns(*names: str) -> list[Column[Any]]:
     return [Column(name, Text, nullable=False) for name in names]
 
 
-def _id() -> Column[Any]:
+def _make_id_column() -> Column[Any]:
     """A number that the database counts up."""
-    return Column("id", BIG, primary_key=True)
+    return Column("id", BIG_INTEGER, primary_key=True)
 
 
-def _row_of(table: str, name: str, *, missing: bool = False) -> Column[Any]:
+def _make_reference_column(table: str, name: str, *, missing: bool = False) -> Column[Any]:
     """The id of a row of `table`."""
-    return Column(name, BIG, ForeignKey(f"{table}.id"), nullable=missing)
+    return Column(name, BIG_INTEGER, ForeignKey(f"{table}.id"), nullable=missing)
 
 
 BILL_IMPORT = Table(
     "bill_import",
-    Row.metadata,
-    _id(),
-    *_numbers("at_us"),
-    *_texts("who", "provider", "source"),
-    *_numbers("start_us", "end_us", "stated_us", "whole"),
-    *_texts("why"),
-    *_numbers("lines"),
+    LedgerTable.metadata,
+    _make_id_column(),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("who", "provider", "source"),
+    *_make_number_columns("start_us", "end_us", "stated_us", "whole"),
+    *_make_text_columns("why"),
+    *_make_number_columns("lines"),
     CheckConstraint("whole IN (0, 1) AND start_us <= end_us", name="bill_import_in_order"),
     **STRICT,
 )
@@ -56,16 +56,16 @@ BILL_IMPORT = Table(
 
 BILL_LINE = Table(
     "bill_line",
-    Row.metadata,
-    _id(),
-    _row_of("bill_import", "import_id"),
-    *_texts(*NAME),
-    *_numbers("start_us", "end_us", "nano"),
-    *_texts("currency", "charge", "external_id", "region"),
-    *_numbers("estimated", "stated_us"),
-    *_texts("source", "description"),
-    Column("replaced_us", BIG),
-    _row_of("bill_import", "replaced_by", missing=True),
+    LedgerTable.metadata,
+    _make_id_column(),
+    _make_reference_column("bill_import", "import_id"),
+    *_make_text_columns(*LINE_KEY_NAMES),
+    *_make_number_columns("start_us", "end_us", "nano"),
+    *_make_text_columns("currency", "charge", "external_id", "region"),
+    *_make_number_columns("estimated", "stated_us"),
+    *_make_text_columns("source", "description"),
+    Column("replaced_us", BIG_INTEGER),
+    _make_reference_column("bill_import", "replaced_by", missing=True),
     Column("replaced_why", Text),
     CheckConstraint("start_us < end_us AND estimated IN (0, 1)", name="bill_line_in_order"),
     CheckConstraint(f"charge IN ({_CHARGES})", name="bill_line_charge"),
@@ -73,7 +73,7 @@ BILL_LINE = Table(
         "(replaced_us IS NULL) = (replaced_by IS NULL) AND (replaced_us IS NULL) = (replaced_why IS NULL)",
         name="bill_line_replaced_whole",
     ),
-    Index("bill_line_once", *NAME, unique=True, sqlite_where=STILL_STATED, postgresql_where=STILL_STATED),
+    Index("bill_line_once", *LINE_KEY_NAMES, unique=True, sqlite_where=STILL_STATED, postgresql_where=STILL_STATED),
     Index("bill_line_by_time", "provider", "start_us"),
     **STRICT,
 )
@@ -84,13 +84,13 @@ BILL_LINE = Table(
 
 RECONCILIATION = Table(
     "reconciliation",
-    Row.metadata,
-    _id(),
-    *_numbers("at_us"),
-    *_texts("who", "provider", "account", "currency"),
-    *_numbers("start_us", "end_us", "billed", "low", "expected", "high", "unexplained", "allowed"),
-    *_texts("outcome", "tolerance"),
-    *_numbers("told"),
+    LedgerTable.metadata,
+    _make_id_column(),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("who", "provider", "account", "currency"),
+    *_make_number_columns("start_us", "end_us", "billed", "low", "expected", "high", "unexplained", "allowed"),
+    *_make_text_columns("outcome", "tolerance"),
+    *_make_number_columns("told"),
     CheckConstraint("outcome IN ('within', 'beyond', 'unknown') AND told IN (0, 1)", name="reconciliation_outcome"),
     CheckConstraint("start_us < end_us AND low <= expected AND expected <= high", name="reconciliation_in_order"),
     Index("reconciliation_by_time", "end_us"),
@@ -100,12 +100,12 @@ RECONCILIATION = Table(
 
 BILL_ADJUSTMENT = Table(
     "bill_adjustment",
-    Row.metadata,
-    _id(),
-    _row_of("reconciliation", "reconciliation_id"),
-    *_texts("cause", "charge", "sku", "currency"),
-    *_numbers("nano", "explained", "resources", "lines"),
-    *_texts("reason"),
+    LedgerTable.metadata,
+    _make_id_column(),
+    _make_reference_column("reconciliation", "reconciliation_id"),
+    *_make_text_columns("cause", "charge", "sku", "currency"),
+    *_make_number_columns("nano", "explained", "resources", "lines"),
+    *_make_text_columns("reason"),
     CheckConstraint("explained IN (0, 1)", name="bill_adjustment_explained"),
     Index("bill_adjustment_by_reconciliation", "reconciliation_id"),
     **STRICT,

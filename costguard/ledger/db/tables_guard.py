@@ -12,48 +12,48 @@ from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, 
 
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES
 from costguard.guard.hook import BEGUN
-from costguard.ledger.db.tables import BIG, PACKED, STRICT, Row
+from costguard.ledger.db.tables import BIG_INTEGER, STRICT, WITHOUT_ROWID, LedgerTable
 
-KEY = ("provider", "account", "region", "external_id")
-_OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
-STILL_OPEN = text(f"state IN ({_OPEN})")
+RESOURCE_KEY = ("provider", "account", "region", "external_id")
+_OPEN_STATES = ", ".join(f"'{state}'" for state in OPEN_STATES)
+STILL_OPEN = text(f"state IN ({_OPEN_STATES})")
 IN_FLIGHT = text(f"state = '{EXECUTING}'")
 UNSETTLED = text("sent_us IS NULL AND gave_up_us IS NULL")
 IS_BEGUN = text(f"state = '{BEGUN}'")
 IS_SEND = text(f"moved_to = '{EXECUTING}'")
 
 
-def _numbers(*names: str) -> list[Column[Any]]:
-    return [Column(name, BIG, nullable=False) for name in names]
+def _make_number_columns(*names: str) -> list[Column[Any]]:
+    return [Column(name, BIG_INTEGER, nullable=False) for name in names]
 
 
-def _instants(*names: str) -> list[Column[Any]]:
+def _make_instant_columns(*names: str) -> list[Column[Any]]:
     """Those that may be missing."""
-    return [Column(name, BIG) for name in names]
+    return [Column(name, BIG_INTEGER) for name in names]
 
 
-def _texts(*names: str) -> list[Column[Any]]:
+def _make_text_columns(*names: str) -> list[Column[Any]]:
     return [Column(name, Text, nullable=False) for name in names]
 
 
-def _id() -> Column[Any]:
+def _make_id_column() -> Column[Any]:
     """A number that the database counts up."""
-    return Column("id", BIG, primary_key=True)
+    return Column("id", BIG_INTEGER, primary_key=True)
 
 
-def _keys(*names: str) -> list[Column[Any]]:
+def _make_key_columns(*names: str) -> list[Column[Any]]:
     return [Column(name, Text, primary_key=True) for name in names]
 
 
 WISH = Table(
     "wish",
-    Row.metadata,
-    *_keys("id"),
-    *_texts("what", "who", "why"),
-    *_numbers("at_us"),
-    *_instants("until_us"),
-    *_texts(*KEY, "life", "subject", "value"),
-    *_instants("lifted_us"),
+    LedgerTable.metadata,
+    *_make_key_columns("id"),
+    *_make_text_columns("what", "who", "why"),
+    *_make_number_columns("at_us"),
+    *_make_instant_columns("until_us"),
+    *_make_text_columns(*RESOURCE_KEY, "life", "subject", "value"),
+    *_make_instant_columns("lifted_us"),
     Column("lifted_by", Text),
     CheckConstraint("(lifted_us IS NULL) = (lifted_by IS NULL)", name="wish_lifted_whole"),
     **STRICT,
@@ -62,17 +62,17 @@ WISH = Table(
 
 INTENT = Table(
     "intent",
-    Row.metadata,
-    *_keys("id"),
-    *_texts(*KEY, "life", "act", "policy", "rule", "why", "evidence", "state"),
-    *_numbers("created_us", "moved_us", "epoch"),
-    *_texts("lose"),
-    *_numbers("irreversible", "sends"),
-    *_instants("sent_us", "expires_us"),
-    *_texts("outcome"),
+    LedgerTable.metadata,
+    *_make_key_columns("id"),
+    *_make_text_columns(*RESOURCE_KEY, "life", "act", "policy", "rule", "why", "evidence", "state"),
+    *_make_number_columns("created_us", "moved_us", "epoch"),
+    *_make_text_columns("lose"),
+    *_make_number_columns("irreversible", "sends"),
+    *_make_instant_columns("sent_us", "expires_us"),
+    *_make_text_columns("outcome"),
     CheckConstraint("irreversible IN (0, 1) AND sends >= 0", name="intent_counts"),
-    Index("intent_open_once", *KEY, "life", "act", unique=True, sqlite_where=STILL_OPEN, postgresql_where=STILL_OPEN),
-    Index("intent_in_flight_once", *KEY, unique=True, sqlite_where=IN_FLIGHT, postgresql_where=IN_FLIGHT),
+    Index("intent_open_once", *RESOURCE_KEY, "life", "act", unique=True, sqlite_where=STILL_OPEN, postgresql_where=STILL_OPEN),
+    Index("intent_in_flight_once", *RESOURCE_KEY, unique=True, sqlite_where=IN_FLIGHT, postgresql_where=IN_FLIGHT),
     Index("intent_by_sent", "sent_us"),
     **STRICT,
 )
@@ -80,13 +80,13 @@ INTENT = Table(
 
 INTENT_EVENT = Table(
     "intent_event",
-    Row.metadata,
-    _id(),
+    LedgerTable.metadata,
+    _make_id_column(),
     Column("intent_id", Text, ForeignKey("intent.id"), nullable=False),
-    *_numbers("at_us"),
-    *_texts("moved_from", "moved_to", "why"),
-    *_numbers("epoch"),
-    *_texts("run"),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("moved_from", "moved_to", "why"),
+    *_make_number_columns("epoch"),
+    *_make_text_columns("run"),
     Index("intent_event_by_intent", "intent_id", "id"),
     Index("intent_event_sends", "at_us", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
     Index("intent_event_run", "run", sqlite_where=IS_SEND, postgresql_where=IS_SEND),
@@ -96,19 +96,19 @@ INTENT_EVENT = Table(
 
 HOOK_RUN = Table(
     "hook_run",
-    Row.metadata,
-    *_keys("id"),
-    *_texts(*KEY, "life", "policy", "rule"),
-    *_numbers("number"),
-    *_texts("hook"),
-    *_numbers("began_us", "until_us", "epoch"),
-    *_texts("state"),
-    *_instants("ended_us", "status"),
-    *_texts("why", "output"),
+    LedgerTable.metadata,
+    *_make_key_columns("id"),
+    *_make_text_columns(*RESOURCE_KEY, "life", "policy", "rule"),
+    *_make_number_columns("number"),
+    *_make_text_columns("hook"),
+    *_make_number_columns("began_us", "until_us", "epoch"),
+    *_make_text_columns("state"),
+    *_make_instant_columns("ended_us", "status"),
+    *_make_text_columns("why", "output"),
     CheckConstraint(f"(state = '{BEGUN}') = (ended_us IS NULL)", name="hook_run_ended_whole"),
     Index(
         "hook_run_open_once",
-        *(*KEY, "life", "policy", "number"),
+        *(*RESOURCE_KEY, "life", "policy", "number"),
         unique=True,
         sqlite_where=IS_BEGUN,
         postgresql_where=IS_BEGUN,
@@ -120,29 +120,42 @@ HOOK_RUN = Table(
 
 CLIMB = Table(
     "climb",
-    Row.metadata,
-    *_keys("policy", *KEY, "life"),
-    *_numbers("since_us", "started_us"),
-    *_texts("done"),
-    *_numbers("left_polls"),
-    **PACKED,
+    LedgerTable.metadata,
+    *_make_key_columns("policy", *RESOURCE_KEY, "life"),
+    *_make_number_columns("since_us", "started_us"),
+    *_make_text_columns("done"),
+    *_make_number_columns("left_polls"),
+    **WITHOUT_ROWID,
 )
 """How far a life has come on a policy's ladder. `done`: JSON of the numbers of its steps."""
 
-PROTECTION_SEEN = Table("protection_seen", Row.metadata, *_keys(*KEY), *_numbers("at_us"), *_texts("how"), **PACKED)
+PROTECTION_SEEN = Table(
+    "protection_seen",
+    LedgerTable.metadata,
+    *_make_key_columns(*RESOURCE_KEY),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("how"),
+    **WITHOUT_ROWID,
+)
 """When a resource was last seen protected on the cloud's side."""
 
-NOTICE_STATE = Table("notice_state", Row.metadata, *_keys("route", "topic", "subject", "owner"), *_texts("told"), **PACKED)
+NOTICE_STATE = Table(
+    "notice_state",
+    LedgerTable.metadata,
+    *_make_key_columns("route", "topic", "subject", "owner"),
+    *_make_text_columns("told"),
+    **WITHOUT_ROWID,
+)
 """What a route was told of something, as JSON of the rest of it: the ledger only keeps it."""
 
 OUTBOX = Table(
     "outbox",
-    Row.metadata,
-    _id(),
-    *_texts("message_id", "channel", "payload"),
-    *_numbers("at_us", "tries", "next_us"),
-    *_instants("sent_us", "gave_up_us"),
-    *_texts("why"),
+    LedgerTable.metadata,
+    _make_id_column(),
+    *_make_text_columns("message_id", "channel", "payload"),
+    *_make_number_columns("at_us", "tries", "next_us"),
+    *_make_instant_columns("sent_us", "gave_up_us"),
+    *_make_text_columns("why"),
     UniqueConstraint("message_id", "channel", name="outbox_once"),
     CheckConstraint("sent_us IS NULL OR gave_up_us IS NULL", name="outbox_settled_once"),
     Index("outbox_due", "next_us", sqlite_where=UNSETTLED, postgresql_where=UNSETTLED),
@@ -152,11 +165,11 @@ OUTBOX = Table(
 
 TURN = Table(
     "turn",
-    Row.metadata,
-    Column("id", BIG, primary_key=True, autoincrement=False),
-    *_numbers("epoch", "rounds"),
-    *_texts("holder"),
-    *_numbers("until_us"),
+    LedgerTable.metadata,
+    Column("id", BIG_INTEGER, primary_key=True, autoincrement=False),
+    *_make_number_columns("epoch", "rounds"),
+    *_make_text_columns("holder"),
+    *_make_number_columns("until_us"),
     CheckConstraint("id = 1", name="turn_one_row"),
     **STRICT,
 )
@@ -164,10 +177,10 @@ TURN = Table(
 
 AUDIT = Table(
     "audit",
-    Row.metadata,
-    Column("seq", BIG, primary_key=True, autoincrement=False),
-    *_numbers("at_us"),
-    *_texts("kind", "body", "previous", "hash"),
+    LedgerTable.metadata,
+    Column("seq", BIG_INTEGER, primary_key=True, autoincrement=False),
+    *_make_number_columns("at_us"),
+    *_make_text_columns("kind", "body", "previous", "hash"),
     CheckConstraint("seq >= 1", name="audit_counts_from_one"),
     Index("audit_by_kind", "kind", "seq"),
     **STRICT,
@@ -176,11 +189,11 @@ AUDIT = Table(
 
 GUARD_RUN = Table(
     "guard_run",
-    Row.metadata,
-    _id(),
-    *_texts("run_id"),
-    *_numbers("at_us", "epoch", "interval_us", "skew_us"),
-    *_texts("outcome", "notes", "facts"),
+    LedgerTable.metadata,
+    _make_id_column(),
+    *_make_text_columns("run_id"),
+    *_make_number_columns("at_us", "epoch", "interval_us", "skew_us"),
+    *_make_text_columns("outcome", "notes", "facts"),
     UniqueConstraint("run_id", name="guard_run_once"),
     **STRICT,
 )

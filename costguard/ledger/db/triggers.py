@@ -17,7 +17,7 @@ from costguard.guard.action_intents import EXECUTING, GRACE, PLANNED, READY, TRA
 from costguard.guard.audit import FIRST_HASH
 from costguard.guard.hook import BEGUN
 
-KEPT_FOR_EVER = (
+KEPT_TABLES = (
     "agent",
     "agent_code",
     "attribution",
@@ -47,7 +47,7 @@ _NEVER_REMOVED = "{table} keeps every row"
 _CLOSED = "a closed span does not change: write a correction"
 _OVERLAP = "a span overlaps another one of its resource, charge and part"
 
-EDITS = {
+EDITABLE_COLUMNS = {
     "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
     "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
     "attribution": "",
@@ -77,10 +77,10 @@ EDITS = {
 }
 """Table -> the columns that are never edited; '' for all of them."""
 
-_FORWARD = ", ".join(f"'{old}>{new}'" for old, news in TRANSITIONS.items() for new in (old, *news))
-_SETTLED = ", ".join(f"'{state}'" for state, news in TRANSITIONS.items() if not news)
+_ALLOWED_MOVES = ", ".join(f"'{old}>{new}'" for old, news in TRANSITIONS.items() for new in (old, *news))
+_FINAL_STATES = ", ".join(f"'{state}'" for state, news in TRANSITIONS.items() if not news)
 
-CHANGES = {
+UPDATE_RULES = {
     "agent_seq_rises": (
         "UPDATE OF seq, record_ms ON agent",
         "NEW.seq < OLD.seq OR NEW.record_ms < OLD.record_ms",
@@ -111,7 +111,7 @@ CHANGES = {
     ),
     "intent_moves_forward": (
         "UPDATE OF state ON intent",
-        f"(OLD.state || '>' || NEW.state) NOT IN ({_FORWARD})",
+        f"(OLD.state || '>' || NEW.state) NOT IN ({_ALLOWED_MOVES})",
         "an intent moves forward only",
     ),
     "intent_counts_sends": (
@@ -119,89 +119,91 @@ CHANGES = {
         f"NEW.sends <> OLD.sends + CASE WHEN NEW.state = '{EXECUTING}' AND OLD.state <> '{EXECUTING}' THEN 1 ELSE 0 END",
         "each send of an intent counts, once",
     ),
-    "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_SETTLED})", "a settled intent does not change"),
+    "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_FINAL_STATES})", "a settled intent does not change"),
     "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),
     "hook_run_ends_once": ("UPDATE ON hook_run", f"OLD.state <> '{BEGUN}'", "a run of a hook ends once"),
     "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
 }
 """Guard -> (when, the condition under which it refuses, what it says)."""
 
-FURTHEST_US = 2**63 - 1
+INSTANT_US_MAX = 2**63 - 1
 """Where an open span reaches, as far as its neighbours are concerned."""
 
-PREFIX = "costguard_"
+TRIGGER_PREFIX = "costguard_"
 """Of every trigger's name: what starts with it is ours to take down."""
 
-NEIGHBOUR = f"""
+NEXT_SPAN_END = f"""
 SELECT end_us FROM span
 WHERE resource_id = NEW.resource_id AND charge = NEW.charge AND part = NEW.part
-    AND start_us < coalesce(NEW.end_us, {FURTHEST_US}) AND (end_us IS NULL OR end_us > start_us)
+    AND start_us < coalesce(NEW.end_us, {INSTANT_US_MAX}) AND (end_us IS NULL OR end_us > start_us)
 ORDER BY start_us DESC LIMIT 1
 """  # noqa: S608 - ours
 _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
-    AND (SELECT end_us IS NULL OR end_us > NEW.start_us FROM ({NEIGHBOUR}) AS neighbour)"""  # noqa: S608 - ours
+    AND (SELECT end_us IS NULL OR end_us > NEW.start_us FROM ({NEXT_SPAN_END}) AS neighbour)"""  # noqa: S608 - ours
 _BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
     OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST_HASH}')"""  # noqa: S608 - ours
 
-INSERTS = {
+INSERT_RULES = {
     "span_overlaps_none": ("span", _REACHES_IN, _OVERLAP),
     "audit_goes_on": ("audit", _BRANCHES, "a row of the audit follows the last one"),
 }
 """Guard of what is added -> (table, the condition under which it refuses, which asks other rows, what it says)."""
 
 
-THERE = {
-    "sqlite": f"SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, 10) = '{PREFIX}'",  # noqa: S608 - ours
+LIST_TRIGGERS = {
+    "sqlite": f"SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, 10) = '{TRIGGER_PREFIX}'",  # noqa: S608 - ours
     "postgresql": f"""
 SELECT t.tgname, c.relname FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
-WHERE NOT t.tgisinternal AND starts_with(t.tgname, '{PREFIX}') AND c.relnamespace = current_schema()::regnamespace
+WHERE NOT t.tgisinternal AND starts_with(t.tgname, '{TRIGGER_PREFIX}') AND c.relnamespace = current_schema()::regnamespace
 """,  # noqa: S608 - ours
 }
 """Dialect -> the query for (trigger, table) of every guard that is up."""
 
 
-def names(dialect: str) -> list[str]:
+def list_trigger_names(dialect: str) -> list[str]:
     """Of every guard of this version."""
-    return [statement.split()[2] for statement in raised(dialect) if statement.startswith("CREATE TRIGGER")]
+    return [
+        statement.split()[2] for statement in generate_trigger_statements(dialect) if statement.startswith("CREATE TRIGGER")
+    ]
 
 
-def lowered(dialect: str, name: str, table: str) -> str:
+def format_drop_trigger(dialect: str, name: str, table: str) -> str:
     """The statement that takes one guard down."""
     return f"DROP TRIGGER {name}" if dialect == "sqlite" else f"DROP TRIGGER {name} ON {table}"
 
 
-def raised(dialect: str) -> Iterator[str]:
+def generate_trigger_statements(dialect: str) -> Iterator[str]:
     """The statements that put the guards up on `dialect`, "sqlite" or "postgresql"."""
-    return _sqlite() if dialect == "sqlite" else _postgresql()
+    return _generate_sqlite() if dialect == "sqlite" else _generate_postgresql()
 
 
-def _sqlite() -> Iterator[str]:
-    for table in KEPT_FOR_EVER:
-        yield _sqlite_trigger(f"{table}_stays", f"DELETE ON {table}", _NEVER_REMOVED.format(table=table))
-    for table, columns in EDITS.items():
+def _generate_sqlite() -> Iterator[str]:
+    for table in KEPT_TABLES:
+        yield _format_sqlite_trigger(f"{table}_stays", f"DELETE ON {table}", _NEVER_REMOVED.format(table=table))
+    for table, columns in EDITABLE_COLUMNS.items():
         of = f" OF {columns}" if columns else ""
-        yield _sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
-    for name, (when, wrong, told) in CHANGES.items():
-        yield _sqlite_trigger(name, f"{when} WHEN {wrong}", told)
-    for name, (table, wrong, told) in INSERTS.items():
-        yield _sqlite_trigger(name, f"INSERT ON {table} WHEN {wrong}", told)
+        yield _format_sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
+    for name, (when, wrong, told) in UPDATE_RULES.items():
+        yield _format_sqlite_trigger(name, f"{when} WHEN {wrong}", told)
+    for name, (table, wrong, told) in INSERT_RULES.items():
+        yield _format_sqlite_trigger(name, f"INSERT ON {table} WHEN {wrong}", told)
 
 
-def _sqlite_trigger(name: str, when: str, message: str) -> str:
-    return f"CREATE TRIGGER {PREFIX}{name} BEFORE {when} BEGIN SELECT RAISE(ABORT, '{message}'); END"
+def _format_sqlite_trigger(name: str, when: str, message: str) -> str:
+    return f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE {when} BEGIN SELECT RAISE(ABORT, '{message}'); END"
 
 
-def _postgresql() -> Iterator[str]:
+def _generate_postgresql() -> Iterator[str]:
     yield """
 CREATE OR REPLACE FUNCTION costguard_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
 END $$
 """
-    for name, (_, wrong, told) in INSERTS.items():
+    for name, (_, wrong, told) in INSERT_RULES.items():
         # A plan made while the table was small would go on scanning it while a large import fills it.
         yield f"""
-CREATE OR REPLACE FUNCTION {PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION {TRIGGER_PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
     IF {wrong} THEN
         RAISE EXCEPTION USING MESSAGE = '{told}', ERRCODE = 'integrity_constraint_violation';
@@ -209,19 +211,19 @@ BEGIN
     RETURN NEW;
 END $$
 """
-    for table in KEPT_FOR_EVER:
+    for table in KEPT_TABLES:
         told = _NEVER_REMOVED.format(table=table)
-        yield _refusing(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
-        yield _refusing(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
-    for table, columns in EDITS.items():
+        yield _format_postgresql_trigger(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
+        yield _format_postgresql_trigger(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
+    for table, columns in EDITABLE_COLUMNS.items():
         of = f" OF {columns}" if columns else ""
         told = _NEVER_EDITED.format(table=table)
-        yield _refusing(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
-    for name, (when, wrong, told) in CHANGES.items():
-        yield _refusing(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
-    for name, (table, _, _) in INSERTS.items():
-        yield f"CREATE TRIGGER {PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {PREFIX}{name}()"
+        yield _format_postgresql_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
+    for name, (when, wrong, told) in UPDATE_RULES.items():
+        yield _format_postgresql_trigger(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
+    for name, (table, _, _) in INSERT_RULES.items():
+        yield f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {TRIGGER_PREFIX}{name}()"
 
 
-def _refusing(name: str, when: str, message: str) -> str:
-    return f"CREATE TRIGGER {PREFIX}{name} BEFORE {when} EXECUTE FUNCTION costguard_refuse('{message}')"
+def _format_postgresql_trigger(name: str, when: str, message: str) -> str:
+    return f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE {when} EXECUTE FUNCTION costguard_refuse('{message}')"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 NANO = 10**9
 
 
-def money(column: str, dialect: str) -> str:
+def format_money_sql(column: str, dialect: str) -> str:
     """SQL for the exact decimal text of nano-units: -1500000000 is '-1.500000000', and NULL is NULL."""
     if dialect == "postgresql":
         return f"({column} * 0.000000001)::text"
@@ -22,7 +22,7 @@ def money(column: str, dialect: str) -> str:
     return f"CASE WHEN {column} IS NULL THEN NULL WHEN {column} < 0 THEN '-' || {digits} ELSE {digits} END"
 
 
-def time(column: str, dialect: str) -> str:
+def format_time_sql(column: str, dialect: str) -> str:
     """SQL for an instant as text: '2026-11-21T00:00:00.000000Z', and NULL is NULL."""
     if dialect == "postgresql":
         at = f"timestamp '1970-01-01' + {column} * interval '1 microsecond'"
@@ -30,80 +30,86 @@ def time(column: str, dialect: str) -> str:
     return f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || printf('.%06dZ', {column} % 1000000)"
 
 
-def seconds(column: str, dialect: str) -> str:
+def format_seconds_sql(column: str, dialect: str) -> str:
     """SQL for microseconds as exact decimal text of seconds."""
     if dialect == "postgresql":
         return f"({column} * 0.000001)::text"
     return f"CASE WHEN {column} IS NULL THEN NULL ELSE printf('%d.%06d', {column} / 1000000, {column} % 1000000) END"
 
 
-def date(column: str, dialect: str) -> str:
+def format_date_sql(column: str, dialect: str) -> str:
     """SQL for a day since 1970 as '2026-11-21'."""
     if dialect == "postgresql":
         return f"to_char(date '1970-01-01' + {column}::integer, 'YYYY-MM-DD')"
     return f"date({column} * 86400, 'unixepoch')"
 
 
-def thousandths(column: str, dialect: str) -> str:
+def format_thousandths_sql(column: str, dialect: str) -> str:
     """SQL for thousandths as decimal text: 125 is '0.125'."""
     if dialect == "postgresql":
         return f"({column} * 0.001)::text"
     return f"printf('%d.%03d', {column} / 1000, {column} % 1000)"
 
 
-def views(dialect: str) -> Iterator[tuple[str, str]]:
+def generate_views(dialect: str) -> Iterator[tuple[str, str]]:
     """(name, SELECT) of every view on `dialect`, "sqlite" or "postgresql", in the order in which they are made."""
     for name, query in (
-        ("v_scopes", _scopes),
-        ("v_resources", _resources),
-        ("v_observations", _observations),
-        ("v_spans", _spans),
-        ("v_daily", _daily),
-        ("v_holds", _holds),
+        ("v_scopes", _format_scopes_view),
+        ("v_resources", _format_resources_view),
+        ("v_observations", _format_observations_view),
+        ("v_spans", _format_spans_view),
+        ("v_daily", _format_daily_view),
+        ("v_holds", _format_holds_view),
     ):
         yield name, query(dialect)
 
 
-def _columns(dialect: str, *columns: tuple[str, str, str]) -> str:
+def _format_columns(dialect: str, *columns: tuple[str, str, str]) -> str:
     """(kind, expression, name) as a list of columns; the kind names a function above, or '' for the expression itself."""
-    kinds = {"money": money, "time": time, "seconds": seconds, "date": date, "thousandths": thousandths}
+    kinds = {
+        "money": format_money_sql,
+        "time": format_time_sql,
+        "seconds": format_seconds_sql,
+        "date": format_date_sql,
+        "thousandths": format_thousandths_sql,
+    }
     parts = (f"{kinds[kind](text, dialect) if kind else text} AS {name}" for kind, text, name in columns)
     return ",\n    ".join(parts)
 
 
-def _plain(table: str, names: str) -> tuple[tuple[str, str, str], ...]:
+def _list_plain_columns(table: str, names: str) -> tuple[tuple[str, str, str], ...]:
     return tuple(("", f"{table}.{name}", name) for name in names.split())
 
 
-def _scopes(dialect: str) -> str:
-    columns = _columns(
+def _format_scopes_view(dialect: str) -> str:
+    columns = _format_columns(
         dialect,
-        *_plain("s", "provider account"),
+        *_list_plain_columns("s", "provider account"),
         ("", "s.name", "scope"),
-        *_plain("c", "outcome why"),
+        *_list_plain_columns("c", "outcome why"),
         ("time", "c.start_us", "since"),
         ("time", "c.end_us", "last_poll_at"),
-        *_plain("c", "polls"),
+        *_list_plain_columns("c", "polls"),
         ("time", "(SELECT max(g.end_us) FROM coverage AS g WHERE g.scope_id = s.id AND g.outcome = 'complete')", "complete_at"),
     )
     latest = "c.id = (SELECT max(l.id) FROM coverage AS l WHERE l.scope_id = s.id)"
     return f"SELECT\n    {columns}\nFROM scope AS s LEFT JOIN coverage AS c ON {latest}"
 
 
-def _resources(dialect: str) -> str:
-    columns = _columns(
+def _format_resources_view(dialect: str) -> str:
+    columns = _format_columns(
         dialect,
-        *_plain("r", "provider account region"),
+        *_list_plain_columns("r", "provider account region"),
         ("", "r.external_id", "id"),
-        *_plain("r", "kind"),
-        *_plain("o", "state"),
-        *_plain("d", "name instance_type owner"),
+        *_list_plain_columns("r", "kind"),
+        *_list_plain_columns("o", "state"),
+        *_list_plain_columns("d", "name instance_type owner"),
         ("time", "d.started_us", "started_at"),
         ("time", "d.stopped_us", "stopped_at"),
         ("time", "r.first_seen_us", "first_seen_at"),
         ("time", "o.at_us", "said_at"),
         ("", "(SELECT count(*) FROM span AS n WHERE n.resource_id = r.id AND n.end_us IS NULL)", "open_spans"),
-        *_plain("d", "detail"),
+        *_list_plain_columns("d", "detail"),
     )
     told = "SELECT max(l.id) FROM observation AS l WHERE l.resource_id = r.id"
     return f"""SELECT
@@ -113,41 +119,41 @@ LEFT JOIN observation AS o ON o.id = ({told})
 LEFT JOIN observation AS d ON d.id = ({told} AND l.state <> 'absent')"""  # noqa: S608 - our own names
 
 
-def _observations(dialect: str) -> str:
-    columns = _columns(
+def _format_observations_view(dialect: str) -> str:
+    columns = _format_columns(
         dialect,
         ("time", "o.at_us", "said_at"),
-        *_plain("r", "provider account region"),
+        *_list_plain_columns("r", "provider account region"),
         ("", "r.external_id", "id"),
-        *_plain("o", "state name instance_type owner"),
+        *_list_plain_columns("o", "state name instance_type owner"),
         ("time", "o.started_us", "started_at"),
         ("time", "o.stopped_us", "stopped_at"),
         ("time", "o.seen_us", "seen_at"),
-        *_plain("o", "detail"),
+        *_list_plain_columns("o", "detail"),
     )
     return f"SELECT\n    {columns}\nFROM observation AS o JOIN resource AS r ON r.id = o.resource_id"
 
 
-def _spans(dialect: str) -> str:
+def _format_spans_view(dialect: str) -> str:
     amounts = ((kind, name) for name in ("low", "expected", "high") for kind in ("money", ""))
-    columns = _columns(
+    columns = _format_columns(
         dialect,
-        *_plain("r", "provider account region"),
+        *_list_plain_columns("r", "provider account region"),
         ("", "r.external_id", "id"),
-        *_plain("a", "kind gpu"),
+        *_list_plain_columns("a", "kind gpu"),
         ("thousandths", "a.gpu_count_milli", "gpu_count"),
-        *_plain("a", "tier owner instance_type labels"),
-        *_plain("s", "charge part"),
+        *_list_plain_columns("a", "tier owner instance_type labels"),
+        *_list_plain_columns("s", "charge part"),
         ("time", "s.start_us", "start_at"),
         ("time", "s.end_us", "end_at"),
         ("seconds", "(s.end_us - s.start_us)", "seconds"),
-        *_plain("s", "why ended_by"),
+        *_list_plain_columns("s", "why ended_by"),
         ("", "coalesce(c.presence, s.presence)", "presence"),
         ("", "c.reason", "corrected"),
         ("money", "s.price_low", "price_low"),
         ("money", "s.price_expected", "price_expected"),
         ("money", "s.price_high", "price_high"),
-        *_plain("s", "price_known price_source unit quantity quantum_s minimum_s currency"),
+        *_list_plain_columns("s", "price_known price_source unit quantity quantum_s minimum_s currency"),
         *((kind, f"coalesce(c.{name}, s.{name})", name if kind else f"{name}_nano") for kind, name in amounts),
         ("", "s.id", "span_id"),
     )
@@ -159,32 +165,32 @@ JOIN attribution AS a ON a.id = s.attribution_id
 LEFT JOIN correction AS c ON c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = s.id)"""  # noqa: S608 - our own names
 
 
-def _daily(dialect: str) -> str:
+def _format_daily_view(dialect: str) -> str:
     amounts = ((kind, name) for name in ("low", "expected", "high") for kind in ("money", ""))
-    columns = _columns(
+    columns = _format_columns(
         dialect,
         ("date", "d.day", "date"),
-        *_plain("a", "provider account region kind gpu"),
+        *_list_plain_columns("a", "provider account region kind gpu"),
         ("thousandths", "a.gpu_count_milli", "gpu_count"),
-        *_plain("a", "tier owner instance_type labels"),
-        *_plain("d", "charge currency known"),
+        *_list_plain_columns("a", "tier owner instance_type labels"),
+        *_list_plain_columns("d", "charge currency known"),
         *((kind, f"d.{name}", name if kind else f"{name}_nano") for kind, name in amounts),
         ("seconds", "d.us", "seconds"),
     )
     return f"SELECT\n    {columns}\nFROM daily AS d JOIN attribution AS a ON a.id = d.attribution_id"
 
 
-def _holds(dialect: str) -> str:
-    columns = _columns(
+def _format_holds_view(dialect: str) -> str:
+    columns = _format_columns(
         dialect,
-        *_plain("h", "id who why"),
+        *_list_plain_columns("h", "id who why"),
         ("money", "h.nano", "amount"),
         ("money", "h.spent_nano", "spent"),
-        *_plain("h", "currency provider account owner gpu labels"),
+        *_list_plain_columns("h", "currency provider account owner gpu labels"),
         ("time", "h.taken_us", "taken_at"),
         ("time", "h.expires_us", "expires_at"),
         ("time", "h.ended_us", "ended_at"),
-        *_plain("h", "ended_by"),
+        *_list_plain_columns("h", "ended_by"),
         ("", "string_agg(b.budget, ', ')" if dialect == "postgresql" else "group_concat(b.budget, ', ')", "budgets"),
     )
     return f"SELECT\n    {columns}\nFROM hold AS h LEFT JOIN hold_budget AS b ON b.hold_id = h.id\nGROUP BY h.id"

@@ -13,29 +13,29 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, PoolProxiedConnection
 
-from costguard.ledger.db.asking import Ask, Tell, placed
-from costguard.ledger.db.codecs import Row
-from costguard.ledger.db.connection import writing
-from costguard.ledger.db.faults import ledger_errors
-from costguard.system.atomic_file import locked
+from costguard.ledger.db.asking import Execute, Query, adapt_placeholders
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.connection import begin_write
+from costguard.ledger.db.faults import translate_ledger_errors
+from costguard.system.atomic_file import hold_file_lock
 
-Voices = tuple[Ask, Tell]
+SqlSession = tuple[Query, Execute]
 
 
-def voices(connection: Connection) -> Voices:
+def open_sql_session(connection: Connection) -> SqlSession:
     """How to ask and how to tell in the transaction of `connection`."""
     server = connection.dialect.name != "sqlite"
 
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
-        return [tuple(row) for row in connection.exec_driver_sql(placed(sql, server=server), tuple(values))]
+    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
+        return [tuple(row) for row in connection.exec_driver_sql(adapt_placeholders(sql, server=server), tuple(values))]
 
-    def tell(sql: str, rows: list[Row]) -> int:
-        return connection.exec_driver_sql(placed(sql, server=server), rows).rowcount
+    def tell(sql: str, rows: list[SqlRow]) -> int:
+        return connection.exec_driver_sql(adapt_placeholders(sql, server=server), rows).rowcount
 
     return ask, tell
 
 
-class Pen:
+class WriteConnection:
     """Write transactions of `engine` (from `open_engine`), one after another."""
 
     def __init__(self, engine: Engine) -> None:
@@ -53,23 +53,23 @@ class Pen:
         self._engine.dispose()
 
     @contextmanager
-    def transaction(self) -> Iterator[Voices]:
+    def begin_transaction(self) -> Iterator[SqlSession]:
         """What `opening.writing` promises: all or nothing, alone, and on the disk when the block ends. Not to be nested."""
         if self._lock is None:
-            with writing(self._engine) as connection:
-                yield voices(connection)
+            with begin_write(self._engine) as connection:
+                yield open_sql_session(connection)
             return
-        with ledger_errors(self._where), locked(self._lock, patience_s=self._patience_s):
-            file = self._file()
+        with translate_ledger_errors(self._where), hold_file_lock(self._lock, patience_s=self._patience_s):
+            file = self._open_file_connection()
             file.execute("BEGIN IMMEDIATE")
             try:
-                yield _plain(file)
+                yield _open_file_session(file)
                 file.execute("COMMIT")
             except BaseException:
                 file.rollback()
                 raise
 
-    def _file(self) -> sqlite3.Connection:
+    def _open_file_connection(self) -> sqlite3.Connection:
         """The connection to the file, which the pool has made ready."""
         if self._held is None:
             self._held = self._engine.raw_connection()
@@ -78,11 +78,11 @@ class Pen:
         return file
 
 
-def _plain(file: sqlite3.Connection) -> Voices:
-    def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
+def _open_file_session(file: sqlite3.Connection) -> SqlSession:
+    def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
         return file.execute(sql, values).fetchall()
 
-    def tell(sql: str, rows: list[Row]) -> int:
+    def tell(sql: str, rows: list[SqlRow]) -> int:
         return file.executemany(sql, rows).rowcount
 
     return ask, tell

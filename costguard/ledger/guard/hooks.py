@@ -6,27 +6,29 @@ from datetime import datetime
 
 from costguard.guard.audit import HOOKED
 from costguard.guard.hook import BEGUN, HookEnd, HookRun
-from costguard.ledger.db.asking import Ask, Tell
-from costguard.ledger.db.codecs import Row, moment
-from costguard.ledger.db.lives import KEY, life_columns, life_of, micros_or_none
+from costguard.ledger.db.asking import Execute, Query
+from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
+from costguard.ledger.db.lives import KEY_COLUMNS, decode_life, encode_life_columns, encode_optional_instant
 from costguard.ledger.guard import audit
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
-COLUMNS = f"id, {KEY}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
+HOOK_RUN_COLUMNS = (
+    f"id, {KEY_COLUMNS}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
+)
 
 
-def hook_runs(ask: Ask, since: datetime) -> list[HookRun]:
+def load_hook_runs(ask: Query, since: datetime) -> list[HookRun]:
     """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
-    sql = f"SELECT {COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
-    return [_run_of(row) for row in ask(sql, (BEGUN, to_micros(since)))]
+    sql = f"SELECT {HOOK_RUN_COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
+    return [_decode_hook_run(row) for row in ask(sql, (BEGUN, to_micros(since)))]
 
 
-def write_begun(ask: Ask, tell: Tell, run: HookRun) -> bool:
+def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
     """Write `run`; False where its id is used, or one of its life and step has not ended."""
     row = (
         run.id,
-        *life_columns(run.life),
+        *encode_life_columns(run.life),
         make_storable(run.policy),
         run.rule,
         run.number,
@@ -35,33 +37,33 @@ def write_begun(ask: Ask, tell: Tell, run: HookRun) -> bool:
         to_micros(run.until),
         run.epoch,
         run.state,
-        micros_or_none(run.ended_at),
+        encode_optional_instant(run.ended_at),
         run.status,
         make_storable(run.why),
         make_storable(run.output),
     )
-    sql = f"INSERT INTO hook_run ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    sql = f"INSERT INTO hook_run ({HOOK_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) != 1:
         return False
-    audit.tell_row(ask, tell, ("hook_run", run.id), HOOKED, to_micros(run.began_at))
+    audit.audit_row(ask, tell, ("hook_run", run.id), HOOKED, to_micros(run.began_at))
     return True
 
 
-def write_end(ask: Ask, tell: Tell, run_id: str, end: HookEnd, now: datetime) -> bool:
+def record_hook_end(ask: Query, tell: Execute, run_id: str, end: HookEnd, now: datetime) -> bool:
     """Write how a run ended; False where it is not there, or its end is."""
     sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
     row = (end.state, to_micros(now), end.status, make_storable(end.why), make_storable(end.output), run_id, BEGUN)
     if tell(sql, [row]) != 1:
         return False
-    audit.tell_row(ask, tell, ("hook_run", run_id), HOOKED, to_micros(now))
+    audit.audit_row(ask, tell, ("hook_run", run_id), HOOKED, to_micros(now))
     return True
 
 
-def _run_of(row: Row) -> HookRun:
+def _decode_hook_run(row: SqlRow) -> HookRun:
     run_id, *life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output = row
     return HookRun(
         id=run_id,
-        life=life_of(life),
+        life=decode_life(life),
         policy=policy,
         rule=rule,
         number=number,
@@ -70,7 +72,7 @@ def _run_of(row: Row) -> HookRun:
         until=from_micros(until_us),
         epoch=epoch,
         state=state,
-        ended_at=moment(ended_us),
+        ended_at=decode_optional_instant(ended_us),
         status=status,
         why=why,
         output=output,

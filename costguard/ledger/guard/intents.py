@@ -12,20 +12,27 @@ from datetime import datetime
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import MOVED
 from costguard.guard.run import ConfirmedAct
-from costguard.ledger.db.asking import Ask, Tell, marks
-from costguard.ledger.db.codecs import Row, moment
-from costguard.ledger.db.lives import KEY, life_columns, life_of, list_text, micros_or_none, text_list
+from costguard.ledger.db.asking import Execute, Query, format_placeholders
+from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
+from costguard.ledger.db.lives import (
+    KEY_COLUMNS,
+    decode_life,
+    decode_list,
+    encode_life_columns,
+    encode_list,
+    encode_optional_instant,
+)
 from costguard.ledger.guard import audit
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
-FIXED = f"id, {KEY}, life, act, policy, rule, created_us"
-MOVING = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
-COLUMNS = f"{FIXED}, {MOVING}"
+FIXED_COLUMNS = f"id, {KEY_COLUMNS}, life, act, policy, rule, created_us"
+MOVING_COLUMNS = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
+INTENT_COLUMNS = f"{FIXED_COLUMNS}, {MOVING_COLUMNS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class IntentMove:
     """One move of an intent. `old` "": it was made. `run`: the guard run that a send counts in."""
 
     intent_id: str
@@ -37,34 +44,34 @@ class Moved:
     run: str
 
 
-def open_intents(ask: Ask) -> list[Intent]:
+def load_open_intents(ask: Query) -> list[Intent]:
     """All that are open, the oldest first."""
-    sql = f"SELECT {COLUMNS} FROM intent WHERE state IN ({marks(OPEN_STATES)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, OPEN_STATES)]
+    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE state IN ({format_placeholders(OPEN_STATES)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_decode_intent(row) for row in ask(sql, OPEN_STATES)]
 
 
-def intents_since(ask: Ask, at: datetime) -> list[Intent]:
+def load_intents_since(ask: Query, at: datetime) -> list[Intent]:
     """All that were made or moved at or after `at`, the oldest first."""
-    sql = f"SELECT {COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, (to_micros(at),))]
+    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
 
 
-def sends_since(ask: Ask, at: datetime) -> list[Intent]:
+def load_sends_since(ask: Query, at: datetime) -> list[Intent]:
     """All for which a request may have gone out at or after `at`, by the last time of it."""
-    sql = f"SELECT {COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, (to_micros(at),))]
+    sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
+    return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
 
 
-def history(ask: Ask, intent_id: str) -> list[Moved]:
+def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
     """Every move of an intent, in order."""
     sql = "SELECT intent_id, at_us, moved_from, moved_to, why, epoch, run FROM intent_event WHERE intent_id = ? ORDER BY id"
     return [
-        Moved(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
+        IntentMove(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
         for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
     ]
 
 
-def reactions(ask: Ask, since: datetime) -> list[ConfirmedAct]:
+def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:
     """The acts confirmed at or after `since`: from the first request that was let go to the listing that proved it."""
     sql = """
 SELECT i.id, i.provider, i.act, min(sent.at_us), max(done.at_us)
@@ -80,43 +87,43 @@ GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
     ]
 
 
-def write_new(ask: Ask, tell: Tell, intent: Intent) -> bool:
+def record_intent(ask: Query, tell: Execute, intent: Intent) -> bool:
     """Write `intent` and how it began; False where its id is used, or an open one for its life and act is there."""
-    row = (*_fixed(intent), *_moving(intent))
-    sql = f"INSERT INTO intent ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    row = (*_encode_fixed(intent), *_encode_moving(intent))
+    sql = f"INSERT INTO intent ({INTENT_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) != 1:
         return False
-    _log(ask, tell, intent, old="", run="")
+    _log_move(ask, tell, intent, old="", run="")
     return True
 
 
-def write_move(ask: Ask, tell: Tell, old: Intent, new: Intent, run: str) -> bool:
+def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -> bool:
     """Write that `old` became `new`; False where the ledger's is no longer `old`."""
-    names = ", ".join(f"{name} = ?" for name in MOVING.split(", "))
+    names = ", ".join(f"{name} = ?" for name in MOVING_COLUMNS.split(", "))
     sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
-    if tell(sql, [(*_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
+    if tell(sql, [(*_encode_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
         return False
-    _log(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
+    _log_move(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
     return True
 
 
-def is_current(ask: Ask, intent: Intent) -> bool:
+def is_current(ask: Query, intent: Intent) -> bool:
     """Whether the ledger's is still the one that `intent` is."""
     found = ask("SELECT state, moved_us, sends FROM intent WHERE id = ?", (intent.id,))
     return [tuple(row) for row in found] == [(intent.state, to_micros(intent.moved_at), intent.sends)]
 
 
-def _log(ask: Ask, tell: Tell, intent: Intent, *, old: str, run: str) -> None:
+def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) -> None:
     sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
     why = make_storable(intent.outcome or intent.why)
     tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
-    audit.tell_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
+    audit.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
 
 
-def _fixed(intent: Intent) -> Row:
+def _encode_fixed(intent: Intent) -> SqlRow:
     return (
         intent.id,
-        *life_columns(intent.life),
+        *encode_life_columns(intent.life),
         intent.act,
         make_storable(intent.policy),
         intent.rule,
@@ -124,28 +131,28 @@ def _fixed(intent: Intent) -> Row:
     )
 
 
-def _moving(intent: Intent) -> Row:
+def _encode_moving(intent: Intent) -> SqlRow:
     return (
         make_storable(intent.why),
         make_storable(intent.evidence),
         intent.state,
         to_micros(intent.moved_at),
         intent.epoch,
-        list_text([make_storable(one) for one in intent.lose]),
+        encode_list([make_storable(one) for one in intent.lose]),
         int(intent.irreversible),
         intent.sends,
-        micros_or_none(intent.sent_at),
-        micros_or_none(intent.expires_at),
+        encode_optional_instant(intent.sent_at),
+        encode_optional_instant(intent.expires_at),
         make_storable(intent.outcome),
     )
 
 
-def _intent_of(row: Row) -> Intent:
+def _decode_intent(row: SqlRow) -> Intent:
     intent_id, *life, act, policy, rule, created_us = row[:10]
     why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome = row[10:]
     return Intent(
         id=intent_id,
-        life=life_of(life),
+        life=decode_life(life),
         act=act,
         policy=policy,
         rule=rule,
@@ -155,10 +162,10 @@ def _intent_of(row: Row) -> Intent:
         state=state,
         moved_at=from_micros(moved_us),
         epoch=epoch,
-        lose=text_list(lose),
+        lose=decode_list(lose),
         irreversible=bool(irreversible),
         sends=sends,
-        sent_at=moment(sent_us),
-        expires_at=moment(expires_us),
+        sent_at=decode_optional_instant(sent_us),
+        expires_at=decode_optional_instant(expires_us),
         outcome=outcome,
     )

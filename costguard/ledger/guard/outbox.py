@@ -8,39 +8,39 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, Notification
-from costguard.ledger.db.asking import Ask, Tell
-from costguard.ledger.db.lives import Shape, make_whole, put, text_fields, value_text
+from costguard.ledger.db.asking import Execute, Query
+from costguard.ledger.db.lives import TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import to_micros
 from costguard.values.resource import make_storable
 
 if TYPE_CHECKING:
-    from costguard.ledger.db.codecs import Row
+    from costguard.ledger.db.codecs import SqlRow
 
-AGAIN = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 15, 60, 180, 360))
+RETRY_DELAYS = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 15, 60, 180, 360))
 """After each try that failed: how long until the next one."""
-MOST_TRIES = len(AGAIN) + 1
+TRIES_MAX = len(RETRY_DELAYS) + 1
 """Of a message that is worth sending for a day; each further day has four more."""
-A_DAY_MORE = timedelta(days=1) // AGAIN[-1]
-MOST_DUE = 200
-KEPT = timedelta(days=30)
+TRIES_PER_DAY = timedelta(days=1) // RETRY_DELAYS[-1]
+DUE_MESSAGES_MAX = 200
+RETENTION = timedelta(days=30)
 """How long a settled message is kept."""
 
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
 
-_KEY = ("route", "topic", "subject", "owner")
-_TOLD = Shape("notice_state", _KEY, ("told",))
+_STATE_KEY = ("route", "topic", "subject", "owner")
+_STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
 
 
-def put_out(ask: Ask, tell: Tell, messages: Iterable[Notification]) -> None:
+def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]) -> None:
     """Write `messages`, with the audit's head; one with its id and channel that is there already stays as it is."""
-    head = audit_log.head_text(ask)
-    rows: list[Row] = [
+    head = audit_log.read_head_text(ask)
+    rows: list[SqlRow] = [
         (
             make_storable(one.id),
             make_storable(one.channel),
-            value_text(replace(one, audit=head)),
+            encode_fields(replace(one, audit=head)),
             to_micros(one.at),
             0,
             to_micros(one.at),
@@ -53,27 +53,27 @@ def put_out(ask: Ask, tell: Tell, messages: Iterable[Notification]) -> None:
         tell(f"{sql} ON CONFLICT DO NOTHING", rows)
 
 
-def due_messages(ask: Ask, now: datetime) -> list[Notification]:
+def load_due_messages(ask: Query, now: datetime) -> list[Notification]:
     """Those to be tried at `now`, the oldest first, MOST_DUE at once."""
     sql = f"""
-SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {MOST_DUE}
+SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {DUE_MESSAGES_MAX}
 """  # noqa: S608 - our own number
-    return [_message_of(payload) for (payload,) in ask(sql, (to_micros(now),))]
+    return [_decode_message(payload) for (payload,) in ask(sql, (to_micros(now),))]
 
 
-def settle(ask: Ask, tell: Tell, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
+def settle_message(ask: Query, tell: Execute, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
     """What came of one try. After the last one, or where no other try helps, it is given up; settled ones stay as they are.
 
     What a settled message enclosed is dropped: it may be large, and nobody sends it again.
     """
     sql = "SELECT tries, payload FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
     for tries, payload in ask(sql, (message_id,))[:1]:
-        message = _message_of(payload)
-        over = not delivery.again or tries + 1 >= most_tries(message)
-        next_us = to_micros(now + (timedelta() if over else AGAIN[min(tries, len(AGAIN) - 1)]))
+        message = _decode_message(payload)
+        over = not delivery.again or tries + 1 >= compute_tries_max(message)
+        next_us = to_micros(now + (timedelta() if over else RETRY_DELAYS[min(tries, len(RETRY_DELAYS) - 1)]))
         sent_us, gave_up_us = (to_micros(now), None) if delivery.sent else (None, to_micros(now) if over else None)
         if message.enclosures and (delivery.sent or over):
-            payload = value_text(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
+            payload = encode_fields(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
         sql = (
             "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ?, payload = ? "
             "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
@@ -81,61 +81,64 @@ def settle(ask: Ask, tell: Tell, message_id: str, delivery: DeliveryResult, now:
         tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
 
 
-def most_tries(message: Notification) -> int:
+def compute_tries_max(message: Notification) -> int:
     """How often `message` is tried at most."""
-    return MOST_TRIES + (message.days - 1) * A_DAY_MORE
+    return TRIES_MAX + (message.days - 1) * TRIES_PER_DAY
 
 
-def undelivered(ask: Ask, since: datetime) -> list[tuple[Notification, str]]:
+def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, str]]:
     """Those that were given up at or after `since`, with why."""
     sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
-    return [(_message_of(payload), why) for payload, why in ask(sql, (to_micros(since),))]
+    return [(_decode_message(payload), why) for payload, why in ask(sql, (to_micros(since),))]
 
 
-def forget_settled(tell: Tell, now: datetime) -> None:
+def delete_settled(tell: Execute, now: datetime) -> None:
     """Drop what was settled KEPT ago."""
-    until_us = to_micros(now - KEPT)
+    until_us = to_micros(now - RETENTION)
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
 
 
-def told(ask: Ask) -> list[AlertState]:
+def load_alert_states(ask: Query) -> list[AlertState]:
     """What routes were told of all that is kept, as it was handed to `write_told`, by its key."""
-    return _told(ask, "<>")
+    return _load_states(ask, "<>")
 
 
-def write_told(ask: Ask, tell: Tell, states: Iterable[AlertState]) -> None:
+def replace_alert_states(ask: Query, tell: Execute, states: Iterable[AlertState]) -> None:
     """Keep `states` and nothing else of what routes were told."""
-    make_whole(ask, tell, _TOLD, _told_rows((*states, *told_apart(ask))))
+    replace_rows(ask, tell, _STATE_TABLE, _encode_states((*states, *load_unrouted_states(ask))))
 
 
-def told_apart(ask: Ask) -> list[AlertState]:
+def load_unrouted_states(ask: Query) -> list[AlertState]:
     """What was told past all routes: see `reportbook`."""
-    return _told(ask, "=")
+    return _load_states(ask, "=")
 
 
-def write_told_apart(tell: Tell, one: AlertState) -> None:
+def record_unrouted_state(tell: Execute, one: AlertState) -> None:
     """Keep `one`, which is of no route, over what was kept by its key."""
-    put(tell, _TOLD, _told_rows((one,)))
+    upsert_rows(tell, _STATE_TABLE, _encode_states((one,)))
 
 
-def forget_told_apart(tell: Tell, gone: Iterable[AlertState]) -> None:
+def delete_unrouted_states(tell: Execute, gone: Iterable[AlertState]) -> None:
     """Keep nothing of `gone`, each of no route."""
-    rows = list(_told_rows(gone))
+    rows = list(_encode_states(gone))
     if rows:
-        tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}", rows)  # noqa: S608 - our own column names
+        tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _STATE_KEY)}", rows)  # noqa: S608 - our own column names
 
 
-def _told(ask: Ask, compared: str) -> list[AlertState]:
-    names = ", ".join(_KEY)
+def _load_states(ask: Query, compared: str) -> list[AlertState]:
+    names = ", ".join(_STATE_KEY)
     rows = ask(f"SELECT {names}, told FROM notice_state WHERE route {compared} ? ORDER BY {names}", (NO_ROUTE,))  # noqa: S608 - our own names
-    return [AlertState(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
+    return [AlertState(**dict(zip(_STATE_KEY, key, strict=True)), **decode_fields(rest)) for *key, rest in rows]
 
 
-def _told_rows(states: Iterable[AlertState]) -> dict[Row, Row]:
-    return {tuple(make_storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states}
+def _encode_states(states: Iterable[AlertState]) -> dict[SqlRow, SqlRow]:
+    return {
+        tuple(make_storable(getattr(one, name)) for name in _STATE_KEY): (encode_fields(one, without=_STATE_KEY),)
+        for one in states
+    }
 
 
-def _message_of(payload: str) -> Notification:
-    found = text_fields(payload)
+def _decode_message(payload: str) -> Notification:
+    found = decode_fields(payload)
     of = {"notices": Alert, "enclosures": Attachment}
     return Notification(**found | {name: tuple(make(**one) for one in found.get(name, ())) for name, make in of.items()})

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costguard.guard.audit import AuditAnchor, format_anchor
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.guard.audit_log import COLUMNS, head
-from costguard.system.whole import put
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.guard.audit_log import ENTRY_COLUMNS, load_head
+from costguard.system.whole import write_file_atomically
 
-SCHEMA = "costguard.seen/1"
-LARGEST = 4096
+MARKER_SCHEMA = "costguard.seen/1"
+MARKER_BYTES_MAX = 4096
 """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NotedHead:
     """A head of the audit of the ledger of this id."""
 
     ledger: str
@@ -33,7 +33,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RollbackMarker:
     """The mark of the ledger at `url`, in the file `path`, which need not exist."""
 
     url: str
@@ -41,43 +41,43 @@ class Mark:
 
     def describe_doubt(self) -> str:
         """Why the ledger is not the one that was seen here last, or an older copy of it; "" where it is. LedgerError unread."""
-        seen = self.seen()
+        seen = self.read_noted_head()
         if seen is None:
             return ""
-        with Reader(self.url) as reader, reader.snapshot() as ask:
-            return _doubt(ask, seen)
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
+            return _describe_mismatch(ask, seen)
 
     def advance(self) -> None:
         """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
-        with Reader(self.url) as reader, reader.snapshot() as ask:
-            last, ledger = head(ask), _ledger(ask)
-        now = None if last is None else Seen(ledger, AuditAnchor(last.seq, last.hash))
-        if now is None or now == self.seen():
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
+            last, ledger = load_head(ask), _load_ledger_id(ask)
+        now = None if last is None else NotedHead(ledger, AuditAnchor(last.seq, last.hash))
+        if now is None or now == self.read_noted_head():
             return
-        text = json.dumps({"schema": SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
+        text = json.dumps({"schema": MARKER_SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
         with suppress(OSError):
-            put(self.path, f"{text}\n".encode())
+            write_file_atomically(self.path, f"{text}\n".encode())
 
-    def seen(self) -> Seen | None:
+    def read_noted_head(self) -> NotedHead | None:
         """What was noted; None where nothing was, or it cannot be read."""
         try:
             with self.path.open("rb") as file:
-                found = json.loads(file.read(LARGEST))
-            if found["schema"] == SCHEMA:
-                return Seen(str(found["ledger"]), AuditAnchor(int(found["seq"]), str(found["hash"])))
+                found = json.loads(file.read(MARKER_BYTES_MAX))
+            if found["schema"] == MARKER_SCHEMA:
+                return NotedHead(str(found["ledger"]), AuditAnchor(int(found["seq"]), str(found["hash"])))
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return None
 
 
-def _doubt(ask: Ask, seen: Seen) -> str:
+def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     number, noted = seen.anchor
-    if _ledger(ask) != seen.ledger:
+    if _load_ledger_id(ask) != seen.ledger:
         return f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
-    rows = ask(f"SELECT {COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
+    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
     if rows and rows[0][-1] == noted:
         return ""
-    last = head(ask)
+    last = load_head(ask)
     ends = format_anchor(last.seq, last.hash) if last else "nothing"
     if last is None or last.seq < number:
         return (
@@ -86,6 +86,6 @@ def _doubt(ask: Ask, seen: Seen) -> str:
     return f"this ledger tells another story than was seen here: its audit does not pass through {format_anchor(number, noted)}"
 
 
-def _ledger(ask: Ask) -> str:
+def _load_ledger_id(ask: Query) -> str:
     ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
     return str(ledger_id)

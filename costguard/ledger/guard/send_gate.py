@@ -17,46 +17,46 @@ from costguard.guard.hook import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override
 from costguard.guard.policy import CAP_RULE, TERMINATE, Rails
 from costguard.guard.verdict import HOLD_REASONS
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.lives import KEY
-from costguard.ledger.guard.guard_state import open_wishes
-from costguard.ledger.guard.turns import Turn, acts, turn_now
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.lives import KEY_COLUMNS
+from costguard.ledger.guard.guard_state import load_open_overrides
+from costguard.ledger.guard.turns import LeaderLease, is_leader, load_leader_lease
 from costguard.values.instant import to_micros
 
 TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 
 
-class Refused(NamedTuple):
+class SendRefusal(NamedTuple):
     """`reason`: one of REASONS. `told`: what exactly, in words."""
 
     reason: str
     told: str
 
 
-def refusal(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> Refused | None:
+def find_refusal(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> SendRefusal | None:
     """Why `intent`, as it is going to be sent, is not let go at `now`; None where it is."""
-    turn = turn_now(ask)
-    if not acts(turn, intent.epoch, now):
-        return Refused("not_acting", f"{HOLD_REASONS['not_acting']}: {_whose(turn, intent.epoch)}")
+    turn = load_leader_lease(ask)
+    if not is_leader(turn, intent.epoch, now):
+        return SendRefusal("not_acting", f"{HOLD_REASONS['not_acting']}: {_describe_leader(turn, intent.epoch)}")
     return (
-        _wished(intent, open_wishes(ask, now))
-        or _doubted(ask, intent)
-        or _railed(ask, rails, intent, now, run=run, fleet=fleet)
+        _find_override(intent, load_open_overrides(ask, now))
+        or _find_uncertain_intent(ask, intent)
+        or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet)
     )
 
 
-def begins(ask: Ask, run: HookRun, now: datetime) -> bool:
+def may_begin_hook(ask: Query, run: HookRun, now: datetime) -> bool:
     """Whether a hook may begin at `now`: its epoch acts, and nobody froze all acts, protects it or keeps it."""
-    return acts(turn_now(ask), run.epoch, now) and _wished(run, open_wishes(ask, now)) is None
+    return is_leader(load_leader_lease(ask), run.epoch, now) and _find_override(run, load_open_overrides(ask, now)) is None
 
 
-def run_of(ask: Ask, run: str) -> str:
+def build_run_name(ask: Query, run: str) -> str:
     """The name under which sends of the present guard run are counted: `run`, or the round of the turn."""
-    turn = turn_now(ask)
+    turn = load_leader_lease(ask)
     return run or (f"{turn.epoch}.{turn.rounds}" if turn else "")
 
 
-def machines(ask: Ask, now: datetime) -> int:
+def count_machines(ask: Query, now: datetime) -> int:
     """Of how many the rails take shares: those that ran when they were last heard of, and those that were sent within a day.
 
     A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
@@ -73,13 +73,13 @@ SELECT i.provider, i.account, i.region, i.external_id FROM intent AS i WHERE i.s
     return int(ask(sql, (to_micros(now - A_DAY),))[0][0])
 
 
-def _whose(turn: Turn | None, epoch: int) -> str:
+def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
     if turn is None:
         return "nobody has taken the turn"
     return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
 
 
-def _wished(intent: Intent | HookRun, wishes: list[Override]) -> Refused | None:
+def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefusal | None:
     """What people said since it was planned."""
     mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
     for reason, found in (
@@ -88,58 +88,60 @@ def _wished(intent: Intent | HookRun, wishes: list[Override]) -> Refused | None:
         ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE]),
     ):
         if found:
-            return Refused(reason, f"{HOLD_REASONS[reason]}: {found[-1].who}, {found[-1].why}")
+            return SendRefusal(reason, f"{HOLD_REASONS[reason]}: {found[-1].who}, {found[-1].why}")
     return None
 
 
-def _doubted(ask: Ask, intent: Intent) -> Refused | None:
+def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
     """Another intent on the same resource of which nobody knows yet what it did."""
-    where = " AND ".join(f"{name} = ?" for name in KEY.split(", "))
+    where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
     sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
     for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
-        return Refused("in_doubt", f"{HOLD_REASONS['in_doubt']}: {act} {name} is {state}")
+        return SendRefusal("in_doubt", f"{HOLD_REASONS['in_doubt']}: {act} {name} is {state}")
     return None
 
 
-def _railed(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> Refused | None:
-    in_run = ask(_IN_RUN, (run,))[0][0]
+def _find_exceeded_limit(
+    ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None
+) -> SendRefusal | None:
+    in_run = ask(_SENDS_IN_RUN, (run,))[0][0]
     if in_run >= rails.acts_per_run:
-        return _rate(f"{in_run} sent in this run, of {rails.acts_per_run}")
-    acts_10m, machines_10m = _others(ask, intent, now - TEN_MINUTES)
+        return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")
+    acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES)
     if acts_10m >= rails.acts_per_10m:
-        return _rate(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
-    size = machines(ask, now) if fleet is None else fleet
-    _, machines_day = _others(ask, intent, now - A_DAY)
+        return _make_rate_refusal(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
+    size = count_machines(ask, now) if fleet is None else fleet
+    _, machines_day = _count_others(ask, intent, now - A_DAY)
     for stopped, share, words in (
         (machines_10m, rails.fleet_share_10m, "10 minutes"),
         (machines_day, rails.fleet_share_day, "a day"),
     ):
         most = max(1, int(size * share))
         if stopped >= most:
-            return _rate(f"{stopped} of {size} machines in {words}, of {most}")
+            return _make_rate_refusal(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:
         lost = ask(_IRREVERSIBLE, (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
         if lost >= rails.irreversible_per_h:
-            return _rate(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
+            return _make_rate_refusal(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
     return None
 
 
-def _rate(told: str) -> Refused:
-    return Refused("rate", f"{HOLD_REASONS['rate']}: {told}")
+def _make_rate_refusal(told: str) -> SendRefusal:
+    return SendRefusal("rate", f"{HOLD_REASONS['rate']}: {told}")
 
 
-def _others(ask: Ask, intent: Intent, since: datetime) -> tuple[int, int]:
+def _count_others(ask: Query, intent: Intent, since: datetime) -> tuple[int, int]:
     """How many other intents, and other machines, were sent after `since`."""
-    rows = ask(_SENT, (to_micros(since),))
+    rows = ask(_SENT_SINCE, (to_micros(since),))
     return (
         len({name for name, *_ in rows if name != intent.id}),
         len({key for _, *key_ in rows if (key := tuple(key_)) != tuple(intent.life.key)}),
     )
 
 
-_IN_RUN = "SELECT count(*) FROM intent_event WHERE moved_to = 'executing' AND run = ?"
+_SENDS_IN_RUN = "SELECT count(*) FROM intent_event WHERE moved_to = 'executing' AND run = ?"
 
-_SENT = """
+_SENT_SINCE = """
 SELECT DISTINCT i.id, i.provider, i.account, i.region, i.external_id
 FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
 WHERE e.moved_to = 'executing' AND e.at_us > ?

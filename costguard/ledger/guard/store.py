@@ -24,27 +24,27 @@ from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
 from costguard.guard.run import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.verdict import EscalationState
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.faults import ledger_errors
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.db.voices import Voices, voices
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.faults import translate_ledger_errors
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.voices import SqlSession, open_sql_session
 from costguard.ledger.guard import climbs as kept
 from costguard.ledger.guard import guard_state, hooks, intents, outbox, send_gate, turns
-from costguard.ledger.guard.send_gate import Refused
+from costguard.ledger.guard.send_gate import SendRefusal
 from costguard.ledger.spans import observations
 from costguard.metering.billing import BillingRule
 from costguard.values.checks import require
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
-COUNTED = frozenset(("sends", "sent_at"))
+SEND_FIELDS = frozenset(("sends", "sent_at"))
 """What only a move to EXECUTING changes, by itself: what a mover says of it is not asked."""
-KEPT_OF_AN_INTENT = COUNTED | {"id", "life", "act", "policy", "rule", "created_at", "state", "moved_at"}
+FIXED_INTENT_FIELDS = SEND_FIELDS | {"id", "life", "act", "policy", "rule", "created_at", "state", "moved_at"}
 """What no mover changes."""
 
 
-class GuardBook:
+class GuardStore:
     """The guard's part of the ledger at `url`, which is made where there is none. Close it, or use it in a `with` statement.
 
     `rails`: what no send may pass. `rules`: how each provider bills (nothing here asks yet). It may be used by several threads.
@@ -65,7 +65,7 @@ class GuardBook:
         """Let go of the database."""
         self._engine.dispose()
 
-    def adopt(self, rails: Rails) -> None:
+    def set_rails(self, rails: Rails) -> None:
         """Let what is sent from now on pass these rails."""
         self._rails = rails
 
@@ -73,30 +73,32 @@ class GuardBook:
 
     def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
-        with self._reading() as ask:
-            return guard_state.open_wishes(ask, now)
+        with self._begin_read() as ask:
+            return guard_state.load_open_overrides(ask, now)
 
     def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
-        with self._reading() as ask:
-            return guard_state.wishes_since(ask, at)
+        with self._begin_read() as ask:
+            return guard_state.load_overrides_since(ask, at)
 
     def add_override(self, wish: Override) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
-        with self._writing() as (ask, tell):
-            guard_state.add_wish(ask, tell, wish)
+        with self._begin_write() as (ask, tell):
+            guard_state.add_override(ask, tell, wish)
 
     def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Override:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
-        with self._writing() as (ask, tell):
-            return guard_state.lift_wish(ask, tell, wish_id, who=who, now=now)
+        with self._begin_write() as (ask, tell):
+            return guard_state.lift_override(ask, tell, wish_id, who=who, now=now)
 
     # Intents
 
     def plan_intent(self, intent: Intent) -> bool:
         """Record a new one; False where an open one for its life and act is there already, or its epoch acts no more."""
-        with self._writing() as (ask, tell):
-            return turns.acts(turns.turn_now(ask), intent.epoch, intent.moved_at) and intents.write_new(ask, tell, intent)
+        with self._begin_write() as (ask, tell):
+            return turns.is_leader(turns.load_leader_lease(ask), intent.epoch, intent.moved_at) and intents.record_intent(
+                ask, tell, intent
+            )
 
     def move_intent(
         self,
@@ -115,45 +117,45 @@ class GuardBook:
         any other move clears. `run`: the guard run that the send counts in, "" for the present round of the turn. `fleet`: how
         many machines run, None for what the ledger says. After a change of turn, `epoch` is one of the `changes`.
         """
-        moved = _moved(intent, state, now, changes)
-        with self._writing() as (ask, tell):
-            run = send_gate.run_of(ask, run)
-            if state == EXECUTING and send_gate.refusal(ask, self._rails, moved, now, run=run, fleet=fleet):
+        moved = _apply_move(intent, state, now, changes)
+        with self._begin_write() as (ask, tell):
+            run = send_gate.build_run_name(ask, run)
+            if state == EXECUTING and send_gate.find_refusal(ask, self._rails, moved, now, run=run, fleet=fleet):
                 return None
-            return moved if intents.write_move(ask, tell, intent, moved, run) else None
+            return moved if intents.record_move(ask, tell, intent, moved, run) else None
 
-    def why_not(
+    def explain_refusal(
         self, intent: Intent, now: datetime, *, run: str = "", fleet: int | None = None, epoch: int | None = None
-    ) -> Refused | None:
+    ) -> SendRefusal | None:
         """Why `intent` would not go to EXECUTING at `now`; None where it would, or was moved by somebody else."""
         asked = intent if epoch is None else replace(intent, epoch=epoch)
-        with self._reading() as ask:
-            return send_gate.refusal(ask, self._rails, asked, now, run=send_gate.run_of(ask, run), fleet=fleet)
+        with self._begin_read() as ask:
+            return send_gate.find_refusal(ask, self._rails, asked, now, run=send_gate.build_run_name(ask, run), fleet=fleet)
 
     def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
-        with self._reading() as ask:
-            return intents.open_intents(ask)
+        with self._begin_read() as ask:
+            return intents.load_open_intents(ask)
 
     def load_intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`, the oldest first."""
-        with self._reading() as ask:
-            return intents.intents_since(ask, at)
+        with self._begin_read() as ask:
+            return intents.load_intents_since(ask, at)
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
-        with self._reading() as ask:
-            return intents.sends_since(ask, at)
+        with self._begin_read() as ask:
+            return intents.load_sends_since(ask, at)
 
-    def history(self, intent_id: str) -> list[intents.Moved]:
+    def load_intent_history(self, intent_id: str) -> list[intents.IntentMove]:
         """Every move of an intent, in order."""
-        with self._reading() as ask:
-            return intents.history(ask, intent_id)
+        with self._begin_read() as ask:
+            return intents.load_intent_history(ask, intent_id)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`, in order."""
-        with self._reading() as ask:
-            return intents.reactions(ask, since)
+        with self._begin_read() as ask:
+            return intents.load_reactions(ask, since)
 
     # Hooks
 
@@ -162,35 +164,35 @@ class GuardBook:
 
         Its epoch acts no more, somebody wishes otherwise, or a run of its life and step has not ended.
         """
-        with self._writing() as (ask, tell):
-            return send_gate.begins(ask, run, now) and hooks.write_begun(ask, tell, run)
+        with self._begin_write() as (ask, tell):
+            return send_gate.may_begin_hook(ask, run, now) and hooks.record_hook_begin(ask, tell, run)
 
     def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
         """Record how a run ended; False where its end is known already."""
-        with self._writing() as (ask, tell):
-            return hooks.write_end(ask, tell, run_id, end, now)
+        with self._begin_write() as (ask, tell):
+            return hooks.record_hook_end(ask, tell, run_id, end, now)
 
     def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
-        with self._reading() as ask:
-            return hooks.hook_runs(ask, since)
+        with self._begin_read() as ask:
+            return hooks.load_hook_runs(ask, since)
 
     # Turns and runs
 
     def acquire_leader_lease(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
         """The epoch of the turn that `holder` (one process) has until `now + lasts`; None while another one has it."""
-        with self._writing() as (ask, tell):
-            return turns.take_turn(ask, tell, holder, now, lasts)
+        with self._begin_write() as (ask, tell):
+            return turns.acquire_leader_lease(ask, tell, holder, now, lasts)
 
-    def give_turn(self, epoch: int) -> None:
+    def release_leader_lease(self, epoch: int) -> None:
         """Give the turn of `epoch` back; nothing where another one has it by now."""
-        with self._writing() as (_, tell):
-            turns.give_turn(tell, epoch)
+        with self._begin_write() as (_, tell):
+            turns.release_leader_lease(tell, epoch)
 
-    def turn(self) -> turns.Turn | None:
+    def load_leader_lease(self) -> turns.LeaderLease | None:
         """The turn as it stands; None before the first one."""
-        with self._reading() as ask:
-            return turns.turn_now(ask)
+        with self._begin_read() as ask:
+            return turns.load_leader_lease(ask)
 
     def record_run(
         self,
@@ -206,113 +208,118 @@ class GuardBook:
         `climbs` and `told` are all that there are: others are dropped (None: they stay as they are). `messages` go to the
         outbox, `protections` over older sights.
         """
-        with self._writing() as (ask, tell):
-            turn = turns.turn_now(ask)
+        with self._begin_write() as (ask, tell):
+            turn = turns.load_leader_lease(ask)
             if turn is None or turn.epoch != run.epoch:
                 return False
             if climbs is not None:
-                kept.write_climbs(ask, tell, climbs)
+                kept.replace_escalations(ask, tell, climbs)
             if told is not None:
-                outbox.write_told(ask, tell, told)
-            kept.write_protections(ask, tell, protections)
-            kept.write_run(ask, tell, run)
-            outbox.put_out(ask, tell, messages)
-            outbox.forget_settled(tell, run.at)
+                outbox.replace_alert_states(ask, tell, told)
+            kept.record_protections(ask, tell, protections)
+            kept.record_guard_run(ask, tell, run)
+            outbox.enqueue_messages(ask, tell, messages)
+            outbox.delete_settled(tell, run.at)
         return True
 
     def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
-        with self._reading() as ask:
-            return kept.last_run(ask)
+        with self._begin_read() as ask:
+            return kept.load_last_run(ask)
 
-    def last_runs(self, most: int) -> list[GuardRun]:
+    def load_last_runs(self, most: int) -> list[GuardRun]:
         """The newest runs, at most `most`, the newest first."""
-        with self._reading() as ask:
-            return kept.last_runs(ask, most)
+        with self._begin_read() as ask:
+            return kept.load_last_runs(ask, most)
 
     def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
-        with self._reading() as ask:
-            return kept.climbs(ask)
+        with self._begin_read() as ask:
+            return kept.load_escalations(ask)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
-        with self._reading() as ask:
-            return kept.protections(ask)
+        with self._begin_read() as ask:
+            return kept.load_protections(ask)
 
     def record_protections(self, seen: Iterable[ProtectionSighting]) -> None:
         """Take down `seen`, outside a run; an older sight than the one that is there changes nothing."""
-        with self._writing() as (ask, tell):
-            kept.write_protections(ask, tell, seen)
+        with self._begin_write() as (ask, tell):
+            kept.record_protections(ask, tell, seen)
 
     # Messages
 
     def load_alert_states(self) -> list[AlertState]:
         """What was told, as the last run handed it over."""
-        with self._reading() as ask:
-            return outbox.told(ask)
+        with self._begin_read() as ask:
+            return outbox.load_alert_states(ask)
 
     def due_messages(self, now: datetime) -> list[Notification]:
         """Messages to be tried at `now`, the oldest first."""
-        with self._reading() as ask:
-            return outbox.due_messages(ask, now)
+        with self._begin_read() as ask:
+            return outbox.load_due_messages(ask, now)
 
     def settle_message(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
         """What came of one try: sent, to be tried again later, or given up."""
-        with self._writing() as (ask, tell):
-            outbox.settle(ask, tell, message_id, delivery, now)
+        with self._begin_write() as (ask, tell):
+            outbox.settle_message(ask, tell, message_id, delivery, now)
 
     def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
         """Messages that were given up at or after `since`, with why."""
-        with self._reading() as ask:
-            return outbox.undelivered(ask, since)
+        with self._begin_read() as ask:
+            return outbox.load_undelivered(ask, since)
 
     # The fleet
 
     def load_samples_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, list[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time; who has none is left out."""
-        with self._through_the_driver() as ask:
-            return observations.samples_since(ask, at, keys)
+        with self._begin_driver_read() as ask:
+            return observations.load_samples_since(ask, at, keys)
 
     def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
         """The same in columns, which is how the guard takes those of a fleet."""
-        with self._through_the_driver() as ask:
-            return observations.columns_since(ask, at, keys)
+        with self._begin_driver_read() as ask:
+            return observations.load_columns_since(ask, at, keys)
 
     def load_departure(self, key: ResourceKey, since: datetime) -> DepartureEvidence:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
-        with self._reading() as ask:
-            return observations.departed(ask, key, since)
+        with self._begin_read() as ask:
+            return observations.load_departure(ask, key, since)
 
     def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
-        with self._through_the_driver() as ask:
-            return observations.first_seen(ask, keys)
+        with self._begin_driver_read() as ask:
+            return observations.load_first_seen(ask, keys)
 
     @contextmanager
-    def _reading(self) -> Iterator[Ask]:
-        with ledger_errors(self._engine.get_execution_options()["ledger"].where), self._engine.connect() as connection:
-            yield voices(connection)[0]
+    def _begin_read(self) -> Iterator[Query]:
+        with (
+            translate_ledger_errors(self._engine.get_execution_options()["ledger"].where),
+            self._engine.connect() as connection,
+        ):
+            yield open_sql_session(connection)[0]
 
     @contextmanager
-    def _writing(self) -> Iterator[Voices]:
-        with writing(self._engine) as connection:
-            yield voices(connection)
+    def _begin_write(self) -> Iterator[SqlSession]:
+        with begin_write(self._engine) as connection:
+            yield open_sql_session(connection)
 
     @contextmanager
-    def _through_the_driver(self) -> Iterator[Ask]:
+    def _begin_driver_read(self) -> Iterator[Query]:
         """Without what SQLAlchemy does to each row, of which there may be millions."""
-        with Reader(self._url) as reader, reader.snapshot() as ask:
+        with LedgerReader(self._url) as reader, reader.snapshot() as ask:
             yield ask
 
 
-def _moved(intent: Intent, state: str, now: datetime, changes: Mapping[str, object]) -> Intent:
+def _apply_move(intent: Intent, state: str, now: datetime, changes: Mapping[str, object]) -> Intent:
     """`intent` in `state`; InputError for a move that there is not, or a change of what stays."""
     require_transition(intent.state, state)
-    known = {field.name for field in fields(Intent)} - KEPT_OF_AN_INTENT
+    known = {field.name for field in fields(Intent)} - FIXED_INTENT_FIELDS
     for name in changes:
-        require(name in known | COUNTED, f"intent.{name}", "does not change in a move", f"it may be {', '.join(sorted(known))}")
-    others: dict[str, Any] = {name: value for name, value in changes.items() if name not in COUNTED}
+        require(
+            name in known | SEND_FIELDS, f"intent.{name}", "does not change in a move", f"it may be {', '.join(sorted(known))}"
+        )
+    others: dict[str, Any] = {name: value for name, value in changes.items() if name not in SEND_FIELDS}
     if state != EXECUTING:
         return replace(intent, **{"expires_at": None} | others, state=state, moved_at=now)
     expires_at = min(others.pop("expires_at", None) or now + SEND_WITHIN, now + SEND_WITHIN)

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import ABSENT, moment, span_of
-from costguard.ledger.db.lives import KEY, life_of
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import ABSENT_STATE, decode_optional_instant, decode_span
+from costguard.ledger.db.lives import KEY_COLUMNS, decode_life
 from costguard.ledger.spans.scope_state import load_attributions
-from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN
+from costguard.ledger.spans.sums import CORRECTED_SPAN_COLUMNS, JOIN_CORRECTION
 from costguard.reporting.statement.savings import ConfirmedAction, order_actions
 from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ResourceKey
 
-BEFORE = timedelta(minutes=11)
+LOOKBACK = timedelta(minutes=11)
 """Of what billed before an act, so much is looked at: where nobody states when a machine stopped, its span ended at a poll."""
 
 
-def acts_between(ask: Ask, since: datetime, until: datetime) -> list[ConfirmedAction]:
+def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
     """The acts that were confirmed within [since, until), in order of time."""
     attributions, found = load_attributions(ask), list[ConfirmedAction]()
     for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (to_micros(since), to_micros(until))):
         key = life[:4]
         spans = tuple(
-            span_of(ResourceKey(*key), attributions[attribution], columns)
-            for attribution, *columns in ask(_AROUND, (*key, sent_us - BEFORE // MICROSECOND))
+            decode_span(ResourceKey(*key), attributions[attribution], columns)
+            for attribution, *columns in ask(_SPANS_AROUND, (*key, sent_us - LOOKBACK // MICROSECOND))
         )
-        ((called, owner, ended_us),) = ask(_CALLED, key) or [("", "", None)]
+        ((called, owner, ended_us),) = ask(_RESOURCE_NAME, key) or [("", "", None)]
         made = ConfirmedAction(
             intent_id=name,
-            life=life_of(life),
+            life=decode_life(life),
             act=act,
             policy=policy,
             sent_at=from_micros(sent_us),
             confirmed_at=from_micros(done_us),
             spans=spans,
-            ended_at=moment(ended_us),
+            ended_at=decode_optional_instant(ended_us),
             name=called or "",
             owner=owner or "",
         )
@@ -43,28 +43,28 @@ def acts_between(ask: Ask, since: datetime, until: datetime) -> list[ConfirmedAc
     return order_actions(found)
 
 
-_SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words
+_LAST_LISTED = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}')"  # noqa: S608 - our own words
 
 _ACTS = f"""
-SELECT i.id, {", ".join(f"i.{name}" for name in KEY.split(", "))}, i.life, i.act, i.policy, min(sent.at_us), max(done.at_us)
+SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(sent.at_us), max(done.at_us)
 FROM intent AS i
 JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
 JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'
 WHERE i.state = 'done' AND i.moved_us >= ? AND i.moved_us < ?
-GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY.split(", "))}, i.life, i.act, i.policy
+GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy
 """  # noqa: S608 - our own column names
 
-_OWN = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+_RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
 
-_AROUND = f"""
-SELECT s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
-WHERE s.resource_id = {_OWN} AND (s.end_us IS NULL OR s.end_us > ?) ORDER BY s.start_us, s.id
+_SPANS_AROUND = f"""
+SELECT s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
+WHERE s.resource_id = {_RESOURCE_ID} AND (s.end_us IS NULL OR s.end_us > ?) ORDER BY s.start_us, s.id
 """  # noqa: S608 - our own column names
 
-_CALLED = f"""
-SELECT d.name, d.owner, CASE WHEN l.state IN ('{ABSENT}', 'ended') THEN l.at_us END
+_RESOURCE_NAME = f"""
+SELECT d.name, d.owner, CASE WHEN l.state IN ('{ABSENT_STATE}', 'ended') THEN l.at_us END
 FROM resource AS r
-LEFT JOIN observation AS d ON d.id = {_SAID}
+LEFT JOIN observation AS d ON d.id = {_LAST_LISTED}
 LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
 WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
 """  # noqa: S608 - our own column names

@@ -15,15 +15,23 @@ from operator import itemgetter
 from typing import Any, Self
 
 from costguard.budgets.hold import Hold
-from costguard.ledger.db.asking import Ask, in_lots, marks
-from costguard.ledger.db.codecs import ABSENT, SPAN, moment, span_of
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.holds import committed_holds
-from costguard.ledger.reports.burnt import rates_between
-from costguard.ledger.reports.effects import acts_between
-from costguard.ledger.spans.books import USD, Books
+from costguard.ledger.db.asking import Query, format_placeholders, split_batches
+from costguard.ledger.db.codecs import ABSENT_STATE, SPAN_COLUMNS, decode_optional_instant, decode_span
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.holds import load_committed_holds
+from costguard.ledger.reports.burnt import load_hourly_rates
+from costguard.ledger.reports.effects import load_confirmed_acts
+from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
 from costguard.ledger.spans.scope_state import load_attributions, load_books
-from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, reached, still_open
+from costguard.ledger.spans.sums import (
+    CORRECTED_SPAN_COLUMNS,
+    JOIN_CORRECTION,
+    NO_RESOURCE,
+    PeriodSums,
+    ReachFunction,
+    compute_open_amounts,
+    iterate_open_spans,
+)
 from costguard.metering.span import KnownUntil, Span
 from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
@@ -38,7 +46,7 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
 
-class Accounts(Books):
+class ReportReader(SpendingReader):
     """`Books` that can be asked for more. Within `at_one_instant` all answers are of one state of the ledger."""
 
     @contextmanager
@@ -46,7 +54,7 @@ class Accounts(Books):
         """Answer everything as of now, whatever is written meanwhile."""
         reader = self._reader
         with reader.snapshot() as ask:
-            self._reader = _Held(reader, ask)
+            self._reader = _SnapshotReader(reader, ask)
             try:
                 yield self
             finally:
@@ -56,11 +64,11 @@ class Accounts(Books):
         """What each line of each resource came to in `period`."""
         with self._reader.snapshot() as ask:
             books = load_books(ask)
-            sums = Sums(ask, load_attributions(ask), each=True)
-            sums.closed(period)
-            sums.open(period, self._reaches(ask, as_of))
-            for number, spans in self._unheard(ask, books, as_of).items():
-                sums.unheard(period, spans, number)
+            sums = PeriodSums(ask, load_attributions(ask), each=True)
+            sums.add_closed(period)
+            sums.add_open(period, self._make_reach(ask, as_of))
+            for number, spans in self._load_unobserved(ask, books, as_of).items():
+                sums.add_unobserved(period, spans, number)
             named = sums.attributions
             with pause_gc():
                 return [
@@ -74,10 +82,10 @@ class Accounts(Books):
         lines: dict[int, list[Span]] = defaultdict(list)
         lacking = set[int]()
         with self._reader.snapshot() as ask:
-            unheard = self._unheard(ask, load_books(ask), as_of)
+            unheard = self._load_unobserved(ask, load_books(ask), as_of)
             attributions = load_attributions(ask)
             for resource, absent_us, attribution, *columns in ask(_OPEN, ()):
-                lines[resource].append(span_of(NOBODY, attributions[attribution], columns))
+                lines[resource].append(decode_span(NO_RESOURCE, attributions[attribution], columns))
                 if absent_us is not None:
                     lacking.add(resource)
         return [
@@ -88,11 +96,11 @@ class Accounts(Books):
     def load_billed_resources(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, BilledResource]:
         """Those resources, as they were last seen. `labels`: with all of theirs where they carry any of these."""
         found = dict[int, BilledResource]()
-        wanted, told = ("o.detail", _tells(labels)) if labels else ("''", None)
+        wanted, told = ("o.detail", _make_label_filter(labels)) if labels else ("''", None)
         with self._reader.snapshot() as ask:
-            for lot in in_lots(sorted(numbers)):
-                for number, *key, name, detail in ask(_BEARERS.format(detail=wanted, ids=marks(lot)), lot):
-                    carried = _labels(detail) if told and detail and told(detail) else ()
+            for lot in split_batches(sorted(numbers)):
+                for number, *key, name, detail in ask(_RESOURCES_SQL.format(detail=wanted, ids=format_placeholders(lot)), lot):
+                    carried = _parse_labels(detail) if told and detail and told(detail) else ()
                     found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
         return found
 
@@ -101,14 +109,20 @@ class Accounts(Books):
     ) -> Iterator[tuple[int, list[tuple[Span, KnownUntil | None]]]]:
         """What each of those resources billed in `period`, an open span with how far it is known to reach."""
         with self._reader.snapshot() as ask:
-            attributions, reach = load_attributions(ask), self._reaches(ask, as_of)
-            for lot in in_lots(sorted(numbers)):
+            attributions, reach = load_attributions(ask), self._make_reach(ask, as_of)
+            for lot in split_batches(sorted(numbers)):
                 found: dict[int, list[tuple[Span, KnownUntil | None]]] = defaultdict(list)
                 values = (*lot, to_micros(period.start), to_micros(period.end))
-                for number, *row in ask(_LINES.format(ids=marks(lot)), values):
+                for number, *row in ask(_LINES.format(ids=format_placeholders(lot)), values):
                     key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
-                    span = span_of(ResourceKey(*key), attributions[attribution], columns)
-                    open_to = reach(scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us))
+                    span = decode_span(ResourceKey(*key), attributions[attribution], columns)
+                    open_to = reach(
+                        scope_id,
+                        span.start,
+                        from_micros(at_us),
+                        decode_optional_instant(seen_us),
+                        decode_optional_instant(absent_us),
+                    )
                     found[number].append((span, None if span.end else open_to))
                 yield from found.items()
 
@@ -118,10 +132,10 @@ class Accounts(Books):
         found: dict[int, dict[str, list[SampledHour]]] = {}
         with self._reader.snapshot() as ask:
             asked = [sql for sql in (_HOURS, _SAMPLES) if ask(sql.any, ())]
-            for lot in in_lots(sorted(numbers) if asked else []):
+            for lot in split_batches(sorted(numbers) if asked else []):
                 for sql in asked:
                     unit = sql.unit_us
-                    rows = ask(sql.of.format(ids=marks(lot)), (*lot, first * unit, last * unit))
+                    rows = ask(sql.of.format(ids=format_placeholders(lot)), (*lot, first * unit, last * unit))
                     for (number, signal), own in groupby(rows, itemgetter(0, 1)):
                         found.setdefault(number, {}).setdefault(signal, []).extend(SampledHour._make(row[2:]) for row in own)
         return found
@@ -141,63 +155,65 @@ class Accounts(Books):
                 edges = [(start, first * DAY_US), (last * DAY_US, end)]
             found = [
                 DailyCost(day, attributions[number], charge, int(whole) * NANO + int(rest))
-                for day, number, charge, whole, rest in ask(_DAYS.format(by=_KEPT.get(by, "a.labels")), (first, last, USD))
+                for day, number, charge, whole, rest in ask(
+                    _DAYS.format(by=_GROUP_COLUMNS.get(by, "a.labels")), (first, last, DEFAULT_CURRENCY)
+                )
             ]
             for begin, finish in edges:
-                sums = Sums(ask, attributions)
-                sums.edge(begin, finish)
+                sums = PeriodSums(ask, attributions)
+                sums.add_edge(begin, finish)
                 found += [
                     DailyCost(begin // DAY_US, attributions[place.attribution], place.charge, nanos[1])
                     for place, nanos in sums.raw.items()
-                    if place.currency == USD
+                    if place.currency == DEFAULT_CURRENCY
                 ]
-            for _, _, span, far in still_open(ask, attributions, end, self._reaches(ask, as_of)):
-                if span.meter.price.currency == USD:
-                    found += _days_of(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
+            for _, _, span, far in iterate_open_spans(ask, attributions, end, self._make_reach(ask, as_of)):
+                if span.meter.price.currency == DEFAULT_CURRENCY:
+                    found += _split_days(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
         return found
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
         """What began and ended to burn in each hour of `period`, each span's dollars spread evenly over it."""
         with self._reader.snapshot() as ask:
-            return rates_between(ask, period, self._reaches(ask, as_of))
+            return load_hourly_rates(ask, period, self._make_reach(ask, as_of))
 
     def load_actions(self, since: datetime, until: datetime) -> list[ConfirmedAction]:
         """The acts on machines that were confirmed within [since, until), with what each machine billed around them."""
         with self._reader.snapshot() as ask:
-            return acts_between(ask, since, until)
+            return load_confirmed_acts(ask, since, until)
 
     def load_committed_holds(self, period: Period) -> list[Hold]:
         """The runs admitted with money set aside that ended in `period`."""
         with self._reader.snapshot() as ask:
-            return committed_holds(ask, period.start, period.end)
+            return load_committed_holds(ask, period.start, period.end)
 
-    def _reaches(self, ask: Ask, as_of: datetime) -> Reaches:
+    def _make_reach(self, ask: Query, as_of: datetime) -> ReachFunction:
         books = load_books(ask)
-        return lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of)
+        return lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of)
 
 
-class _Held(Reader):
+class _SnapshotReader(LedgerReader):
     """A reader whose snapshot is open already."""
 
-    def __init__(self, reader: Reader, ask: Ask) -> None:
+    def __init__(self, reader: LedgerReader, ask: Query) -> None:
         self.where, self.close, self._ask = reader.where, reader.close, ask
 
     @contextmanager
-    def snapshot(self) -> Iterator[Ask]:
+    def snapshot(self) -> Iterator[Query]:
         """The same one each time."""
         yield self._ask
 
 
-def _days_of(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
+def _split_days(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
     """An open span by day within [begin, finish)."""
     while begin < finish:
         until = min(finish, (begin // DAY_US + 1) * DAY_US)
-        nano = reached(span, begin, until, far)[0][1]
+        nano = compute_open_amounts(span, begin, until, far)[0][1]
         yield DailyCost(begin // DAY_US, span.attribution, span.meter.charge, nano)
         begin = until
 
 
-def _tells(labels: Collection[str]) -> Callable[[str], bool]:
+def _make_label_filter(labels: Collection[str]) -> Callable[[str], bool]:
     """Whether a text of an observation may tell of any of `labels`, whatever their case: asked before it is taken apart."""
     if not all(map(str.isascii, labels)):
         return lambda _: True
@@ -210,36 +226,36 @@ def _tells(labels: Collection[str]) -> Callable[[str], bool]:
     return told
 
 
-def _labels(detail: str | None) -> tuple[tuple[str, str], ...]:
+def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
     said: dict[str, Any] = json.loads(detail) if detail else {}
     return tuple((name, value) for name, value in said.get("labels", ()))
 
 
-class _Asked:
+class _SampleQuery:
     """A question in lots, whether there is anything to ask, and what its times are counted in."""
 
     def __init__(self, of: str, table: str, unit_us: int) -> None:
         self.of, self.any, self.unit_us = of, f"SELECT 1 FROM {table} LIMIT 1", unit_us  # noqa: S608 - our own names
 
 
-_SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words
+_LAST_LISTED = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}')"  # noqa: S608 - our own words
 
-_BEARERS = f"""
+_RESOURCES_SQL = f"""
 SELECT r.id, r.provider, r.account, r.region, r.external_id, o.name, {{detail}}
-FROM resource AS r LEFT JOIN observation AS o ON o.id = {_SAID} WHERE r.id IN ({{ids}})
+FROM resource AS r LEFT JOIN observation AS o ON o.id = {_LAST_LISTED} WHERE r.id IN ({{ids}})
 """  # noqa: S608 - our own column names
 
 _LINES = f"""
 SELECT r.id, r.provider, r.account, r.region, r.external_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us,
-    CASE o.state WHEN '{ABSENT}' THEN o.at_us END, {COUNTED_SPAN}
-FROM span AS s {CORRECTED}
+    CASE o.state WHEN '{ABSENT_STATE}' THEN o.at_us END, {CORRECTED_SPAN_COLUMNS}
+FROM span AS s {JOIN_CORRECTION}
 JOIN resource AS r ON r.id = s.resource_id
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
 WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
 ORDER BY r.id, s.start_us, s.id
 """  # noqa: S608 - our own column names
 
-_HOURS = _Asked(
+_HOURS = _SampleQuery(
     """
 SELECT resource_id, signal, hour, count, sum, lowest, highest FROM sample_hour
 WHERE resource_id IN ({ids}) AND hour >= ? AND hour < ? ORDER BY resource_id, signal, hour
@@ -248,7 +264,7 @@ WHERE resource_id IN ({ids}) AND hour >= ? AND hour < ? ORDER BY resource_id, si
     1,
 )
 
-_SAMPLES = _Asked(
+_SAMPLES = _SampleQuery(
     f"""
 SELECT resource_id, signal, at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
 WHERE resource_id IN ({{ids}}) AND at_us >= ? AND at_us < ? GROUP BY resource_id, signal, at_us / {HOUR_US}
@@ -258,7 +274,7 @@ ORDER BY resource_id, signal, at_us / {HOUR_US}
     HOUR_US,
 )
 
-_KEPT = {key: "d.charge" if key == "charge" else f"a.{key}" for key in LEDGER_KEYS}
+_GROUP_COLUMNS = {key: "d.charge" if key == "charge" else f"a.{key}" for key in LEDGER_KEYS}
 
 _DAYS = f"""
 SELECT d.day, min(d.attribution_id), min(d.charge), sum(d.expected / {NANO}), sum(d.expected - d.expected / {NANO} * {NANO})
@@ -267,7 +283,7 @@ WHERE d.day >= ? AND d.day < ? AND d.currency = ? GROUP BY d.day, {{by}}
 """  # noqa: S608 - our own numbers
 
 _OPEN = f"""
-SELECT s.resource_id, CASE o.state WHEN '{ABSENT}' THEN o.at_us END, s.attribution_id, {SPAN} FROM span AS s
+SELECT s.resource_id, CASE o.state WHEN '{ABSENT_STATE}' THEN o.at_us END, s.attribution_id, {SPAN_COLUMNS} FROM span AS s
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
 WHERE s.end_us IS NULL
 """  # noqa: S608 - our own column names

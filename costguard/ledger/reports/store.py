@@ -14,15 +14,15 @@ from types import TracebackType
 from typing import Self
 
 from costguard.guard.alerts.alert import INFO, AlertState, Notification
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.connection import open_engine, writing
-from costguard.ledger.db.reader import Reader
-from costguard.ledger.db.voices import Voices, voices
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.voices import SqlSession, open_sql_session
 from costguard.ledger.guard import outbox
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark, find_schedule_changes
 
 
-class ReportBook:
+class ReportStore:
     """The reports of the ledger at `url`. Close it, or use it in a `with` statement. Each method may raise LedgerError."""
 
     def __init__(self, url: str) -> None:
@@ -36,39 +36,39 @@ class ReportBook:
 
     def marks(self) -> dict[str, ScheduleMark]:
         """What is kept of each schedule, by its topic."""
-        with Reader(self._url) as reader, reader.snapshot() as ask:
-            return {topic: _mark(one) for topic, one in _kept(ask).items()}
+        with LedgerReader(self._url) as reader, reader.snapshot() as ask:
+            return {topic: _make_mark(one) for topic, one in _load_states(ask).items()}
 
     def see(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
         """Take down that these schedules are there, and no others."""
-        with self._writing() as (ask, tell):
-            kept = _kept(ask)
-            new, gone = find_schedule_changes(schedules, {topic: _mark(one) for topic, one in kept.items()}, now)
+        with self._begin_write() as (ask, tell):
+            kept = _load_states(ask)
+            new, gone = find_schedule_changes(schedules, {topic: _make_mark(one) for topic, one in kept.items()}, now)
             topics = (*gone, *(one.topic for one in new))
-            outbox.forget_told_apart(tell, (kept[topic] for topic in topics if topic in kept))
+            outbox.delete_unrouted_states(tell, (kept[topic] for topic in topics if topic in kept))
             for one in new:
                 told = AlertState(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
-                outbox.write_told_apart(tell, told)
+                outbox.record_unrouted_state(tell, told)
 
     def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
         """Put `messages` out, the report of the period that ends at `until`; False, and nothing, where somebody has done so."""
-        with self._writing() as (ask, tell):
-            before = _kept(ask).get(schedule.topic)
-            if before is None or _mark(before).since >= until:
+        with self._begin_write() as (ask, tell):
+            before = _load_states(ask).get(schedule.topic)
+            if before is None or _make_mark(before).since >= until:
                 return False
-            outbox.write_told_apart(tell, replace(before, last_told_at=until, times=before.times + 1))
-            outbox.put_out(ask, tell, messages)
+            outbox.record_unrouted_state(tell, replace(before, last_told_at=until, times=before.times + 1))
+            outbox.enqueue_messages(ask, tell, messages)
         return True
 
     @contextmanager
-    def _writing(self) -> Iterator[Voices]:
-        with writing(self._engine) as connection:
-            yield voices(connection)
+    def _begin_write(self) -> Iterator[SqlSession]:
+        with begin_write(self._engine) as connection:
+            yield open_sql_session(connection)
 
 
-def _kept(ask: Ask) -> dict[str, AlertState]:
-    return {one.topic: one for one in outbox.told_apart(ask)}
+def _load_states(ask: Query) -> dict[str, AlertState]:
+    return {one.topic: one for one in outbox.load_unrouted_states(ask)}
 
 
-def _mark(one: AlertState) -> ScheduleMark:
+def _make_mark(one: AlertState) -> ScheduleMark:
     return ScheduleMark(one.subject, one.last_told_at or one.first_at)

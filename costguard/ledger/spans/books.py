@@ -13,14 +13,20 @@ from types import TracebackType
 from typing import Self
 
 from costguard.bills.drift import ReconciliationRecord
-from costguard.ledger.bills.reader import held_bills
-from costguard.ledger.db.asking import Ask, in_lots, marks
-from costguard.ledger.db.codecs import Amounts
-from costguard.ledger.db.reader import Reader
+from costguard.ledger.bills.reader import load_reconciliations
+from costguard.ledger.db.asking import Query, format_placeholders, split_batches
+from costguard.ledger.db.codecs import NanoAmounts
+from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans import paid
-from costguard.ledger.spans.items import items
-from costguard.ledger.spans.scope_state import ScopeBook, load_attributions, load_books, load_living, load_living_of
-from costguard.ledger.spans.sums import CORRECTED, Sums, counted, interval, reached
+from costguard.ledger.spans.items import iterate_charge_items
+from costguard.ledger.spans.scope_state import ScopeRecord, load_attributions, load_books, load_living, load_living_of
+from costguard.ledger.spans.sums import (
+    JOIN_CORRECTION,
+    PeriodSums,
+    build_money_interval,
+    compute_open_amounts,
+    format_corrected_column,
+)
 from costguard.metering.accrual import ABSENCE_SETTLES_AFTER, POLL_GAP, find_last_seen
 from costguard.metering.billing import BillingRule, get_billing_rule, list_unpriced_parts
 from costguard.metering.charge_item import ChargeItem
@@ -36,14 +42,14 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
-Ceilings = Callable[[], Mapping[str, int]]
+PriceCeilings = Callable[[], Mapping[str, int]]
 """Asked for the highest nano-units an hour that each GPU is known to cost, where something must be bounded by them."""
 
-USD = "USD"
+DEFAULT_CURRENCY = "USD"
 """The currency of what a resource spent that never billed anything."""
 
 
-class Books:
+class SpendingReader:
     """The ledger at `url`, for reading only. Use it in a `with` statement, or call `close`.
 
     `rules`: how each provider bills; the lag of its listings says how surely an open span reaches its last complete poll.
@@ -55,10 +61,10 @@ class Books:
         url: str,
         *,
         rules: Mapping[str, BillingRule],
-        ceilings: Ceilings = dict,
+        ceilings: PriceCeilings = dict,
         gap: timedelta = POLL_GAP,
     ) -> None:
-        self._reader, self._rules, self._ceilings, self._gap = Reader(url), rules, ceilings, gap
+        self._reader, self._rules, self._ceilings, self._gap = LedgerReader(url), rules, ceilings, gap
         self.close = self._reader.close
 
     def __enter__(self) -> Self:
@@ -70,12 +76,12 @@ class Books:
     def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
         """Sums of `period`, with what is still open counted up to `as_of` as well as it is known."""
         with self._reader.snapshot() as ask:
-            sums, books = Sums(ask, load_attributions(ask)), load_books(ask)
-            sums.closed(period)
-            sums.open(period, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of))
-            for spans in self._unheard(ask, books, as_of).values():
-                sums.unheard(period, spans)
-            return sums.spending()
+            sums, books = PeriodSums(ask, load_attributions(ask)), load_books(ask)
+            sums.add_closed(period)
+            sums.add_open(period, lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of))
+            for spans in self._load_unobserved(ask, books, as_of).values():
+                sums.add_unobserved(period, spans)
+            return sums.build_spending()
 
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
         """What `spending` sums up, item by item, resource after resource. Nothing else is asked while it is gone through."""
@@ -83,9 +89,11 @@ class Books:
             books = load_books(ask)
 
             def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
-                return self._reach(books[scope_id], *seen, as_of=as_of)
+                return self._compute_reach(books[scope_id], *seen, as_of=as_of)
 
-            yield from items(ask, period, load_attributions(ask), reach, self._unheard(ask, books, as_of))
+            yield from iterate_charge_items(
+                ask, period, load_attributions(ask), reach, self._load_unobserved(ask, books, as_of)
+            )
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:
         """Every resource that is not known to have ended, in the order in which they were first seen.
@@ -94,24 +102,24 @@ class Books:
         """
         with self._reader.snapshot() as ask:
             books, living = load_books(ask), load_living(ask)
-            spent, unheard = _closed_sums(ask, [found.id for found in living]), self._unheard(ask, books, as_of)
+            spent, unheard = _sum_closed_spans(ask, [found.id for found in living]), self._load_unobserved(ask, books, as_of)
             return [
-                self._live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
+                self._make_live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
                 for found in living
             ]
 
     def spent(self, as_of: datetime) -> list[LifetimeCost]:
         """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
         with self._reader.snapshot() as ask:
-            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
-            sums, unheard = _closed_sums(ask, list(keys)), self._unheard(ask, books, as_of)
+            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_RESOURCE_KEYS, ())}
+            sums, unheard = _sum_closed_spans(ask, list(keys)), self._load_unobserved(ask, books, as_of)
             for found in load_living(ask):
-                for currency, more in self._still(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
+                for currency, more in self._sum_current(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
                     low, expected, high = sums[found.id].get(currency, (0, 0, 0))
                     sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
-            spans = dict(ask(_SPANS, ()))
+            spans = dict(ask(_SPAN_COUNTS, ()))
         return [
-            LifetimeCost(key=key, money=interval(money, currency), spans=spans.get(number, 0))
+            LifetimeCost(key=key, money=build_money_interval(money, currency), spans=spans.get(number, 0))
             for number, key in keys.items()
             for currency, money in sums[number].items()
         ]
@@ -120,12 +128,14 @@ class Books:
         """See `paid.paid`: what each that lives surely cost from each instant of `since` on (None: from its run's start on)."""
         with self._reader.snapshot() as ask:
             books = load_books(ask)
-            return paid.paid(ask, since, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of), as_of)
+            return paid.compute_spend_to_date(
+                ask, since, lambda scope_id, *seen: self._compute_reach(books[scope_id], *seen, as_of=as_of), as_of
+            )
 
     def load_stopped_since(self) -> dict[ResourceKey, datetime]:
         """Since when each that is stopped has been seen so."""
         with self._reader.snapshot() as ask:
-            return paid.stopped_since(ask)
+            return paid.load_stopped_since(ask)
 
     def list_scopes(self) -> list[ScopeCoverage]:
         """How well each scope is seen, in order."""
@@ -147,7 +157,7 @@ class Books:
     def load_stretches(self, period: Period) -> list[PollStretch]:
         """Polls in a row with one outcome that touch `period`, whole, scope by scope in order of time."""
         with self._reader.snapshot() as ask:
-            rows = ask(_STRETCHES, (to_micros(period.start), to_micros(period.end)))
+            rows = ask(_COVERAGE_RUNS, (to_micros(period.start), to_micros(period.end)))
         return [
             PollStretch(
                 scope=ScopeKey(*names),
@@ -163,7 +173,7 @@ class Books:
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
         """How bills were held against the charges of `period` last."""
         with self._reader.snapshot() as ask:
-            return held_bills(ask, period)
+            return load_reconciliations(ask, period)
 
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
         """The samples of one signal in `period` that are still kept one by one, in order."""
@@ -181,14 +191,19 @@ class Books:
             for hour, count, total, lowest, highest in rows
         ]
 
-    def _live(
-        self, book: ScopeBook, known: KnownResource, closed: dict[str, Amounts], unheard: tuple[Span, ...], as_of: datetime
+    def _make_live(
+        self,
+        book: ScopeRecord,
+        known: KnownResource,
+        closed: dict[str, NanoAmounts],
+        unheard: tuple[Span, ...],
+        as_of: datetime,
     ) -> LiveResource:
         spans = tuple(known.open[line] for line in sorted(known.open))
         billing = [span.meter.price.currency for span in (*spans, *(() if closed else unheard))]
-        currency = billing[0] if billing else next(reversed(closed), USD)
+        currency = billing[0] if billing else next(reversed(closed), DEFAULT_CURRENCY)
         low, expected, high = closed.get(currency, (0, 0, 0))
-        for other, more in self._still(book, known, unheard, as_of):
+        for other, more in self._sum_current(book, known, unheard, as_of):
             if other == currency:
                 low, expected, high = low + more[0], expected + more[1], high + more[2]
         return LiveResource(
@@ -197,58 +212,58 @@ class Books:
             first_seen_at=known.first_seen_at,
             seen_at=find_last_seen(known, book.state),
             open=spans,
-            spent=interval((low, expected, high), currency),
+            spent=build_money_interval((low, expected, high), currency),
             absent_at=known.absent_at,
             unheard=unheard,
-            not_counted=list_unpriced_parts(known.observation, self._rule(book)),
+            not_counted=list_unpriced_parts(known.observation, self._find_rule(book)),
         )
 
-    def _still(
-        self, book: ScopeBook, known: KnownResource, unheard: Iterable[Span], as_of: datetime
-    ) -> Iterator[tuple[str, Amounts]]:
+    def _sum_current(
+        self, book: ScopeRecord, known: KnownResource, unheard: Iterable[Span], as_of: datetime
+    ) -> Iterator[tuple[str, NanoAmounts]]:
         """By currency, what a resource's open spans come to as far as they reach, and what may have billed beside them."""
         for span in known.open.values():
-            reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
-            yield span.meter.price.currency, reached(span, to_micros(span.start), to_micros(as_of), reach)[0]
+            reach = self._compute_reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
+            yield span.meter.price.currency, compute_open_amounts(span, to_micros(span.start), to_micros(as_of), reach)[0]
         for span in unheard:
             yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
 
-    def _unheard(self, ask: Ask, books: Mapping[int, ScopeBook], as_of: datetime) -> dict[int, tuple[Span, ...]]:
+    def _load_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
         """By resource, what may have billed since anybody looked. Where all scopes are seen well, nothing is asked for."""
-        silent = [number for number, book in books.items() if self._silent(book, as_of)]
+        silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
         found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
         for one in load_living_of(ask, silent) if silent else ():
             book = books[one.scope_id]
             seen_at = find_last_seen(one.known, book.state)
-            if not self._old(book, seen_at, as_of):
+            if not self._is_stale(book, seen_at, as_of):
                 continue
-            rule = self._rule(book)
+            rule = self._find_rule(book)
             if not ceilings and needs_price_ceilings(one.known.observation, rule):
                 ceilings.update(self._ceilings())
             if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
                 found[one.id] = spans
         return found
 
-    def _silent(self, book: ScopeBook, as_of: datetime) -> bool:
+    def _is_uncertain(self, book: ScopeRecord, as_of: datetime) -> bool:
         """Whether the scope may hold what was not looked at for too long: it is not covered, or only since a moment ago."""
         last, seen_at = book.coverage, book.state.complete_at
         if last is None or seen_at is None or last.outcome != COMPLETE:
             return True
-        return last.end_us - last.start_us < ABSENCE_SETTLES_AFTER // MICROSECOND or self._old(book, seen_at, as_of)
+        return last.end_us - last.start_us < ABSENCE_SETTLES_AFTER // MICROSECOND or self._is_stale(book, seen_at, as_of)
 
-    def _old(self, book: ScopeBook, seen_at: datetime, as_of: datetime) -> bool:
+    def _is_stale(self, book: ScopeRecord, seen_at: datetime, as_of: datetime) -> bool:
         """Whether a look at `seen_at` says too little of the present."""
-        return as_of - seen_at + self._lag(book) > self._gap
+        return as_of - seen_at + self._compute_lag(book) > self._gap
 
-    def _rule(self, book: ScopeBook) -> BillingRule:
+    def _find_rule(self, book: ScopeRecord) -> BillingRule:
         return get_billing_rule(self._rules, book.state.scope.provider)
 
-    def _lag(self, book: ScopeBook) -> timedelta:
-        return timedelta(seconds=self._rule(book).lag_s)
+    def _compute_lag(self, book: ScopeRecord) -> timedelta:
+        return timedelta(seconds=self._find_rule(book).lag_s)
 
-    def _reach(
+    def _compute_reach(
         self,
-        book: ScopeBook,
+        book: ScopeRecord,
         start: datetime,
         logged_at: datetime,
         seen_at: datetime | None,
@@ -263,50 +278,50 @@ class Books:
             logged_at=logged_at,
             seen_at=seen_at,
             absent_at=absent_at,
-            lag=self._lag(book),
+            lag=self._compute_lag(book),
             as_of=as_of,
         )
 
 
-def _closed_sums(ask: Ask, ids: Sequence[int]) -> dict[int, dict[str, Amounts]]:
+def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
     """What the closed spans of each resource come to, by currency, the one that billed last in the end."""
-    found: dict[int, dict[str, Amounts]] = defaultdict(dict)
-    for lot in in_lots(ids):
-        for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=marks(lot)), lot):
+    found: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
+    for lot in split_batches(ids):
+        for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=format_placeholders(lot)), lot):
             found[resource_id][currency] = (int(low), int(expected), int(high))
     return found
 
 
 _CLOSED = f"""
-SELECT s.resource_id, s.currency, sum({counted("low")}), sum({counted("expected")}), sum({counted("high")})
-FROM span AS s {CORRECTED}
+SELECT s.resource_id, s.currency, sum({format_corrected_column("low")}), sum({format_corrected_column("expected")}), sum({format_corrected_column("high")})
+FROM span AS s {JOIN_CORRECTION}
 WHERE s.end_us IS NOT NULL AND s.resource_id IN ({{ids}})
 GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
 """  # noqa: S608 - our own column names
 
-_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
+_RESOURCE_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
 
-_SPANS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
+_SPAN_COUNTS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
 
-_STRETCHES = """
+_COVERAGE_RUNS = """
 SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
 FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
 WHERE c.end_us >= ? AND c.start_us < ?
 ORDER BY s.provider, s.account, s.name, c.start_us
 """
 
-_OWN = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+_RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
 
 _SAMPLES = f"""
-SELECT at_us, value FROM sample WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ? ORDER BY at_us
+SELECT at_us, value FROM sample WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND at_us >= ? AND at_us < ? ORDER BY at_us
 """  # noqa: S608 - our own column names
 
 _HOURS = f"""
 SELECT hour, count, sum, lowest, highest FROM sample_hour
-WHERE resource_id = {_OWN} AND signal = ? AND hour >= ? AND hour < ?
+WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND hour >= ? AND hour < ?
 UNION ALL
 SELECT at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
-WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ?
+WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND at_us >= ? AND at_us < ?
 GROUP BY at_us / {HOUR_US}
 ORDER BY 1
 """  # noqa: S608 - our own column names

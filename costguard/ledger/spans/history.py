@@ -20,11 +20,11 @@ from costguard.guard.replay.history import (
     expand_sample_hours,
     find_instance_runs,
 )
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import ABSENT, SPAN, observation_of, span_of
-from costguard.ledger.guard.guard_state import wishes_since
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import ABSENT_STATE, SPAN_COLUMNS, decode_observation, decode_span
+from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.ledger.spans.scope_state import load_attributions
-from costguard.ledger.spans.sums import CORRECTED, counted
+from costguard.ledger.spans.sums import JOIN_CORRECTION, format_corrected_column
 from costguard.metering.span import Span
 from costguard.metering.spending import PollStretch
 from costguard.values.instant import HOUR_US, from_micros, to_micros
@@ -32,13 +32,13 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import SampleHour
 
-HOUR = timedelta(hours=1)
+ONE_HOUR = timedelta(hours=1)
 
 
-class History:
+class HistoryReader:
     """The history of the ledger that `ask` asks: one snapshot of it."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Query) -> None:
         self._ask = ask
         self._attributions = load_attributions(ask)
         self._rows = {
@@ -50,7 +50,7 @@ class History:
     def load_stretches(self) -> Mapping[ScopeKey, Sequence[PollStretch]]:
         """See `ports.history.Records`."""
         found: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
-        for provider, account, name, outcome, start_us, end_us, polls, why in self._ask(_STRETCHES, ()):
+        for provider, account, name, outcome, start_us, end_us, polls, why in self._ask(_COVERAGE_RUNS, ()):
             scope = ScopeKey(provider, account, name)
             found[scope].append(
                 PollStretch(
@@ -61,7 +61,7 @@ class History:
 
     def load_overrides(self) -> list[Override]:
         """See `ports.history.Records`."""
-        return wishes_since(self._ask, datetime(1970, 1, 1, tzinfo=UTC))
+        return load_overrides_since(self._ask, datetime(1970, 1, 1, tzinfo=UTC))
 
     def load_resources(self, period: Period) -> list[ResourceKey]:
         """See `ports.history.Records`."""
@@ -76,8 +76,8 @@ class History:
         """See `ports.history.Records`."""
         number, scope, first = self._rows[key]
         said = tuple(
-            RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT else observation_of(key, detail)[0])
-            for at_us, state, detail in self._ask(_SAID, (number, to_micros(period.end)))
+            RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT_STATE else decode_observation(key, detail)[0])
+            for at_us, state, detail in self._ask(_OBSERVATIONS, (number, to_micros(period.end)))
         )
         made = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=said, spans=self._spans(key, number, period))
         if not measured:
@@ -95,7 +95,7 @@ class History:
 
     def _spans(self, key: ResourceKey, number: int, period: Period) -> tuple[Span, ...]:
         rows = self._ask(_SPANS, (number, to_micros(period.end)))
-        return tuple(span_of(key, self._attributions[attribution], columns) for attribution, *columns in rows)
+        return tuple(decode_span(key, self._attributions[attribution], columns) for attribution, *columns in rows)
 
     def _samples(
         self, past: ResourceHistory, number: int, period: Period, interval: timedelta
@@ -111,16 +111,16 @@ class History:
             estimate_hourly_interval((hour for of in hours.values() for hour in of), interval),
             find_instance_runs(past.said),
         )
-        found = {signal: _packed(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
+        found = {signal: _pack_samples(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
         for signal, at_us, value in self._ask(_SAMPLES, (number, first_us, last_us)):
             ats, worths = found.setdefault(signal, (array("q"), array("d")))
             ats.append(at_us)
             worths.append(value)
-        ends = [of[-1].start + HOUR for of in hours.values()]
+        ends = [of[-1].start + ONE_HOUR for of in hours.values()]
         return found, max(ends, default=None)
 
 
-def _packed(ats: list[int], values: list[float]) -> tuple[array[int], array[float]]:
+def _pack_samples(ats: list[int], values: list[float]) -> tuple[array[int], array[float]]:
     return array("q", ats), array("d", values)
 
 
@@ -129,7 +129,7 @@ SELECT r.id, r.first_seen_us, r.provider, r.account, r.region, r.external_id, s.
 FROM resource AS r JOIN scope AS s ON s.id = r.scope_id ORDER BY r.id
 """
 
-_STRETCHES = """
+_COVERAGE_RUNS = """
 SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
 FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id ORDER BY s.provider, s.account, s.name, c.start_us
 """
@@ -139,11 +139,11 @@ SELECT r.id, o.at_us FROM resource AS r
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id) WHERE o.state = 'ended'
 """
 
-_SAID = "SELECT at_us, state, detail FROM observation WHERE resource_id = ? AND at_us < ? ORDER BY id"
+_OBSERVATIONS = "SELECT at_us, state, detail FROM observation WHERE resource_id = ? AND at_us < ? ORDER BY id"
 
 _SPANS = f"""
-SELECT s.attribution_id, {SPAN.replace("s.presence", counted("presence"))}
-FROM span AS s {CORRECTED} WHERE s.resource_id = ? AND s.start_us < ? ORDER BY s.start_us, s.id
+SELECT s.attribution_id, {SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))}
+FROM span AS s {JOIN_CORRECTION} WHERE s.resource_id = ? AND s.start_us < ? ORDER BY s.start_us, s.id
 """  # noqa: S608 - our own column names
 
 _HOURS = """

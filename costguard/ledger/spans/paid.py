@@ -11,22 +11,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import ABSENT, SPAN, Row, moment, span_of
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import ABSENT_STATE, SPAN_COLUMNS, SqlRow, decode_optional_instant, decode_span
 from costguard.ledger.spans.scope_state import load_attributions
-from costguard.ledger.spans.sums import CORRECTED, NOBODY, Reaches, counted
+from costguard.ledger.spans.sums import JOIN_CORRECTION, NO_RESOURCE, ReachFunction, format_corrected_column
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import compute_amounts
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money
 from costguard.values.resource import ENDED, Attribution, ResourceKey
 
-Sums = dict[str, int]
+SpendByCurrency = dict[str, int]
 """Nano-units by currency, of what billed at a stated price."""
 
 
-def paid(
-    ask: Ask, since: Mapping[str, datetime | None], reach: Reaches, as_of: datetime
+def compute_spend_to_date(
+    ask: Query, since: Mapping[str, datetime | None], reach: ReachFunction, as_of: datetime
 ) -> dict[ResourceKey, dict[str, Money]]:
     """By resource and name of `since`: what it surely cost from that instant (None: its run's start) to `as_of`.
 
@@ -35,13 +35,13 @@ def paid(
     """
     keys = {number: ResourceKey(*key) for number, *key in ask(_KEYS, (ENDED,))}
     attributions = load_attributions(ask)
-    still = [row for row in ask(_OPEN, ()) if row[0] in keys]
+    still = [row for row in ask(_OPEN_RUNS, ()) if row[0] in keys]
     found: dict[ResourceKey, dict[str, Money]] = {key: {} for key in keys.values()}
     for name, start in since.items():
-        sums: dict[int, Sums] = defaultdict(dict)
-        for number, currency, nano in _closed(ask, start, attributions):
+        sums: dict[int, SpendByCurrency] = defaultdict(dict)
+        for number, currency, nano in _sum_closed(ask, start, attributions):
             sums[number][currency] = sums[number].get(currency, 0) + nano
-        for number, currency, nano in _still(still, start, reach, attributions, as_of):
+        for number, currency, nano in _sum_open(still, start, reach, attributions, as_of):
             sums[number][currency] = sums[number].get(currency, 0) + nano
         for number, of in sums.items():
             if number in keys and len(of) == 1:
@@ -50,31 +50,33 @@ def paid(
     return {key: of for key, of in found.items() if of}
 
 
-def stopped_since(ask: Ask) -> dict[ResourceKey, datetime]:
+def load_stopped_since(ask: Query) -> dict[ResourceKey, datetime]:
     """Since when each resource that is stopped has been seen so, without a listing between that said otherwise."""
     return {ResourceKey(*key): from_micros(at_us) for at_us, *key in ask(_STOPPED, ())}
 
 
-def _closed(ask: Ask, start: datetime | None, attributions: Mapping[int, Attribution]) -> Iterator[tuple[int, str, int]]:
+def _sum_closed(ask: Query, start: datetime | None, attributions: Mapping[int, Attribution]) -> Iterator[tuple[int, str, int]]:
     """(resource, currency, nano-units) of closed spans."""
-    of, values = (_RUN, ()) if start is None else ("?", (to_micros(start),))
-    for number, currency, nano in ask(_AFTER.format(start=of), values * 2):
+    of, values = (_RUN_START, ()) if start is None else ("?", (to_micros(start),))
+    for number, currency, nano in ask(_PRICED_AFTER.format(start=of), values * 2):
         yield number, currency, int(nano)
-    for number, start_us, attribution_id, *columns in ask(_ACROSS.format(start=of), values * 3):
-        span = span_of(NOBODY, attributions[attribution_id], columns)
+    for number, start_us, attribution_id, *columns in ask(_PRICED_ACROSS.format(start=of), values * 3):
+        span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         if span.end is not None:
             yield number, span.meter.price.currency, compute_amounts(span, start_us, to_micros(span.end))[0]
 
 
-def _still(
-    rows: list[Row], start: datetime | None, reach: Reaches, attributions: Mapping[int, Attribution], as_of: datetime
+def _sum_open(
+    rows: list[SqlRow], start: datetime | None, reach: ReachFunction, attributions: Mapping[int, Attribution], as_of: datetime
 ) -> Iterator[tuple[int, str, int]]:
     """The same of open spans, as far as they surely reach."""
     for number, scope_id, attribution_id, run_us, at_us, seen_us, absent_us, *columns in rows:
-        span = span_of(NOBODY, attributions[attribution_id], columns)
+        span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         start_us = run_us if start is None else to_micros(start)
         if start_us is not None and span.meter.price.known:
-            far = reach(scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us))
+            far = reach(
+                scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
+            )
             yield (
                 number,
                 span.meter.price.currency,
@@ -82,41 +84,41 @@ def _still(
             )
 
 
-_SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words
+_LAST_LISTED = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}')"  # noqa: S608 - our own words
 
-_RUN = f"""coalesce(o.started_us, (
+_RUN_START = f"""coalesce(o.started_us, (
     SELECT min(a.anchor_us) FROM span AS a WHERE a.resource_id = r.id AND a.charge = '{COMPUTE}' AND a.end_us IS NULL
 ))"""  # noqa: S608 - our own words
 """When its run began: as its provider says, else as its open span of computing counts."""
 
 _KEYS = f"""
 SELECT r.id, r.provider, r.account, r.region, r.external_id FROM resource AS r
-JOIN observation AS o ON o.id = {_SAID} WHERE o.state <> ?
+JOIN observation AS o ON o.id = {_LAST_LISTED} WHERE o.state <> ?
 """  # noqa: S608 - our own column names
 
 _PRICED = f"""
 FROM resource AS r
-JOIN observation AS o ON o.id = {_SAID}
-JOIN span AS s ON s.resource_id = r.id {CORRECTED}
+JOIN observation AS o ON o.id = {_LAST_LISTED}
+JOIN span AS s ON s.resource_id = r.id {JOIN_CORRECTION}
 WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND s.price_known = 1
 """
 
-_AFTER = f"""
-SELECT r.id, s.currency, sum({counted("low")}) {_PRICED} AND s.end_us > {{start}} AND s.start_us >= {{start}}
+_PRICED_AFTER = f"""
+SELECT r.id, s.currency, sum({format_corrected_column("low")}) {_PRICED} AND s.end_us > {{start}} AND s.start_us >= {{start}}
 GROUP BY r.id, s.currency
 """
 
-_ACROSS = f"""
-SELECT r.id, {{start}}, s.attribution_id, {SPAN.replace("s.presence", counted("presence"))}
+_PRICED_ACROSS = f"""
+SELECT r.id, {{start}}, s.attribution_id, {SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))}
 {_PRICED} AND s.end_us > {{start}} AND s.start_us < {{start}}
 """
 """At most one a line: its spans do not overlap."""
 
-_OPEN = f"""
-SELECT r.id, r.scope_id, s.attribution_id, {_RUN}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT}' THEN l.at_us END, {SPAN}
+_OPEN_RUNS = f"""
+SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN l.at_us END, {SPAN_COLUMNS}
 FROM span AS s
 JOIN resource AS r ON r.id = s.resource_id
-JOIN observation AS o ON o.id = {_SAID}
+JOIN observation AS o ON o.id = {_LAST_LISTED}
 JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
 WHERE s.end_us IS NULL
 """  # noqa: S608 - our own column names
@@ -124,9 +126,9 @@ WHERE s.end_us IS NULL
 _STOPPED = f"""
 SELECT min(n.at_us), r.provider, r.account, r.region, r.external_id
 FROM resource AS r
-JOIN observation AS o ON o.id = {_SAID} AND o.state = 'stopped'
+JOIN observation AS o ON o.id = {_LAST_LISTED} AND o.state = 'stopped'
 JOIN observation AS n ON n.resource_id = r.id AND n.state = 'stopped' AND n.id > coalesce((
-    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state NOT IN ('stopped', '{ABSENT}')
+    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state NOT IN ('stopped', '{ABSENT_STATE}')
 ), 0)
 GROUP BY r.id, r.provider, r.account, r.region, r.external_id
 """  # noqa: S608 - our own column names

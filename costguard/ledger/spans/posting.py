@@ -10,108 +10,111 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from costguard.errors import LedgerError, shorten
-from costguard.ledger.db.asking import Tell, marks
+from costguard.ledger.db.asking import Execute, format_placeholders
 from costguard.ledger.db.codecs import (
-    ABSENT,
-    ATTRIBUTION,
-    METER,
-    PERIOD,
-    Row,
-    attribution_of,
-    attribution_row,
-    observation_text,
-    span_row,
+    ABSENT_STATE,
+    ATTRIBUTION_COLUMNS,
+    METER_COLUMNS,
+    PERIOD_COLUMNS,
+    SqlRow,
+    decode_attribution,
+    encode_attribution,
+    encode_observation,
+    encode_span,
 )
-from costguard.ledger.spans.rollup import Daily
-from costguard.ledger.spans.scope_state import Coverage, ScopeBook
+from costguard.ledger.spans.rollup import DailyRollup
+from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import Span
 from costguard.values.instant import MICROSECOND, to_micros
 from costguard.values.resource import Attribution, ResourceKey, ScopeKey, make_storable
 
-LONGEST_WHY = 300
+WHY_CHARS_MAX = 300
 """Characters of why a listing failed; an answer of a provider can be a page of HTML."""
 
-NUMBERED = ("scope", "coverage", "resource", "attribution", "observation", "span", "correction")
+NUMBERED_TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span", "correction")
 """The tables whose ids are counted up here."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
+class WriterState:
     """What the writer holds between transactions, all of it read from the ledger. `last_ids`: the highest id of each table."""
 
     revision: int
     last_ids: dict[str, int]
-    books: dict[ScopeKey, ScopeBook]
+    books: dict[ScopeKey, ScopeRecord]
     attributions: dict[Attribution, int]
 
-    def next_id(self, table: str) -> int:
+    def make_id(self, table: str) -> int:
         """A new id."""
         self.last_ids[table] = found = self.last_ids[table] + 1
         return found
 
 
-class Posting:
+class PollTransaction:
     """The rows of one transaction. `tell` writes at once what must be in order; `finish` writes what adds up.
 
     `gap`: a longer pause between two polls breaks the coverage of a scope.
     """
 
-    def __init__(self, tell: Tell, memory: Memory, gap: timedelta) -> None:
+    def __init__(self, tell: Execute, memory: WriterState, gap: timedelta) -> None:
         self._tell, self._memory, self._gap_us = tell, memory, gap // MICROSECOND
-        self._daily = Daily()
-        self._begun: dict[int, tuple[int, Coverage]] = {}
-        self._moved: dict[int, Coverage] = {}
+        self._daily = DailyRollup()
+        self._begun: dict[int, tuple[int, CoverageState]] = {}
+        self._moved: dict[int, CoverageState] = {}
 
-    def open_book(self, scope: ScopeKey) -> ScopeBook:
+    def open_book(self, scope: ScopeKey) -> ScopeRecord:
         """The book of a scope that was never polled before."""
-        book = ScopeBook(id=self._memory.next_id("scope"), state=ScopeState(scope=scope))
+        book = ScopeRecord(id=self._memory.make_id("scope"), state=ScopeState(scope=scope))
         self._write("INSERT INTO scope (id, provider, account, name) VALUES (?, ?, ?, ?)", [(book.id, *scope)])
         self._memory.books[scope] = book
         return book
 
-    def add(self, book: ScopeBook, accrued: AccrualResult) -> None:
+    def add(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         """Write what one fresh poll of the scope `book` changed."""
         if accrued.logged:
-            self._log(book, accrued)
+            self._write_observations(book, accrued)
         if accrued.closed:
-            self._close(book.ids, accrued.closed)
+            self._close_spans(book.ids, accrued.closed)
         if accrued.opened:
-            self._open(book.ids, accrued.opened)
+            self._open_spans(book.ids, accrued.opened)
         if accrued.corrected:
-            self._correct(book.ids, accrued.corrected)
-        self._cover(book, accrued)
+            self._write_corrections(book.ids, accrued.corrected)
+        self._extend_coverage(book, accrued)
         book.state = accrued.state
 
     def finish(self) -> None:
         """The last rows, and the revision that says that somebody wrote."""
-        self._write(_COVERED, [(row.end_us, row.polls, row.id) for row in self._moved.values()])
+        self._write(_EXTEND_COVERAGE, [(row.end_us, row.polls, row.id) for row in self._moved.values()])
         self._write(
-            _COVER, [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()]
+            _INSERT_COVERAGE,
+            [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()],
         )
-        added, changed = self._daily.rows()
-        self._write(_ROLL_UP, added)
-        self._write(_ROLL_DOWN, changed)
+        added, changed = self._daily.build_rows()
+        self._write(_INSERT_DAILY, added)
+        self._write(_UPDATE_DAILY, changed)
         self._memory.revision += 1
         self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
 
-    def _log(self, book: ScopeBook, accrued: AccrualResult) -> None:
-        resources: list[Row] = []
-        rows = [self._logged(book, accrued, row, resources) for row in accrued.logged]
-        self._write(_RESOURCE, resources)
-        self._write(_OBSERVATION, rows)
+    def _write_observations(self, book: ScopeRecord, accrued: AccrualResult) -> None:
+        resources: list[SqlRow] = []
+        rows = [self._encode_observation_row(book, accrued, row, resources) for row in accrued.logged]
+        self._write(_INSERT_RESOURCE, resources)
+        self._write(_INSERT_OBSERVATION, rows)
 
-    def _logged(self, book: ScopeBook, accrued: AccrualResult, logged: ObservationLogEntry, resources: list[Row]) -> Row:
+    def _encode_observation_row(
+        self, book: ScopeRecord, accrued: AccrualResult, logged: ObservationLogEntry, resources: list[SqlRow]
+    ) -> SqlRow:
         key, seen = logged.key, logged.observation
-        at_us, number = to_micros(logged.at), self._memory.next_id("observation")
+        at_us, number = to_micros(logged.at), self._memory.make_id("observation")
         resource_id = book.ids.get(key)
         if resource_id is None:
-            book.ids[key] = resource_id = self._memory.next_id("resource")
+            book.ids[key] = resource_id = self._memory.make_id("resource")
             first_seen_us = to_micros(accrued.state.resources[key].first_seen_at)
             resources.append((resource_id, book.id, *key, seen.kind if seen else "", first_seen_us))
         if seen is None:
             seen_us = None if logged.seen_at is None else to_micros(logged.seen_at)
-            return (number, resource_id, at_us, seen_us, ABSENT, "", "", "", None, None, "")
+            return (number, resource_id, at_us, seen_us, ABSENT_STATE, "", "", "", None, None, "")
         return (
             number,
             resource_id,
@@ -123,62 +126,62 @@ class Posting:
             make_storable(seen.owner),
             None if seen.started_at is None else to_micros(seen.started_at),
             None if seen.stopped_at is None else to_micros(seen.stopped_at),
-            observation_text(seen, accrued.state.resources[key].edges),
+            encode_observation(seen, accrued.state.resources[key].edges),
         )
 
-    def _close(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
+    def _close_spans(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
         rows = []
         for span in spans:
             assert span.end is not None  # noqa: S101 - for the type checker: a closed span has its end
-            found = self._daily.add(span, self._attribution(span.attribution))
+            found = self._daily.add(span, self._find_attribution(span.attribution))
             rows.append((to_micros(span.end), span.ended_by, *found, ids[span.key], span.meter.charge, span.meter.part))
-        self._write(_CLOSE, rows)
+        self._write(_CLOSE_SPAN, rows)
 
-    def _open(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
+    def _open_spans(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
         rows = []
         for span in spans:
-            attribution_id = self._attribution(span.attribution)
+            attribution_id = self._find_attribution(span.attribution)
             found = self._daily.add(span, attribution_id) if span.end else None
-            rows.append((self._memory.next_id("span"), *span_row(span, ids[span.key], attribution_id, found)))
-        self._write(_OPEN, rows)
+            rows.append((self._memory.make_id("span"), *encode_span(span, ids[span.key], attribution_id, found)))
+        self._write(_INSERT_SPAN, rows)
 
-    def _correct(self, ids: Mapping[ResourceKey, int], corrections: Iterable[SpanCorrection]) -> None:
+    def _write_corrections(self, ids: Mapping[ResourceKey, int], corrections: Iterable[SpanCorrection]) -> None:
         rows = []
         for row in corrections:
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
-            found = self._daily.change(span, replace(span, presence=row.presence), self._attribution(span.attribution))
+            found = self._daily.replace(span, replace(span, presence=row.presence), self._find_attribution(span.attribution))
             place = (ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
             said = (to_micros(row.at), row.presence, row.reason, *found)
-            rows.append((self._memory.next_id("correction"), *place, *said))
-        self._write(_CORRECT, rows)
+            rows.append((self._memory.make_id("correction"), *place, *said))
+        self._write(_INSERT_CORRECTION, rows)
 
-    def _cover(self, book: ScopeBook, accrued: AccrualResult) -> None:
+    def _extend_coverage(self, book: ScopeRecord, accrued: AccrualResult) -> None:
         """Polls in a row that say the same are one row; after a longer pause a new one begins, since nobody looked."""
-        at_us, why, last = to_micros(accrued.at), make_storable(shorten(accrued.why, LONGEST_WHY)), book.coverage
+        at_us, why, last = to_micros(accrued.at), make_storable(shorten(accrued.why, WHY_CHARS_MAX)), book.coverage
         if last is not None and (last.outcome, last.why) == (accrued.outcome, why) and at_us - last.end_us <= self._gap_us:
             last.end_us, last.polls = at_us, last.polls + 1
             if last.id not in self._begun:
                 self._moved[last.id] = last
             return
-        row = Coverage(self._memory.next_id("coverage"), accrued.outcome, why, at_us, at_us, 1)
+        row = CoverageState(self._memory.make_id("coverage"), accrued.outcome, why, at_us, at_us, 1)
         book.coverage = row
         self._begun[row.id] = (book.id, row)
 
-    def _attribution(self, attribution: Attribution) -> int:
+    def _find_attribution(self, attribution: Attribution) -> int:
         """The id of `attribution`, which is written where it is new."""
         known = self._memory.attributions
         found = known.get(attribution)
         if found is None:
-            row = attribution_row(attribution)
-            found = known.get(attribution_of(row))
+            row = encode_attribution(attribution)
+            found = known.get(decode_attribution(row))
             if found is None:
-                found = self._memory.next_id("attribution")
-                self._write(_ATTRIBUTION, [(found, *row)])
-            known[attribution] = known[attribution_of(row)] = found
+                found = self._memory.make_id("attribution")
+                self._write(_INSERT_ATTRIBUTION, [(found, *row)])
+            known[attribution] = known[decode_attribution(row)] = found
         return found
 
-    def _write(self, sql: str, rows: list[Row]) -> None:
+    def _write(self, sql: str, rows: list[SqlRow]) -> None:
         """Execute `sql` for each of `rows`. Each touches one row: anything else is a ledger unlike what we remember."""
         if rows and self._tell(sql, rows) != len(rows):
             what = sql.split("(", maxsplit=1)[0].strip()
@@ -187,35 +190,37 @@ class Posting:
             )
 
 
-def _insert(table: str, columns: str) -> str:
-    return f"INSERT INTO {table} ({columns}) VALUES ({marks(columns.split(','))})"  # noqa: S608 - our own names
+def _format_insert(table: str, columns: str) -> str:
+    return f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(columns.split(','))})"  # noqa: S608 - our own names
 
 
-_RESOURCE = _insert("resource", "id, scope_id, provider, account, region, external_id, kind, first_seen_us")
-_ATTRIBUTION = _insert("attribution", f"id, {ATTRIBUTION}")
-_OBSERVATION = _insert(
+_INSERT_RESOURCE = _format_insert("resource", "id, scope_id, provider, account, region, external_id, kind, first_seen_us")
+_INSERT_ATTRIBUTION = _format_insert("attribution", f"id, {ATTRIBUTION_COLUMNS}")
+_INSERT_OBSERVATION = _format_insert(
     "observation", "id, resource_id, at_us, seen_us, state, name, instance_type, owner, started_us, stopped_us, detail"
 )
-_OPEN = _insert("span", f"id, resource_id, attribution_id, {METER}, {PERIOD}, low, expected, high")
-_CLOSE = """
+_INSERT_SPAN = _format_insert(
+    "span", f"id, resource_id, attribution_id, {METER_COLUMNS}, {PERIOD_COLUMNS}, low, expected, high"
+)
+_CLOSE_SPAN = """
 UPDATE span SET end_us = ?, ended_by = ?, low = ?, expected = ?, high = ?
 WHERE resource_id = ? AND charge = ? AND part = ? AND end_us IS NULL
 """
-_CORRECT = """
+_INSERT_CORRECTION = """
 INSERT INTO correction (id, span_id, at_us, presence, reason, low, expected, high)
 VALUES (?, (SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?),
     ?, ?, ?, ?, ?, ?)
 """
-_COVER = _insert("coverage", "id, scope_id, outcome, why, start_us, end_us, polls")
-_COVERED = "UPDATE coverage SET end_us = ?, polls = ? WHERE id = ?"
-_ROLL_UP = (
-    _insert("daily", "day, attribution_id, charge, currency, known, low, expected, high, us")
+_INSERT_COVERAGE = _format_insert("coverage", "id, scope_id, outcome, why, start_us, end_us, polls")
+_EXTEND_COVERAGE = "UPDATE coverage SET end_us = ?, polls = ? WHERE id = ?"
+_INSERT_DAILY = (
+    _format_insert("daily", "day, attribution_id, charge, currency, known, low, expected, high, us")
     + """
 ON CONFLICT (day, attribution_id, charge, currency, known) DO UPDATE SET low = daily.low + excluded.low,
     expected = daily.expected + excluded.expected, high = daily.high + excluded.high, us = daily.us + excluded.us
 """
 )
-_ROLL_DOWN = """
+_UPDATE_DAILY = """
 UPDATE daily SET low = low + ?, expected = expected + ?, high = high + ?, us = us + ?
 WHERE day = ? AND attribution_id = ? AND charge = ? AND currency = ? AND known = ?
 """

@@ -6,37 +6,37 @@ correction says of a span is the new amounts less the old ones, on the same days
 
 from __future__ import annotations
 
-from costguard.ledger.db.codecs import Amounts, Row
+from costguard.ledger.db.codecs import NanoAmounts, SqlRow
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import Span, split_by_day
 from costguard.values.resource import INSTANCE
 
-Place = tuple[int, int, str, str, int]
+DailyPlace = tuple[int, int, str, str, int]
 """Day since 1970 in UTC, attribution, charge, currency, and 1 where the price is known."""
 
 
-class Daily:
+class DailyRollup:
     """What one transaction adds to each row of `daily`."""
 
     def __init__(self) -> None:
-        self._sums: dict[Place, list[int]] = {}
+        self._sums: dict[DailyPlace, list[int]] = {}
 
-    def add(self, span: Span, attribution_id: int) -> Amounts:
+    def add(self, span: Span, attribution_id: int) -> NanoAmounts:
         """Take down a closed span, and say what it comes to: the days of a span add up to it exactly."""
-        return self._take(span, attribution_id, 1)
+        return self._add_signed(span, attribution_id, 1)
 
-    def change(self, before: Span, after: Span, attribution_id: int) -> Amounts:
+    def replace(self, before: Span, after: Span, attribution_id: int) -> NanoAmounts:
         """`before` counts as `after` from now on, which comes to the amounts returned."""
-        self._take(before, attribution_id, -1)
-        return self._take(after, attribution_id, 1)
+        self._add_signed(before, attribution_id, -1)
+        return self._add_signed(after, attribution_id, 1)
 
-    def rows(self) -> tuple[list[Row], list[Row]]:
+    def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
         """(place, amounts, microseconds) to be added to rows that may be new; and the same, place last, of rows that are there.
 
         A correction can lower one amount and leave another: no row of its own, so the one that it changes is there.
         """
-        added: list[Row] = []
-        changed: list[Row] = []
+        added: list[SqlRow] = []
+        changed: list[SqlRow] = []
         for place, (low, expected, high, us) in sorted(self._sums.items()):
             if 0 <= low <= expected <= high and us >= 0:
                 added.append((*place, low, expected, high, us))
@@ -44,8 +44,8 @@ class Daily:
                 changed.append((low, expected, high, us, *place))
         return added, changed
 
-    def _take(self, span: Span, attribution_id: int, sign: int) -> Amounts:
-        meter, counts = span.meter, counts_time(span)
+    def _add_signed(self, span: Span, attribution_id: int, sign: int) -> NanoAmounts:
+        meter, counts = span.meter, is_machine_time(span)
         charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
         low = expected = high = 0
         for day, amounts, us in split_by_day(span):
@@ -61,6 +61,6 @@ class Daily:
         return low, expected, high
 
 
-def counts_time(span: Span) -> bool:
+def is_machine_time(span: Span) -> bool:
     """Whether the time of `span` is time of a machine: computing of an instance; a disk's hours are no hours of use."""
     return span.meter.charge == COMPUTE and span.attribution.kind == INSTANCE

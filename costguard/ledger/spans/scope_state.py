@@ -13,17 +13,17 @@ from datetime import datetime, timedelta
 from heapq import heappush
 from typing import Any
 
-from costguard.ledger.db.asking import Ask, in_lots, marks
+from costguard.ledger.db.asking import Query, format_placeholders, split_batches
 from costguard.ledger.db.codecs import (
-    ABSENT,
-    ATTRIBUTION,
-    SPAN,
-    Row,
-    attribution_of,
-    moment,
-    observation_of,
-    open_span_of,
-    span_of,
+    ABSENT_STATE,
+    ATTRIBUTION_COLUMNS,
+    SPAN_COLUMNS,
+    SqlRow,
+    decode_attribution,
+    decode_observation,
+    decode_open_span,
+    decode_optional_instant,
+    decode_span,
 )
 from costguard.metering.meter import Line
 from costguard.metering.scope_state import KnownResource, ScopeState
@@ -31,12 +31,12 @@ from costguard.metering.span import Span
 from costguard.values.instant import MICROSECOND, from_micros
 from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
 
-REMEMBERED = timedelta(days=2)
+MEMORY_SPAN = timedelta(days=2)
 """AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
 
 
 @dataclass(slots=True)
-class Coverage:
+class CoverageState:
     """The last row of a scope's coverage. Changes as polls come in."""
 
     id: int
@@ -48,7 +48,7 @@ class Coverage:
 
 
 @dataclass(slots=True, kw_only=True)
-class ScopeBook:
+class ScopeRecord:
     """A scope as the ledger holds it. Changes as polls come in.
 
     `ids`: of the rows of the resources that `state` holds. `coverage`: its last row. `elsewhere`: resources that it lists, too,
@@ -58,11 +58,11 @@ class ScopeBook:
     id: int
     state: ScopeState
     ids: dict[ResourceKey, int] = field(default_factory=dict)
-    coverage: Coverage | None = None
+    coverage: CoverageState | None = None
     elsewhere: dict[ResourceKey, ScopeKey] = field(default_factory=dict)
     endings: list[tuple[datetime, ResourceKey]] = field(default_factory=list)
 
-    def remember(self, found: Mapping[ResourceKey, Found]) -> None:
+    def remember(self, found: Mapping[ResourceKey, ResourceRecord]) -> None:
         """Take up resources as they were read from the ledger, each in its place: they are in the order of their rows."""
         self.ids |= {key: one.id for key, one in found.items()}
         known = {key: one.known for key, one in found.items()}
@@ -74,7 +74,7 @@ class ScopeBook:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResourceRecord:
     """A resource of the ledger: its row, the row of the scope that it belongs to, and what is known of it."""
 
     id: int
@@ -82,50 +82,52 @@ class Found:
     known: KnownResource
 
 
-def remembers(state: ScopeState, known: KnownResource) -> bool:
+def is_remembered(state: ScopeState, known: KnownResource) -> bool:
     """Whether `state` still holds `known` without being asked."""
-    return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - REMEMBERED
+    return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - MEMORY_SPAN
 
 
-def load_scopes(ask: Ask) -> dict[ScopeKey, ScopeBook]:
+def load_scopes(ask: Query) -> dict[ScopeKey, ScopeRecord]:
     """Every scope that was ever polled, with the resources that it remembers."""
     books = load_books(ask)
-    resources: dict[int, dict[ResourceKey, Found]] = defaultdict(dict)
-    heads = ask(_HEADS.format(which=_REMEMBERED), (ENDED, REMEMBERED // MICROSECOND))
-    for found in _found(ask, heads):
+    resources: dict[int, dict[ResourceKey, ResourceRecord]] = defaultdict(dict)
+    heads = ask(_HEADS.format(which=_WHERE_REMEMBERED), (ENDED, MEMORY_SPAN // MICROSECOND))
+    for found in _load_records(ask, heads):
         resources[found.scope_id][found.known.observation.key] = found
     for scope_id, all_found in resources.items():
         books[scope_id].remember(all_found)
     return {book.state.scope: book for book in books.values()}
 
 
-def load_books(ask: Ask) -> dict[int, ScopeBook]:
+def load_books(ask: Query) -> dict[int, ScopeRecord]:
     """Every scope that was ever polled, by its row and without resources."""
     books = {}
     for scope_id, provider, account, name, complete_us, *columns in ask(_BOOKS, ()):
-        book = ScopeBook(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
+        book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
         if columns[0] is not None:
-            book.coverage = last = Coverage(*columns)
-            book.state = replace(book.state, at=from_micros(last.end_us), complete_at=moment(complete_us))
+            book.coverage = last = CoverageState(*columns)
+            book.state = replace(book.state, at=from_micros(last.end_us), complete_at=decode_optional_instant(complete_us))
         books[scope_id] = book
     return books
 
 
-def load_living(ask: Ask) -> list[Found]:
+def load_living(ask: Query) -> list[ResourceRecord]:
     """Every resource that is not known to have ended, without what its lines left behind."""
-    return list(_found(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
+    return list(_load_records(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
 
 
-def load_living_of(ask: Ask, scope_ids: Sequence[int]) -> list[Found]:
+def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
     """Those of some scopes, with what their lines left behind."""
     return [
         found
-        for lot in in_lots(scope_ids)
-        for found in _found(ask, ask(_HEADS.format(which=_LIVING_OF.format(marks(lot))), (ENDED, *lot)))
+        for lot in split_batches(scope_ids)
+        for found in _load_records(
+            ask, ask(_HEADS.format(which=_WHERE_LIVING_IN.format(format_placeholders(lot))), (ENDED, *lot))
+        )
     ]
 
 
-def load_known(ask: Ask, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Found]:
+def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
     """Those of `keys` that the ledger has ever held, remembered or not."""
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
@@ -133,53 +135,53 @@ def load_known(ask: Ask, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Found
     heads = [
         row
         for place, ids in places.items()
-        for lot in in_lots(ids)
-        for row in ask(_HEADS.format(which=_NAMED.format(marks(lot))), (*place, *lot))
+        for lot in split_batches(ids)
+        for row in ask(_HEADS.format(which=_WHERE_KEY.format(format_placeholders(lot))), (*place, *lot))
     ]
-    return {found.known.observation.key: found for found in _found(ask, heads)}
+    return {found.known.observation.key: found for found in _load_records(ask, heads)}
 
 
-def load_attributions(ask: Ask) -> dict[int, Attribution]:
+def load_attributions(ask: Query) -> dict[int, Attribution]:
     """Every attribution by its id."""
-    return {row[0]: attribution_of(row[1:]) for row in ask(f"SELECT id, {ATTRIBUTION} FROM attribution", ())}  # noqa: S608 - our own column names
+    return {row[0]: decode_attribution(row[1:]) for row in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution", ())}  # noqa: S608 - our own column names
 
 
-def _found(ask: Ask, heads: Sequence[Row], *, past: bool = True) -> Iterator[Found]:
+def _load_records(ask: Query, heads: Sequence[SqlRow], *, past: bool = True) -> Iterator[ResourceRecord]:
     """What is known of the resources whose last observations are `heads`; `past`: with how their closed lines ended."""
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
-    said = {row[0]: row[1:] for row in _of(ask, _SAID, [head[0] for head in heads if head[9] == ABSENT])}
+    said = {row[0]: row[1:] for row in _query_of(ask, _LAST_DETAILS, [head[0] for head in heads if head[9] == ABSENT_STATE])}
     attributions = load_attributions(ask) if heads else {}
-    open_now = _by_line(_of(ask, _OPEN, ids), keys, attributions, open_span_of)
-    last = _by_line(_of(ask, _LAST, ids), keys, attributions) if past else {}
+    open_now = _group_by_line(_query_of(ask, _OPEN_SPANS, ids), keys, attributions, decode_open_span)
+    last = _group_by_line(_query_of(ask, _LAST_SPANS, ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
-        absent = state == ABSENT
+        absent = state == ABSENT_STATE
         logged_us, text = said[resource_id] if absent else (at_us, detail)
         bills, billed = open_now.get(resource_id, {}), last.get(resource_id, {})
-        seen, unproven = observation_of(keys[resource_id], text)
+        seen, unproven = decode_observation(keys[resource_id], text)
         known = KnownResource(
             observation=seen,
             first_seen_at=from_micros(first_seen_us),
             logged_at=from_micros(logged_us),
-            seen_at=moment(seen_us),
+            seen_at=decode_optional_instant(seen_us),
             absent_at=from_micros(at_us) if absent else None,
             open=bills,
             settled={line: span.end for line, span in billed.items() if span.end},
             edges={line: billed[line] for line in unproven if line in billed},
         )
-        yield Found(resource_id, scope_id, known)
+        yield ResourceRecord(resource_id, scope_id, known)
 
 
-def _of(ask: Ask, sql: str, ids: Sequence[int]) -> list[Row]:
+def _query_of(ask: Query, sql: str, ids: Sequence[int]) -> list[SqlRow]:
     """The rows of `sql` for the resources `ids`."""
-    return [row for lot in in_lots(ids) for row in ask(sql.format(ids=marks(lot)), lot)]
+    return [row for lot in split_batches(ids) for row in ask(sql.format(ids=format_placeholders(lot)), lot)]
 
 
-def _by_line(
-    rows: Iterable[Row],
+def _group_by_line(
+    rows: Iterable[SqlRow],
     keys: Mapping[int, ResourceKey],
     attributions: Mapping[int, Attribution],
-    made: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = span_of,
+    made: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = decode_span,
 ) -> dict[int, dict[Line, Span]]:
     found: dict[int, dict[Line, Span]] = defaultdict(dict)
     for resource_id, attribution_id, presence, *columns in rows:
@@ -206,17 +208,17 @@ WHERE {which}
 ORDER BY r.id
 """
 
-_REMEMBERED = """
+_WHERE_REMEMBERED = """
 o.state <> ? OR o.at_us + ? > (
     SELECT c.end_us FROM coverage AS c WHERE c.scope_id = r.scope_id ORDER BY c.start_us DESC LIMIT 1
 )
 """
 
-_NAMED = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
+_WHERE_KEY = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
 
-_LIVING_OF = "o.state <> ? AND r.scope_id IN ({})"
+_WHERE_LIVING_IN = "o.state <> ? AND r.scope_id IN ({})"
 
-_SAID = """
+_LAST_DETAILS = """
 SELECT o.resource_id, o.at_us, o.detail FROM observation AS o
 WHERE o.resource_id IN ({ids}) AND o.id = (
     SELECT max(x.id) FROM observation AS x WHERE x.resource_id = o.resource_id AND x.state <> 'absent'
@@ -225,15 +227,15 @@ WHERE o.resource_id IN ({ids}) AND o.id = (
 
 _LINES = "(SELECT DISTINCT x.resource_id, x.charge, x.part FROM span AS x WHERE x.resource_id IN ({ids})) AS line"
 
-_OPEN = f"""
-SELECT s.resource_id, s.attribution_id, NULL, {SPAN} FROM {_LINES}
+_OPEN_SPANS = f"""
+SELECT s.resource_id, s.attribution_id, NULL, {SPAN_COLUMNS} FROM {_LINES}
 JOIN span AS s ON s.resource_id = line.resource_id AND s.charge = line.charge AND s.part = line.part AND s.end_us IS NULL
 """  # noqa: S608 - our own column names
 """By line, so that SQLite takes the index of open spans, which holds one for each line."""
 
-_LAST = f"""
+_LAST_SPANS = f"""
 SELECT s.resource_id, s.attribution_id,
-    (SELECT c.presence FROM correction AS c WHERE c.span_id = s.id ORDER BY c.id DESC LIMIT 1), {SPAN}
+    (SELECT c.presence FROM correction AS c WHERE c.span_id = s.id ORDER BY c.id DESC LIMIT 1), {SPAN_COLUMNS}
 FROM {_LINES}
 JOIN span AS s ON s.id = (
     SELECT x.id FROM span AS x

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.ledger.db.asking import Ask
-from costguard.ledger.db.codecs import SPAN, Amounts, Row, moment, span_of
+from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import SPAN_COLUMNS, NanoAmounts, SqlRow, decode_optional_instant, decode_span
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import KnownUntil, Span, compute_amounts, count_expected_us
 from costguard.metering.spending import Spending
@@ -23,17 +23,17 @@ from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution, ResourceKey
 
-Reaches = Callable[[int, datetime, datetime, datetime | None, datetime | None], KnownUntil]
+ReachFunction = Callable[[int, datetime, datetime, datetime | None, datetime | None], KnownUntil]
 """The reach of a span: of a scope's row, from its start; when its resource was logged, last seen, and found absent."""
 
-MOST = 12
+SCAN_FRACTION = 12
 """One part in so many of the ledger's spans, and the table is read faster from end to end than through an index."""
 
-NOBODY = ResourceKey("", "", "", "")
+NO_RESOURCE = ResourceKey("", "", "", "")
 """Sums do not ask whose a span is."""
 
 
-class Place(NamedTuple):
+class SumKey(NamedTuple):
     """What one sum is of. `resource`: its row, `source`: of the price; 0 and "" where sums are not of each resource."""
 
     resource: int
@@ -44,62 +44,64 @@ class Place(NamedTuple):
     source: str
 
 
-class Sums:
+class PeriodSums:
     """What a period comes to, by attribution, charge, currency, and whether the price is known.
 
     `each`: by resource and by the source of the price as well.
     """
 
-    def __init__(self, ask: Ask, attributions: dict[int, Attribution], *, each: bool = False) -> None:
+    def __init__(self, ask: Query, attributions: dict[int, Attribution], *, each: bool = False) -> None:
         self._ask, self._attributions, self._each = ask, attributions, each
-        self._found: dict[Place, list[int]] = {}
+        self._found: dict[SumKey, list[int]] = {}
 
-    def closed(self, period: Period) -> None:
+    def add_closed(self, period: Period) -> None:
         """Add what closed spans come to in `period`."""
         start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         if self._each or first >= last:
-            self.edge(start, end)
+            self.add_edge(start, end)
             return
-        self.edge(start, first * DAY_US)
+        self.add_edge(start, first * DAY_US)
         self._add(self._ask(_DAYS, (first, last)))
-        self.edge(last * DAY_US, end)
+        self.add_edge(last * DAY_US, end)
 
-    def open(self, period: Period, reach: Reaches) -> None:
+    def add_open(self, period: Period, reach: ReachFunction) -> None:
         """Add what open spans come to in `period`, as far as they are known to reach."""
         start, end = to_micros(period.start), to_micros(period.end)
-        for resource, attribution_id, span, far in still_open(self._ask, self._attributions, end, reach):
-            self._take(resource, attribution_id, span, *reached(span, start, end, far))
+        for resource, attribution_id, span, far in iterate_open_spans(self._ask, self._attributions, end, reach):
+            self._add_span(resource, attribution_id, span, *compute_open_amounts(span, start, end, far))
 
-    def unheard(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
+    def add_unobserved(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
         """Add what `spans` of `resource`, which no ledger holds, may come to in `period`."""
         start, end = to_micros(period.start), to_micros(period.end)
         numbers = {attribution: number for number, attribution in self._attributions.items()}
         for span in spans:
             number = numbers.setdefault(span.attribution, -1 - len(numbers))  # what never billed has no row of its own
             self._attributions.setdefault(number, span.attribution)
-            self._take(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
+            self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
-    def edge(self, start: int, end: int) -> None:
+    def add_edge(self, start: int, end: int) -> None:
         """Add what closed spans come to in [start, end), in microseconds, without the roll-ups."""
         if start >= end:
             return
-        scan = whole(self._ask, start, end) if self._each else ""
+        scan = choose_scan(self._ask, start, end) if self._each else ""
         within = (_WITHIN_EACH if self._each else _WITHIN).format(scan=scan)
-        self._add(self._ask(as_corrected(self._ask, within), (start, end, start)))
-        across = as_corrected(self._ask, _ACROSS)
+        self._add(self._ask(drop_unused_corrections(self._ask, within), (start, end, start)))
+        across = drop_unused_corrections(self._ask, _ACROSS)
         for resource, attribution_id, *columns in self._ask(across, (start, end, end, start, end, end, end)):
-            span = span_of(NOBODY, self._attributions[attribution_id], columns)
-            self._take(resource, attribution_id, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
+            span = decode_span(NO_RESOURCE, self._attributions[attribution_id], columns)
+            self._add_span(
+                resource, attribution_id, span, compute_amounts(span, start, end), count_expected_us(span, start, end)
+            )
 
-    def spending(self) -> list[Spending]:
+    def build_spending(self) -> list[Spending]:
         """The sums, but for those of nothing."""
         found = []
         for place, (low, expected, high, us) in sorted(self._found.items()):
             attribution = self._attributions[place.attribution]
             billed_us = us if place.charge == COMPUTE and attribution.kind == INSTANCE else 0
             if high or billed_us:
-                money = interval((low, expected, high), place.currency)
+                money = build_money_interval((low, expected, high), place.currency)
                 one = Spending(attribution=attribution, charge=place.charge, money=money, us=billed_us, known=bool(place.known))
                 found.append(one)
         return found
@@ -110,23 +112,23 @@ class Sums:
         return self._attributions
 
     @property
-    def raw(self) -> Mapping[Place, list[int]]:
+    def raw(self) -> Mapping[SumKey, list[int]]:
         """Low, expected and high nano-units, and microseconds that the line probably billed, of each place."""
         return self._found
 
-    def _add(self, rows: Iterable[Row]) -> None:
+    def _add(self, rows: Iterable[SqlRow]) -> None:
         """Add sums as the database made them: of whole units and of the nano-units left, since 64 bits hold no more."""
         for row in rows:
             low, expected, more, high, most, us = map(int, row[6:])
-            self._sum(Place._make(row[:6]), (low, expected * NANO + more, high * NANO + most), us)
+            self._add_amounts(SumKey._make(row[:6]), (low, expected * NANO + more, high * NANO + most), us)
 
-    def _take(self, resource: int, attribution_id: int, span: Span, money: Amounts, us: int) -> None:
+    def _add_span(self, resource: int, attribution_id: int, span: Span, money: NanoAmounts, us: int) -> None:
         price, of, source = span.meter.price, 0, ""
         if self._each:
             of, source = resource, span.meter.source
-        self._sum(Place(of, attribution_id, span.meter.charge, price.currency, int(price.known), source), money, us)
+        self._add_amounts(SumKey(of, attribution_id, span.meter.charge, price.currency, int(price.known), source), money, us)
 
-    def _sum(self, place: Place, money: Amounts, us: int) -> None:
+    def _add_amounts(self, place: SumKey, money: NanoAmounts, us: int) -> None:
         sums = self._found.get(place)
         if sums is None:
             self._found[place] = [*money, us]
@@ -135,18 +137,18 @@ class Sums:
             sums[index] += added
 
 
-def still_open(
-    ask: Ask, attributions: Mapping[int, Attribution], end_us: int, reach: Reaches
+def iterate_open_spans(
+    ask: Query, attributions: Mapping[int, Attribution], end_us: int, reach: ReachFunction
 ) -> Iterator[tuple[int, int, Span, KnownUntil]]:
     """(resource, attribution, span, how far it is known to reach) of every open span that began before `end_us`."""
-    for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN, (end_us,)):
-        span = span_of(NOBODY, attributions[attribution_id], columns)
+    for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN_SPANS, (end_us,)):
+        span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         yield resource, attribution_id, span, reach(
-            scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us)
+            scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)
         )  # fmt: skip
 
 
-def reached(span: Span, start_us: int, end_us: int, reach: KnownUntil) -> tuple[Amounts, int]:
+def compute_open_amounts(span: Span, start_us: int, end_us: int, reach: KnownUntil) -> tuple[NanoAmounts, int]:
     """What an open span comes to in [start, end) as far as it reaches, and the microseconds that it probably billed."""
     probably, most = min(end_us, to_micros(reach.expected)), min(end_us, to_micros(reach.high))
     low, _, _ = compute_amounts(span, start_us, min(end_us, to_micros(reach.low)))
@@ -155,51 +157,51 @@ def reached(span: Span, start_us: int, end_us: int, reach: KnownUntil) -> tuple[
     return (low, expected[1], high[2]), count_expected_us(span, start_us, probably)
 
 
-def whole(ask: Ask, start: int, end: int) -> str:
+def choose_scan(ask: Query, start: int, end: int) -> str:
     """What stands before a column that no index is to be asked for: "+" where much of the ledger ended in [start, end)."""
     ((spans,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
     ((inside,),) = ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
-    return "+" if MOST * inside > spans else ""
+    return "+" if SCAN_FRACTION * inside > spans else ""
 
 
-def as_corrected(ask: Ask, sql: str) -> str:
+def drop_unused_corrections(ask: Query, sql: str) -> str:
     """`sql`, which asks for CORRECTED spans; while there is no correction the same without, which is answered twice as fast."""
     if ask("SELECT 1 FROM correction LIMIT 1", ()):
         return sql
     for column in ("presence", "low", "expected", "high"):
-        sql = sql.replace(counted(column), f"s.{column}")
-    return sql.replace(CORRECTED, "")
+        sql = sql.replace(format_corrected_column(column), f"s.{column}")
+    return sql.replace(JOIN_CORRECTION, "")
 
 
-def interval(money: Amounts, currency: str) -> MoneyInterval:
+def build_money_interval(money: NanoAmounts, currency: str) -> MoneyInterval:
     """Three amounts as one value."""
     low, expected, high = (Money(nano=nano, currency=currency) for nano in money)
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def _split(amount: str) -> str:
+def _format_split_sum(amount: str) -> str:
     """SQL for the sum of `amount` as whole units and nano-units: the bounds of a fleet without prices pass 64 bits."""
     return f"sum({amount} / {NANO}), sum({amount} - {amount} / {NANO} * {NANO})"
 
 
-def counted(column: str) -> str:
+def format_corrected_column(column: str) -> str:
     """SQL for a column of span `s` as its last correction `c`, if there is one, has it."""
     return f"coalesce(c.{column}, s.{column})"
 
 
-CORRECTED = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)"
+JOIN_CORRECTION = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)"
 """The last correction `c` of each span `s`."""
 
 _DAYS = f"""
-SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_split("expected")}, {_split("high")}, sum(us)
+SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")}, {_format_split_sum("high")}, sum(us)
 FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
 """  # noqa: S608 - our own column names
 
 _SUMMED = f"""
-    sum({counted("low")}), {_split(counted("expected"))}, {_split(counted("high"))},
-    sum((s.end_us - s.start_us) / CASE {counted("presence")} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {counted("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
-FROM span AS s {CORRECTED}
+    sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))}, {_format_split_sum(format_corrected_column("high"))},
+    sum((s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
+        * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
+FROM span AS s {JOIN_CORRECTION}
 WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
 """
 
@@ -213,23 +215,23 @@ SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, s.price_kn
 GROUP BY 1, 2, 3, 4, 5, 6
 """
 
-COUNTED_SPAN = SPAN.replace("s.presence", counted("presence"))
+CORRECTED_SPAN_COLUMNS = SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))
 """The columns of a span `s` as its last correction `c` has them."""
 
 _LONG_US = 8 * DAY_US
 """The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
 
 _ACROSS = f"""
-SELECT s.resource_id, s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
+SELECT s.resource_id, s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
 WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ? AND NOT (s.start_us >= ? AND s.end_us <= ?)
 UNION ALL
-SELECT s.resource_id, s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
+SELECT s.resource_id, s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
 WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ?
 """  # noqa: S608 - our own column names
 """Spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
 
-_OPEN = f"""
-SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN}
+_OPEN_SPANS = f"""
+SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN_COLUMNS}
 FROM span AS s
 JOIN resource AS r ON r.id = s.resource_id
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)

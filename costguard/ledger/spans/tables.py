@@ -14,38 +14,60 @@ from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, te
 from sqlmodel import Field
 
 from costguard.ledger.db import tables_agent, tables_bill, tables_guard  # noqa: F401 - their tables are part of METADATA
-from costguard.ledger.db.tables import BIG, PACKED, REAL_NUMBER, STRICT, Row, key, number, number_or_none, row_of, text_column
+from costguard.ledger.db.tables import (
+    BIG_INTEGER,
+    REAL_NUMBER,
+    STRICT,
+    WITHOUT_ROWID,
+    LedgerTable,
+    make_key_field,
+    make_number_field,
+    make_optional_number_field,
+    make_reference_field,
+    make_text_field,
+)
 from costguard.values.instant import DAY_US
 
-ATTRIBUTES = ("provider", "account", "region", "kind", "gpu", "gpu_count_milli", "tier", "owner", "instance_type", "labels")
-LINE = ("resource_id", "charge", "part")
+ATTRIBUTION_KEY = (
+    "provider",
+    "account",
+    "region",
+    "kind",
+    "gpu",
+    "gpu_count_milli",
+    "tier",
+    "owner",
+    "instance_type",
+    "labels",
+)
+LINE_KEY = ("resource_id", "charge", "part")
 NOT_ENDED = text("end_us IS NULL")
-LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see `sums._ACROSS`
+IS_LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see `sums._ACROSS`
 
 
-class LedgerStateRow(Row, table=True):
+class LedgerStateRow(LedgerTable, table=True):
     """One row. `revision` counts the transactions that wrote: a writer that remembers another one reads anew."""
 
     __tablename__ = "ledger_state"
     __table_args__ = (CheckConstraint("id = 1", name="ledger_state_one_row"), STRICT)
-    id: int = Field(primary_key=True, sa_type=BIG, sa_column_kwargs={"autoincrement": False})
-    ledger_id: str = text_column()
-    created_us: int = number()
-    revision: int = number()
+    id: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    ledger_id: str = make_text_field()
+    created_us: int = make_number_field()
+    revision: int = make_number_field()
 
 
-class ScopeRow(Row, table=True):
+class ScopeRow(LedgerTable, table=True):
     """The smallest thing one listing covers completely."""
 
     __tablename__ = "scope"
     __table_args__ = (UniqueConstraint("provider", "account", "name", name="scope_named_once"), STRICT)
-    id: int | None = key()
-    provider: str = text_column()
-    account: str = text_column()
-    name: str = text_column()
+    id: int | None = make_key_field()
+    provider: str = make_text_field()
+    account: str = make_text_field()
+    name: str = make_text_field()
 
 
-class CoverageRow(Row, table=True):
+class CoverageRow(LedgerTable, table=True):
     """Polls in a row of one scope that said the same: `end_us` and `polls` move on while they do."""
 
     __tablename__ = "coverage"
@@ -55,49 +77,49 @@ class CoverageRow(Row, table=True):
         Index("coverage_by_scope", "scope_id", "start_us"),
         STRICT,
     )
-    id: int | None = key()
-    scope_id: int = row_of("scope")
-    outcome: str = text_column()
-    why: str = text_column()
-    start_us: int = number()
-    end_us: int = number()
-    polls: int = number()
+    id: int | None = make_key_field()
+    scope_id: int = make_reference_field("scope")
+    outcome: str = make_text_field()
+    why: str = make_text_field()
+    start_us: int = make_number_field()
+    end_us: int = make_number_field()
+    polls: int = make_number_field()
 
 
-class ResourceRow(Row, table=True):
+class ResourceRow(LedgerTable, table=True):
     """Anything that bills."""
 
     __tablename__ = "resource"
     __table_args__ = (UniqueConstraint("provider", "account", "region", "external_id", name="resource_named_once"), STRICT)
-    id: int | None = key()
-    scope_id: int = row_of("scope")
-    provider: str = text_column()
-    account: str = text_column()
-    region: str = text_column()
-    external_id: str = text_column()
-    kind: str = text_column()
-    first_seen_us: int = number()
+    id: int | None = make_key_field()
+    scope_id: int = make_reference_field("scope")
+    provider: str = make_text_field()
+    account: str = make_text_field()
+    region: str = make_text_field()
+    external_id: str = make_text_field()
+    kind: str = make_text_field()
+    first_seen_us: int = make_number_field()
 
 
-class AttributionRow(Row, table=True):
+class AttributionRow(LedgerTable, table=True):
     """What spending is grouped by. `gpu_count_milli`: thousandths of a GPU. `labels`: JSON of sorted pairs."""
 
     __tablename__ = "attribution"
-    __table_args__ = (UniqueConstraint(*ATTRIBUTES, name="attribution_once"), STRICT)
-    id: int | None = key()
-    provider: str = text_column()
-    account: str = text_column()
-    region: str = text_column()
-    kind: str = text_column()
-    gpu: str = text_column()
-    gpu_count_milli: int = number()
-    tier: str = text_column()
-    owner: str = text_column()
-    instance_type: str = text_column()
-    labels: str = text_column()
+    __table_args__ = (UniqueConstraint(*ATTRIBUTION_KEY, name="attribution_once"), STRICT)
+    id: int | None = make_key_field()
+    provider: str = make_text_field()
+    account: str = make_text_field()
+    region: str = make_text_field()
+    kind: str = make_text_field()
+    gpu: str = make_text_field()
+    gpu_count_milli: int = make_number_field()
+    tier: str = make_text_field()
+    owner: str = make_text_field()
+    instance_type: str = make_text_field()
+    labels: str = make_text_field()
 
 
-class ObservationRow(Row, table=True):
+class ObservationRow(LedgerTable, table=True):
     """What was said of a resource when it changed. `detail`: JSON of all of it, '' where state is 'absent'."""
 
     __tablename__ = "observation"
@@ -106,20 +128,20 @@ class ObservationRow(Row, table=True):
         Index("observation_by_resource", "resource_id", "id"),
         STRICT,
     )
-    id: int | None = key()
-    resource_id: int = row_of("resource")
-    at_us: int = number()
-    seen_us: int | None = number_or_none()
-    state: str = text_column()
-    name: str = text_column()
-    instance_type: str = text_column()
-    owner: str = text_column()
-    started_us: int | None = number_or_none()
-    stopped_us: int | None = number_or_none()
-    detail: str = text_column()
+    id: int | None = make_key_field()
+    resource_id: int = make_reference_field("resource")
+    at_us: int = make_number_field()
+    seen_us: int | None = make_optional_number_field()
+    state: str = make_text_field()
+    name: str = make_text_field()
+    instance_type: str = make_text_field()
+    owner: str = make_text_field()
+    started_us: int | None = make_optional_number_field()
+    stopped_us: int | None = make_optional_number_field()
+    detail: str = make_text_field()
 
 
-class SpanRow(Row, table=True):
+class SpanRow(LedgerTable, table=True):
     """A half-open period in which a resource billed one line. The last five are set once, when it is closed.
 
     `low`, `expected`, `high`: nano-units of the whole span.
@@ -138,59 +160,59 @@ class SpanRow(Row, table=True):
             name="span_closed_whole",
         ),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="span_amounts"),
-        Index("span_open_once", *LINE, unique=True, sqlite_where=NOT_ENDED, postgresql_where=NOT_ENDED),
+        Index("span_open_once", *LINE_KEY, unique=True, sqlite_where=NOT_ENDED, postgresql_where=NOT_ENDED),
         Index("span_by_end", "end_us", "start_us"),
-        Index("span_long", "end_us", "start_us", sqlite_where=LONG, postgresql_where=LONG),
-        Index("span_by_line", *LINE, "start_us"),
+        Index("span_long", "end_us", "start_us", sqlite_where=IS_LONG, postgresql_where=IS_LONG),
+        Index("span_by_line", *LINE_KEY, "start_us"),
         STRICT,
     )
-    id: int | None = key()
-    resource_id: int = row_of("resource")
-    attribution_id: int = row_of("attribution")
-    charge: str = text_column()
-    part: str = text_column()
-    unit: str = text_column()
-    quantity: int = number()
-    quantum_s: int = number()
-    minimum_s: int = number()
-    price_low: int = number()
-    price_expected: int = number()
-    price_high: int = number()
-    currency: str = text_column()
-    price_known: int = number()
-    price_source: str = text_column()
-    presence: str = text_column()
-    anchor_us: int = number()
-    start_us: int = number()
-    why: str = text_column()
-    end_us: int | None = number_or_none()
+    id: int | None = make_key_field()
+    resource_id: int = make_reference_field("resource")
+    attribution_id: int = make_reference_field("attribution")
+    charge: str = make_text_field()
+    part: str = make_text_field()
+    unit: str = make_text_field()
+    quantity: int = make_number_field()
+    quantum_s: int = make_number_field()
+    minimum_s: int = make_number_field()
+    price_low: int = make_number_field()
+    price_expected: int = make_number_field()
+    price_high: int = make_number_field()
+    currency: str = make_text_field()
+    price_known: int = make_number_field()
+    price_source: str = make_text_field()
+    presence: str = make_text_field()
+    anchor_us: int = make_number_field()
+    start_us: int = make_number_field()
+    why: str = make_text_field()
+    end_us: int | None = make_optional_number_field()
     ended_by: str | None = Field(default=None, sa_type=Text, nullable=True)
-    low: int | None = number_or_none()
-    expected: int | None = number_or_none()
-    high: int | None = number_or_none()
+    low: int | None = make_optional_number_field()
+    expected: int | None = make_optional_number_field()
+    high: int | None = make_optional_number_field()
 
 
-class DailyRow(Row, table=True):
+class DailyRow(LedgerTable, table=True):
     """Closed spans, with their corrections, by day (since 1970, UTC). `us`: microseconds that probably billed."""
 
     __tablename__ = "daily"
     __table_args__ = (
         CheckConstraint("known IN (0, 1)", name="daily_known"),
         CheckConstraint("0 <= low AND low <= expected AND expected <= high AND us >= 0", name="daily_amounts"),
-        PACKED,
+        WITHOUT_ROWID,
     )
-    day: int = Field(primary_key=True, sa_type=BIG, sa_column_kwargs={"autoincrement": False})
-    attribution_id: int = row_of("attribution", primary_key=True)
+    day: int = Field(primary_key=True, sa_type=BIG_INTEGER, sa_column_kwargs={"autoincrement": False})
+    attribution_id: int = make_reference_field("attribution", primary_key=True)
     charge: str = Field(primary_key=True, sa_type=Text)
     currency: str = Field(primary_key=True, sa_type=Text)
-    known: int = Field(primary_key=True, sa_type=BIG)
-    low: int = number()
-    expected: int = number()
-    high: int = number()
-    us: int = number()
+    known: int = Field(primary_key=True, sa_type=BIG_INTEGER)
+    low: int = make_number_field()
+    expected: int = make_number_field()
+    high: int = make_number_field()
+    us: int = make_number_field()
 
 
-class CorrectionRow(Row, table=True):
+class CorrectionRow(LedgerTable, table=True):
     """A closed span counts with this `presence`, and comes to these amounts, from now on."""
 
     __tablename__ = "correction"
@@ -200,17 +222,17 @@ class CorrectionRow(Row, table=True):
         Index("correction_by_span", "span_id", "id"),
         STRICT,
     )
-    id: int | None = key()
-    span_id: int = row_of("span")
-    at_us: int = number()
-    presence: str = text_column()
-    reason: str = text_column()
-    low: int = number()
-    expected: int = number()
-    high: int = number()
+    id: int | None = make_key_field()
+    span_id: int = make_reference_field("span")
+    at_us: int = make_number_field()
+    presence: str = make_text_field()
+    reason: str = make_text_field()
+    low: int = make_number_field()
+    expected: int = make_number_field()
+    high: int = make_number_field()
 
 
-class HoldRow(Row, table=True):
+class HoldRow(LedgerTable, table=True):
     """Money set aside for a run that was admitted. `spent_nano`: what a committed one came to."""
 
     __tablename__ = "hold"
@@ -221,64 +243,74 @@ class HoldRow(Row, table=True):
         STRICT,
     )
     id: str = Field(primary_key=True, sa_type=Text)
-    nano: int = number()
-    currency: str = text_column()
-    who: str = text_column()
-    why: str = text_column()
-    provider: str = text_column()
-    account: str = text_column()
-    owner: str = text_column()
-    gpu: str = text_column()
-    labels: str = text_column()
-    taken_us: int = number()
-    expires_us: int = number()
-    ended_us: int | None = number_or_none()
+    nano: int = make_number_field()
+    currency: str = make_text_field()
+    who: str = make_text_field()
+    why: str = make_text_field()
+    provider: str = make_text_field()
+    account: str = make_text_field()
+    owner: str = make_text_field()
+    gpu: str = make_text_field()
+    labels: str = make_text_field()
+    taken_us: int = make_number_field()
+    expires_us: int = make_number_field()
+    ended_us: int | None = make_optional_number_field()
     ended_by: str | None = Field(default=None, sa_type=Text, nullable=True)
-    spent_nano: int | None = number_or_none()
+    spent_nano: int | None = make_optional_number_field()
 
 
-class HoldBudgetRow(Row, table=True):
+class HoldBudgetRow(LedgerTable, table=True):
     """A budget that a hold counts against."""
 
     __tablename__ = "hold_budget"
-    __table_args__ = (PACKED,)
+    __table_args__ = (WITHOUT_ROWID,)
     hold_id: str = Field(primary_key=True, foreign_key="hold.id", sa_type=Text)
     budget: str = Field(primary_key=True, sa_type=Text)
 
 
-class SampleRow(Row, table=True):
+class SampleRow(LedgerTable, table=True):
     """A signal's value at an instant; missing is no row."""
 
     __tablename__ = "sample"
-    __table_args__ = (PACKED,)
-    resource_id: int = row_of("resource", primary_key=True)
+    __table_args__ = (WITHOUT_ROWID,)
+    resource_id: int = make_reference_field("resource", primary_key=True)
     signal: str = Field(primary_key=True, sa_type=Text)
-    at_us: int = Field(primary_key=True, sa_type=BIG)
+    at_us: int = Field(primary_key=True, sa_type=BIG_INTEGER)
     value: float = Field(sa_type=REAL_NUMBER)
 
 
-class SampleHourRow(Row, table=True):
+class SampleHourRow(LedgerTable, table=True):
     """The samples of an hour (since 1970, UTC), once they are too old to be kept one by one."""
 
     __tablename__ = "sample_hour"
-    __table_args__ = (CheckConstraint("count >= 1 AND lowest <= highest", name="sample_hour_in_order"), PACKED)
-    resource_id: int = row_of("resource", primary_key=True)
+    __table_args__ = (CheckConstraint("count >= 1 AND lowest <= highest", name="sample_hour_in_order"), WITHOUT_ROWID)
+    resource_id: int = make_reference_field("resource", primary_key=True)
     signal: str = Field(primary_key=True, sa_type=Text)
-    hour: int = Field(primary_key=True, sa_type=BIG)
-    count: int = number()
+    hour: int = Field(primary_key=True, sa_type=BIG_INTEGER)
+    count: int = make_number_field()
     sum: float = Field(sa_type=REAL_NUMBER)
     lowest: float = Field(sa_type=REAL_NUMBER)
     highest: float = Field(sa_type=REAL_NUMBER)
 
 
-METADATA = Row.metadata
+METADATA = LedgerTable.metadata
 
 
-def _core(name: str) -> Table:
+def _get_core_table(name: str) -> Table:
     return METADATA.tables[name]
 
 
-LEDGER_STATE, SCOPE, COVERAGE, RESOURCE = _core("ledger_state"), _core("scope"), _core("coverage"), _core("resource")
-ATTRIBUTION, OBSERVATION, SPAN, DAILY = _core("attribution"), _core("observation"), _core("span"), _core("daily")
-CORRECTION, HOLD, HOLD_BUDGET = _core("correction"), _core("hold"), _core("hold_budget")
-SAMPLE, SAMPLE_HOUR = _core("sample"), _core("sample_hour")
+LEDGER_STATE, SCOPE, COVERAGE, RESOURCE = (
+    _get_core_table("ledger_state"),
+    _get_core_table("scope"),
+    _get_core_table("coverage"),
+    _get_core_table("resource"),
+)
+ATTRIBUTION, OBSERVATION, SPAN, DAILY = (
+    _get_core_table("attribution"),
+    _get_core_table("observation"),
+    _get_core_table("span"),
+    _get_core_table("daily"),
+)
+CORRECTION, HOLD, HOLD_BUDGET = _get_core_table("correction"), _get_core_table("hold"), _get_core_table("hold_budget")
+SAMPLE, SAMPLE_HOUR = _get_core_table("sample"), _get_core_table("sample_hour")

@@ -13,12 +13,19 @@ from heapq import heappop, heappush
 from types import TracebackType
 from typing import Self
 
-from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.asking import Query
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.db.voices import Pen
-from costguard.ledger.spans.posting import NUMBERED, Memory, Posting
+from costguard.ledger.db.voices import WriteConnection
+from costguard.ledger.spans.posting import NUMBERED_TABLES, PollTransaction, WriterState
 from costguard.ledger.spans.samples import record_samples
-from costguard.ledger.spans.scope_state import REMEMBERED, ScopeBook, load_attributions, load_known, load_scopes, remembers
+from costguard.ledger.spans.scope_state import (
+    MEMORY_SPAN,
+    ScopeRecord,
+    is_remembered,
+    load_attributions,
+    load_known,
+    load_scopes,
+)
 from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Complete, Failed, Partial, Poll, remove_duplicates
@@ -28,7 +35,7 @@ from costguard.values.resource import ENDED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
 
-class Ledger:
+class LedgerWriter:
     """The ledger at `url`, for the one process that writes polls; one thread at a time. Use it in a `with` statement.
 
     `rules`: how each provider bills. `ceilings`: canonical GPU -> the highest nano-units an hour that one is known to cost.
@@ -39,9 +46,9 @@ class Ledger:
         self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int], gap: timedelta = POLL_GAP
     ) -> None:
         self._engine = open_engine(url)
-        self._pen = Pen(self._engine)
+        self._pen = WriteConnection(self._engine)
         self._rules, self._ceilings, self._gap = rules, ceilings, gap
-        self._memory: Memory | None = None
+        self._memory: WriterState | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,18 +61,18 @@ class Ledger:
         self._memory = None
         self._pen.close()
 
-    def holds_anything(self) -> bool:
+    def has_polls(self) -> bool:
         """Whether any poll was ever recorded."""
-        return bool(self._remembered().books)
+        return bool(self._load_state().books)
 
     def find_suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
         """What `poll` lacks and should be looked up one by one before its absence is believed. Mostly nothing."""
-        book = self._remembered().books.get(poll.scope)
+        book = self._load_state().books.get(poll.scope)
         return find_suspect_absences(book.state, poll.inventory) if book else ()
 
     def list_scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
         """Every scope of `provider` that was ever polled, by name."""
-        return tuple(sorted(scope for scope in self._remembered().books if scope.provider == provider))
+        return tuple(sorted(scope for scope in self._load_state().books if scope.provider == provider))
 
     def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
         """Write what `polls` change, in their order and in one transaction; they are acknowledged when this returns.
@@ -73,10 +80,10 @@ class Ledger:
         Any grouping of the same polls leaves the same rows. A poll not after the last one of its scope changes nothing.
         """
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
-        with pause_gc(), self._pen.transaction() as (ask, tell):
-            memory = _current(ask, memory)
-            posting = Posting(tell, memory, self._gap)
-            accrued = tuple(self._take(ask, posting, memory, poll) for poll in polls)
+        with pause_gc(), self._pen.begin_transaction() as (ask, tell):
+            memory = _refresh_state(ask, memory)
+            posting = PollTransaction(tell, memory, self._gap)
+            accrued = tuple(self._write_poll(ask, posting, memory, poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()
         self._memory = memory
@@ -86,27 +93,27 @@ class Ledger:
         """Keep `samples`, in a transaction of their own; the resources that the ledger does not know, whose it left out."""
         return record_samples(self._engine, samples)
 
-    def _remembered(self) -> Memory:
+    def _load_state(self) -> WriterState:
         """What we remember, read anew where another process has written."""
-        with self._pen.transaction() as (ask, _):
-            self._memory = memory = _current(ask, self._memory)
+        with self._pen.begin_transaction() as (ask, _):
+            self._memory = memory = _refresh_state(ask, self._memory)
         return memory
 
-    def _take(self, ask: Ask, posting: Posting, memory: Memory, poll: Poll) -> AccrualResult:
+    def _write_poll(self, ask: Query, posting: PollTransaction, memory: WriterState, poll: Poll) -> AccrualResult:
         """Write what one poll changes."""
         book = memory.books.get(poll.scope) or posting.open_book(poll.scope)
         accrued = self._accrue(ask, memory, book, poll)
         if accrued.fresh:
             posting.add(book, accrued)
-            _forget(book, accrued)
+            _forget_ended(book, accrued)
         return accrued
 
-    def _accrue(self, ask: Ask, memory: Memory, book: ScopeBook, poll: Poll) -> AccrualResult:
+    def _accrue(self, ask: Query, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
         """What `poll` changes, once what is new to the scope has been looked up in the whole ledger.
 
         It is worked out first and again where something is found: a poll without news asks for nothing.
         """
-        accrued = self._worked_out(memory, book, poll)
+        accrued = self._compute_changes(memory, book, poll)
         new = [row.key for row in accrued.logged if row.key not in book.state.resources]
         if not new or not memory.last_ids["resource"]:
             return accrued
@@ -116,17 +123,17 @@ class Ledger:
         scopes = {other.id: scope for scope, other in memory.books.items()}
         book.elsewhere |= {key: scopes[one.scope_id] for key, one in found.items() if one.scope_id != book.id}
         book.remember({key: one for key, one in found.items() if one.scope_id == book.id})
-        return self._worked_out(memory, book, poll)
+        return self._compute_changes(memory, book, poll)
 
-    def _worked_out(self, memory: Memory, book: ScopeBook, poll: Poll) -> AccrualResult:
+    def _compute_changes(self, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
         """What `poll` changes of `book`, but for resources that another scope lists, too, and saw first."""
-        poll, notes = _own(poll, book.elsewhere, memory.books)
+        poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
         accrued = accrue_poll(book.state, poll, get_billing_rule(self._rules, poll.scope.provider), self._ceilings, self._gap)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
 
 
-def _own(
-    poll: Poll, elsewhere: Mapping[ResourceKey, ScopeKey], books: Mapping[ScopeKey, ScopeBook]
+def _drop_foreign_resources(
+    poll: Poll, elsewhere: Mapping[ResourceKey, ScopeKey], books: Mapping[ScopeKey, ScopeRecord]
 ) -> tuple[Poll, tuple[str, ...]]:
     """`poll` without the resources that belong to other scopes, and notes of what was left out.
 
@@ -143,62 +150,62 @@ def _own(
         return poll, ()
     items = tuple(item for item in listed.items if item.key not in foreign)
     there = {item.key for item in listed.items if item.state != ENDED}
-    lost = {key: scope for key, scope in foreign.items() if key in there and not _has(books[scope], key)}
+    lost = {key: scope for key, scope in foreign.items() if key in there and not _is_counted(books[scope], key)}
     counted = {key: scope for key, scope in foreign.items() if key not in lost}
-    missing = tuple(_lost_note(scope, lost) for scope in sorted(set(lost.values())))
+    missing = tuple(_format_lost_note(scope, lost) for scope in sorted(set(lost.values())))
     why = "; ".join((*([listed.why] if isinstance(listed, Partial) else []), *missing))
     own = Partial(items, why) if why or isinstance(listed, Partial) else Complete(items)
     return replace(poll, inventory=own), (
         *notes,
-        *(_note(scope, counted) for scope in sorted(set(counted.values()))),
+        *(_format_foreign_note(scope, counted) for scope in sorted(set(counted.values()))),
         *missing,
     )
 
 
-def _has(book: ScopeBook, key: ResourceKey) -> bool:
+def _is_counted(book: ScopeRecord, key: ResourceKey) -> bool:
     """Whether the scope `book` counts the resource `key` now: it is remembered, listed, and has not ended."""
     known = book.state.resources.get(key)
     return known is not None and known.absent_at is None and known.observation.state != ENDED
 
 
-def _note(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str:
-    return f"{_ids(scope, foreign)}: counted under {'/'.join(scope)}, which saw it first"
+def _format_foreign_note(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str:
+    return f"{_format_ids(scope, foreign)}: counted under {'/'.join(scope)}, which saw it first"
 
 
-def _lost_note(scope: ScopeKey, lost: Mapping[ResourceKey, ScopeKey]) -> str:
-    return f"NOT counted: {_ids(scope, lost)}, which belongs to {'/'.join(scope)}, and is not there any more"
+def _format_lost_note(scope: ScopeKey, lost: Mapping[ResourceKey, ScopeKey]) -> str:
+    return f"NOT counted: {_format_ids(scope, lost)}, which belongs to {'/'.join(scope)}, and is not there any more"
 
 
-def _ids(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str:
+def _format_ids(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str:
     ids = sorted(key.id for key, owner in foreign.items() if owner == scope)
     return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else ids[0]
 
 
-def _current(ask: Ask, memory: Memory | None) -> Memory:
+def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
     """`memory` if nobody else has written since, otherwise what the ledger says."""
     ((revision,),) = ask("SELECT revision FROM ledger_state WHERE id = 1", ())
     if memory is not None and memory.revision == revision:
         return memory
-    return Memory(
+    return WriterState(
         revision=revision,
-        last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED},  # noqa: S608 - our own names
+        last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED_TABLES},  # noqa: S608 - our own names
         books=load_scopes(ask),
         attributions={attribution: number for number, attribution in load_attributions(ask).items()},
     )
 
 
-def _forget(book: ScopeBook, accrued: AccrualResult) -> None:
+def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
     """Drop what ended so long ago that no listing shows it any more."""
     for row in accrued.logged:
         if row.observation is not None and row.observation.state == ENDED:
             heappush(book.endings, (row.at, row.key))
     state = book.state
-    if state.at is None or not book.endings or book.endings[0][0] > state.at - REMEMBERED:
+    if state.at is None or not book.endings or book.endings[0][0] > state.at - MEMORY_SPAN:
         return
     due = set()
-    while book.endings and book.endings[0][0] <= state.at - REMEMBERED:
+    while book.endings and book.endings[0][0] <= state.at - MEMORY_SPAN:
         due.add(heappop(book.endings)[1])
-    gone = {key for key in due if key in state.resources and not remembers(state, state.resources[key])}
+    gone = {key for key in due if key in state.resources and not is_remembered(state, state.resources[key])}
     book.state = replace(state, resources={key: known for key, known in state.resources.items() if key not in gone})
     for key in gone:
         del book.ids[key]

@@ -27,11 +27,11 @@ from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.guard.overrides import PROTECT, Override
 from costguard.guard.owning import explain_untouchable, find_freeze, find_lease, find_phase
-from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.overrides import guard_book, present
-from costguard.settings import Settings, ledger_url
+from costguard.settings import Settings, resolve_ledger_url
 from costguard.system.child.attending import BlockedSignals
 from costguard.system.child.process import RUN_ENV, list_ancestor_processes, list_attempts
 from costguard.system.child.terminal import can_ask, can_keep, run_countdown, write_message
@@ -136,7 +136,7 @@ def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> st
     """
     now = present()
     try:
-        with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+        with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
             listed = [one.observation for one in books.load_live(now)]
         with guard_book(settings) as book:
             wishes, before = book.load_open_overrides(now), book.load_protections()

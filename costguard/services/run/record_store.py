@@ -20,16 +20,16 @@ from time import monotonic, sleep
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
-from costguard.ledger.holds import Holds
+from costguard.ledger.holds import HoldStore
 from costguard.runs.record import OPEN, PLANNED, JobAttempt, JobRecord, check_job_name, parse_record, to_record_table
 from costguard.services.ceilings import ceilings
 from costguard.services.overrides import guard_book, present, who
 from costguard.services.run.run import Desk, closed, settle
-from costguard.settings import Settings, data_file, ledger_url, path_of
-from costguard.system.atomic_file import locked
+from costguard.settings import Settings, expand_path, get_data_path, resolve_ledger_url
+from costguard.system.atomic_file import hold_file_lock
 from costguard.system.child.process import list_attempt_processes
 from costguard.system.child.terminal import write_message
-from costguard.system.whole import make_folder, put
+from costguard.system.whole import make_folder, write_file_atomically
 
 JOB_ENV = "COSTGUARD_JOB_ID"
 LARGEST_RECORD = 2**22
@@ -66,7 +66,7 @@ class Book:
 
     def _write(self, record: JobRecord) -> None:
         try:
-            put(self.path, f"{json.dumps(to_record_table(record), indent=1)}\n".encode())
+            write_file_atomically(self.path, f"{json.dumps(to_record_table(record), indent=1)}\n".encode())
         except OSError as wrong:
             hint = "make room, or name another file with --record"
             raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(self.path), hint=hint) from None
@@ -79,12 +79,12 @@ def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book
 
     `job`: as a flag names it; else the one of the file that is `stated`, else of the environment, else one like `otherwise`.
     """
-    path = path_of(stated).absolute() if stated else None
+    path = expand_path(stated).absolute() if stated else None
     named = None if job is None else check_job_name(job, "--id-of-job")
     if named is None and (path is None or not path.exists()):
         inherited = os.environ.get(JOB_ENV)
         named = check_job_name(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
-    path = path or data_file("runs") / f"{named}.json"
+    path = path or get_data_path("runs") / f"{named}.json"
     if path.exists() and not path.is_file():
         hint = "name a file that there is not yet, or the record of this job"
         raise InputError("is no plain file", field=str(path), hint=hint)
@@ -102,7 +102,7 @@ def _alone(path: Path, named: str) -> Iterator[None]:
         make_folder(path.parent)
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(path.with_name(f".{path.name}.lock"), patience_s=PATIENCE_S))
+                stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), patience_s=PATIENCE_S))
             except LedgerError:
                 hint = "wait for it to end, or give this run a name of its own: --id-of-job NAME"
                 raise NoAnswerError("another costguard run attends to this job now", field=named, hint=hint) from None
@@ -126,7 +126,9 @@ def read_record(path: Path) -> JobRecord:
 @contextmanager
 def desk_of(settings: Settings) -> Iterator[Desk]:
     """The ledger's holds and wishes, to be written to."""
-    holds = Holds(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
+    holds = HoldStore(
+        resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings)
+    )
     with holds, guard_book(settings) as book:
         yield Desk(holds=holds, wishes=book, budgets=settings.budgets, who=who())
 
@@ -217,4 +219,4 @@ def boot() -> str:
 
 def runs_folder() -> Path:
     """Where records lie that are named nowhere else."""
-    return data_file("runs")
+    return get_data_path("runs")

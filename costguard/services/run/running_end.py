@@ -19,11 +19,11 @@ from costguard.services.job_input import read_observed_runs
 from costguard.services.run.record_store import Book, desk_of
 from costguard.services.run.run import settle
 from costguard.services.run.terms import Asked, Expected, quoted_again
-from costguard.settings import Settings, path_of
+from costguard.settings import Settings, expand_path
 from costguard.sizing.observed_runs import JOB_KEYS
 from costguard.system.child.attending import format_signal_name
 from costguard.system.child.terminal import write_message
-from costguard.system.whole import put
+from costguard.system.whole import write_file_atomically
 from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
 
 SPEED_DIGITS = 6
@@ -92,7 +92,7 @@ def free_result(stated: str | None) -> Path | None:
     """Where the document goes; InputError where another file, which is none of these, lies there."""
     if stated is None:
         return None
-    path = path_of(stated).absolute()
+    path = expand_path(stated).absolute()
     hint = "name another file with --result"
     try:
         if not path.parent.is_dir():
@@ -111,7 +111,7 @@ def write_result(path: Path | None, came: RunSummary) -> None:
     if path is None:
         return
     try:
-        put(path, f"{json.dumps(build_run_data(came), indent=2)}\n".encode())
+        write_file_atomically(path, f"{json.dumps(build_run_data(came), indent=2)}\n".encode())
     except OSError as wrong:
         write_message(f"{path}: cannot be written: {wrong.strerror}")
 

@@ -21,8 +21,8 @@ from costguard.errors import InputError, NoAnswerError, UnknownNameError
 from costguard.guard.facts import compute_burn_rate
 from costguard.guard.owning import find_owner
 from costguard.guard.wishing import format_resource, resolve_resource
-from costguard.ledger.market import Market
-from costguard.ledger.spans.books import Books
+from costguard.ledger.market import MarketReader
+from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.spending import LiveResource
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.quote import QuoteOption
@@ -32,7 +32,7 @@ from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.asked import asked_job, calibrated, check_names, market_file
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
-from costguard.settings import Settings, ledger_url
+from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, Table
 from costguard.sizing.placement import Hardware
 from costguard.system.child.spot_notices import AWS, GCP, detect_cloud
@@ -156,7 +156,7 @@ def _quoted(
         offer = _offer(machine, hardware, live, now)
         answer = flow.quote(bare, market=OneOffer(offer), facts=facts, on=hardware, booted=True)
     else:
-        with Market(market_file(asked.market, asked.config)) as source:
+        with MarketReader(market_file(asked.market, asked.config)) as source:
             check_names(job.limits, source)
             here = _provider_here() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
@@ -236,7 +236,7 @@ def _machine(
 
 
 def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
-    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         live = resolve_resource(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
@@ -257,7 +257,7 @@ def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
     place = where()
     if not place.id:
         return None
-    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         same = [live for live in books.load_live(now) if (live.observation.key.provider, live.observation.key.id) == place[:2]]
     return same[0] if len(same) == 1 and same[0].observation.state == RUNNING else None
 

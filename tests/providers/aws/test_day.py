@@ -15,8 +15,8 @@ from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, World, make_world
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import TokenBucket
 from costguard.services.poll import poll
 from tests.fakes.aws import FakeAws
@@ -56,12 +56,12 @@ def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
     rules, url = ShippedFacts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {shape.gpu: 16 * 10**9 for one in world.resources for shape in one.shapes if shape.gpu}
     end = START + timedelta(days=1)
-    with rig.opened(tmp_path, regions=REGIONS) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:
+    with rig.opened(tmp_path, regions=REGIONS) as source, LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         rig.clock.at = START
         while rig.clock.at <= end:
             poll([source], ledger, rig.clock)
             rig.clock.at += PACE
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         return list(books.spent(end))
 
 

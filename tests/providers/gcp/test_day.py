@@ -17,8 +17,8 @@ from costguard_sim.view import last_run
 from costguard_sim.world import INSTANCE, Resource, at_us, make_world
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import ProviderContext, Transport
 from costguard.services.poll import poll
 from costguard.values.money import NANO, MoneyInterval
@@ -74,12 +74,12 @@ def _played(seed: int, home: Path) -> list[Compared]:
     clock, rules = Hands(at=START), ShippedFacts().get_billing_rules()
     world = [told for one in _world(seed) if (told := _told(one)) is not None]
     fake, url = FakeGCP(clock, world), f"sqlite:///{home / 'ledger.db'}"
-    with _watched(fake, clock, home) as account, Ledger(url, rules=rules, ceilings={}) as ledger:
+    with _watched(fake, clock, home) as account, LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for at in _times():
             clock.at = at
             polled = poll([account], ledger, clock)
             assert not polled.unseen, polled.unseen
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         spent = {one.key: one.money for one in books.spent(END)}
     return [_compared(one, part, key, spent) for one in world for part, key in _keys(one)]
 

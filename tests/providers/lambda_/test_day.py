@@ -17,8 +17,8 @@ from costguard_sim.knowable import counted_from
 from costguard_sim.world import CEILING_NANO, INSTANCE, Resource, World, at_us, make_world
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.spending import LifetimeCost
 from costguard.services.poll import poll
 from costguard.values.money import NANO
@@ -56,7 +56,7 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
     day = Day(rig=rig, world=world, sights={one.id: [] for one in world.resources}, spent={}, earlier={})
     rules, url = ShippedFacts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {"A10": CEILING_NANO, "H100-SXM": CEILING_NANO}
-    with rig.opened(tmp_path) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:
+    with rig.opened(tmp_path) as source, LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         at = START
         while at <= END:
             rig.clock.at = at
@@ -65,7 +65,7 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
             polled = poll([source], ledger, rig.clock)
             assert not polled.unseen, polled
             day.polls, at = day.polls + 1, at + EVERY
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         day.spent = {one.key: one for one in books.spent(END)}
         day.earlier = {one.key: one for one in books.spent(END - SETTLED)}
     return day

@@ -15,8 +15,8 @@ from costguard_sim.view import state_at
 from costguard_sim.world import INSTANCE, SECOND_US, Resource, World, at_us, make_world, moment
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.poll import poll
 from costguard.values.money import MoneyInterval
 from tests.fakes.runpod import FakeRunpod, wire_id
@@ -66,7 +66,7 @@ def played(seed: int, tmp_path: Path) -> Compared:
     rig, rules = RunpodRig(), ShippedFacts().get_billing_rules()
     rig.fake = FakeRunpod(rig.clock, resources=world.resources)
     url = f"sqlite:///{tmp_path}/ledger-{seed}.db"
-    with rig.opened(tmp_path) as source, Ledger(url, rules=rules, ceilings={}) as ledger:
+    with rig.opened(tmp_path) as source, LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for entry in plan.entries:
             rig.clock.at = moment(entry.at_us)
             polled = poll([source], ledger, rig.clock)
@@ -78,7 +78,7 @@ def played(seed: int, tmp_path: Path) -> Compared:
 def held(told: World, plan: Plan, url: str) -> Compared:
     """Hold what the ledger says of each resource against its bill: at the end, and as of the last look but one."""
     before = told.end_us - int(EVERY.total_seconds()) * SECOND_US
-    with Books(url, rules=ShippedFacts().get_billing_rules()) as books:
+    with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:
         at_end = {one.key.id: one.money for one in books.spent(moment(told.end_us))}
         earlier = {one.key.id: one.money for one in books.spent(moment(before))}
     found = Compared()

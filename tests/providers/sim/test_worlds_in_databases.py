@@ -13,9 +13,9 @@ import pytest
 from costguard_sim.plan import Entry
 from costguard_sim.view import listing
 
-from costguard.ledger.db.maintenance import check
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.db.maintenance import check_ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.accrual import accrue_poll
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
@@ -56,7 +56,7 @@ def polls_of(seed: int) -> list[Poll]:
 def test_the_ledger_says_what_memory_says(url: str) -> None:
     rng, rules, mine = random.Random(0), worlds.rules(), memory.Books()  # noqa: S311 - a grouping is drawn, not secret
     polls = [poll for seed in SEEDS for poll in polls_of(seed)]
-    with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+    with LedgerWriter(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
         todo = list(polls)
         while todo:
             count = rng.randint(1, 200)
@@ -68,7 +68,7 @@ def test_the_ledger_says_what_memory_says(url: str) -> None:
         mine.write(accrue_poll(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
     assert mine.faults == []
     at = from_micros(max(to_micros(poll.at) for poll in polls))
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         said = {one.key: one.money for one in books.spent(at)}
     for poll in polls:
         if isinstance(poll.inventory, Failed):
@@ -80,7 +80,7 @@ def test_the_ledger_says_what_memory_says(url: str) -> None:
             assert (found is None and expected == (0, 0, 0)) or (
                 found is not None and (found.low.nano, found.expected.nano, found.high.nano) == expected
             ), key
-    assert check(url) == []
+    assert check_ledger(url) == []
 
 
 def test_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_folder_of_its_own(tmp_path: Path) -> None:
     for grouping in (1, 1000):
         url = f"sqlite:///{tmp_path}/{grouping}.db"
         polls = [poll for seed in range(20) for poll in polls_of(seed)]
-        with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+        with LedgerWriter(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
             for start in range(0, len(polls), grouping):
                 ledger.record_polls(polls[start : start + grouping])
-        with Books(url, rules=rules) as books:
+        with SpendingReader(url, rules=rules) as books:
             rows.append((books.spent(polls[-1].at), books.list_scopes(), books.load_live(polls[-1].at)))
     assert rows[0] == rows[1]
 
@@ -101,13 +101,13 @@ def test_a_folder_of_its_own(tmp_path: Path) -> None:
 def test_a_fresh_process_knows_what_the_last_one_knew(url: str, seed: int) -> None:
     rules, polls = worlds.rules(), polls_of(seed)
     for poll in polls:
-        with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+        with LedgerWriter(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
             ledger.record_polls([poll])
     mine = memory.Books()
     for poll in polls:
         state = mine.states.get(poll.scope) or ScopeState(scope=poll.scope)
         mine.write(accrue_poll(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         for one in books.spent(polls[-1].at):
             scope = next(scope for scope, state in mine.states.items() if one.key in state.resources)
             sums = mine.sums(one.key, scope, rules[scope.provider], polls[-1].at)

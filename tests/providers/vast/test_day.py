@@ -19,8 +19,8 @@ from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, at_us, make_world, moment
 
 from costguard.data import ShippedFacts
-from costguard.ledger.spans.books import Books
-from costguard.ledger.spans.writer import Ledger
+from costguard.ledger.spans.books import SpendingReader
+from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
 from costguard.services.poll import poll
@@ -88,7 +88,7 @@ def _watched(rig: VastRig, times: list[int], tmp_path: Path, rules: Mapping[str,
     url = f"sqlite:///{tmp_path}/ledger.db"
     shapes = {shape.gpu for resource in rig.fake.resources for shape in resource.shapes}
     ceilings = dict.fromkeys((*shapes, "RTX-4090", "A100-80GB-SXM"), CEILING_NANO)
-    with Ledger(url, rules=rules, ceilings=ceilings) as ledger, rig.opened(tmp_path, traffic_unit="MB") as source:
+    with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger, rig.opened(tmp_path, traffic_unit="MB") as source:
         for us in times:
             rig.clock.at = moment(us)
             (done,) = poll([source], ledger, rig.clock).accrued
@@ -97,7 +97,7 @@ def _watched(rig: VastRig, times: list[int], tmp_path: Path, rules: Mapping[str,
 
 
 def _compared(world: World, plan: Plan, rig: VastRig, url: str, rules: Mapping[str, BillingRule]) -> list[Compared]:
-    with Books(url, rules=rules) as books:
+    with SpendingReader(url, rules=rules) as books:
         spent = {one.key: one.money for one in books.spent(moment(world.end_us))}
     found = []
     for resource in as_told(world, plan).resources:

@@ -10,7 +10,7 @@ import time
 
 from alembic import op
 
-from costguard.ledger.db.voices import voices
+from costguard.ledger.db.voices import open_sql_session
 from costguard.ledger.guard import audit
 from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
 from costguard.ledger.migrations.words import WORDS
@@ -43,4 +43,4 @@ def upgrade() -> None:
     words = WORDS[connection.dialect.name]
     for statement in (*GUARD_STATEMENTS, *AUDIT_STATEMENTS):
         connection.exec_driver_sql(statement.format(**words))
-    audit.begin(*voices(connection), time.time_ns() // 1000)
+    audit.begin_audit(*open_sql_session(connection), time.time_ns() // 1000)
