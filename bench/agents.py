@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from costguard_agent.protocol import BEATS_PATH, encoded, signed
+from costguard_agent.protocol import BEATS_PATH, build_signed_request, encode_base64
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.ledger.agents.store import AgentStore
@@ -95,7 +95,7 @@ async def agent(name: str, secret: bytes, times: Times, until: float) -> None:
             "troubles": [],
         }
         body = json.dumps(said).encode()
-        signature = encoded(key.sign(signed("POST", path, agent=name, seq=seq, at_ms=at_ms, body=body)))
+        signature = encode_base64(key.sign(build_signed_request("POST", path, agent=name, seq=seq, at_ms=at_ms, body=body)))
         head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nCostguard-Seq: {seq}\r\nCostguard-At: {at_ms}\r\n"
         began = time.perf_counter()
         await told(wire, f"{head}Costguard-Signature: {signature}\r\n", body, times.beats, began)
@@ -145,7 +145,7 @@ def enrolled(url: str, keys: list[ResourceKey]) -> dict[str, bytes]:
     with AgentStore(url) as book:
         for number, key in enumerate(keys):
             secret = number.to_bytes(32, "big")
-            public = encoded(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw())
+            public = encode_base64(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw())
             hashed = code_hash(f"CODE{number}")
             book.add_code(EnrollmentCode(hash=hashed, key=key, who="bench", at=now, expires_at=now + timedelta(minutes=10)))
             made = Agent(id=f"{number:016x}", key=key, public_key=public, joined_at=now)

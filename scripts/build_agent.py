@@ -6,14 +6,14 @@ import hashlib
 import sys
 from pathlib import Path
 
-from costguard_agent.installation import build
+from costguard_agent.installation import build_archive
 
 
 def main() -> None:
     """Write it, and say what it is."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    data = build()
+    data = build_archive()
     Path(sys.argv[1]).write_bytes(data)
     print(f"{sys.argv[1]}: {len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OK, FAILED, WRONG, REFUSED = 0, 1, 2, 3
 ANSWER_S = 15.0
-SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+DURATION_PATTERN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 SECONDS = (86400, 3600, 60, 1)
 
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words == ["run"]:  # it stays: what only commands need is not imported for it
             return _run()
-        return _command(words)
+        return _run_command(words)
     except AgentError as error:
         sys.stderr.write(f"costguard-agent: {error}\n")
         return WRONG if words[:1] == ["run"] else FAILED
@@ -36,9 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """A length of time as it is written: 90m, 3h, 1h30m, 2d. Raises AgentError."""
-    found = SPAN.fullmatch(text.strip())
+    found = DURATION_PATTERN.fullmatch(text.strip())
     total = sum(int(part) * unit for part, unit in zip(found.groups(), SECONDS) if part) if found else 0
     if not total:
         raise AgentError(f"{text!r} is no length of time: write 90m, 3h, 1h30m or 2d")
@@ -48,14 +48,14 @@ def seconds(text: str) -> float:
 def _run() -> int:
     from costguard_agent import installation, state_dir
 
-    installation.settle(state_dir.made(state_dir.state()))
-    from costguard_agent.daemon import run
+    installation.run_unpacked(state_dir.make_dir(state_dir.find_state_dir()))
+    from costguard_agent.daemon import run_agent
 
-    return run()
+    return run_agent()
 
 
-def _command(words: list[str]) -> int:
-    given = _parser().parse_args(words)
+def _run_command(words: list[str]) -> int:
+    given = _build_parser().parse_args(words)
     return int(given.do(given))
 
 
@@ -63,7 +63,9 @@ def _join(given: argparse.Namespace) -> int:
     from costguard_agent import enrollment, state_dir
 
     code = sys.stdin.readline().strip() if given.code == "-" else given.code
-    made = enrollment.join(state_dir.state(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again)
+    made = enrollment.join_watchdog(
+        state_dir.find_state_dir(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again
+    )
     print(f"joined {made.url} as {made.name or made.agent}; now: costguard-agent install, or costguard-agent run")  # noqa: T201
     return OK
 
@@ -71,21 +73,23 @@ def _join(given: argparse.Namespace) -> int:
 def _status(given: argparse.Namespace) -> int:
     from costguard_agent import status_file
 
-    found = status_file.read()
+    found = status_file.read_status()
     if given.json:
         import json
 
         print(json.dumps(found, indent=1, sort_keys=True))  # noqa: T201 - its answer
     else:
-        print(status_file.text(found))  # noqa: T201
+        print(status_file.format_status(found))  # noqa: T201
     return OK if found["guarded"] else FAILED
 
 
-def _ask(given: argparse.Namespace) -> int:
+def _send_request(given: argparse.Namespace) -> int:
     from costguard_agent import hints, listening
 
-    for_s = seconds(given.span)
-    found = listening.put(hints.sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S)
+    for_s = parse_duration(given.span)
+    found = listening.send_local_request(
+        hints.list_hint_sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S
+    )
     if found is None:
         sys.stderr.write("costguard-agent: the watchdog did not answer yet; the agent asks on until it does\n")
         return REFUSED
@@ -100,29 +104,33 @@ def _install(given: argparse.Namespace) -> int:
     if given.print:
         from costguard_agent import unit
 
-        print(unit.text(), end="")  # noqa: T201
+        print(unit.format_unit(), end="")  # noqa: T201
         return OK
     from costguard_agent import enrollment, state_dir, unit
 
-    state = state_dir.state()
-    agent = enrollment.load(state).agent
+    state = state_dir.find_state_dir()
+    agent = enrollment.load_enrollment(state).agent
     if given.dead_man:
-        print(_dead_man(given, agent))  # noqa: T201
-    print(unit.install())  # noqa: T201
+        print(_arm_deadman_switch(given, agent))  # noqa: T201
+    print(unit.install_service())  # noqa: T201
     return OK
 
 
-def _dead_man(given: argparse.Namespace, agent: str) -> str:
+def _arm_deadman_switch(given: argparse.Namespace, agent: str) -> str:
     from costguard_agent import deadman_switch, state_dir
-    from costguard_agent.host import Surroundings
+    from costguard_agent.host import HostView
 
     if given.dead_man == "off":
-        return "the dead-man switch is off" if deadman_switch.disarm(state_dir.state()) else "the dead-man switch was off"
+        return (
+            "the dead-man switch is off"
+            if deadman_switch.disarm_switch(state_dir.find_state_dir())
+            else "the dead-man switch was off"
+        )
     bounds = {"after_s": given.dead_man_after, "idle_s": given.dead_man_idle}
-    chosen: dict[str, Any] = {name: seconds(text) for name, text in bounds.items() if text}
-    around = Surroundings.real()
-    return deadman_switch.arm(
-        state_dir.state(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen
+    chosen: dict[str, Any] = {name: parse_duration(text) for name, text in bounds.items() if text}
+    around = HostView.real()
+    return deadman_switch.arm_switch(
+        state_dir.find_state_dir(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen
     )
 
 
@@ -133,7 +141,7 @@ def _version(_: argparse.Namespace) -> int:
     return OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     import argparse
 
     made = argparse.ArgumentParser(
@@ -157,9 +165,13 @@ def _parser() -> argparse.ArgumentParser:
 
     phase = commands.add_parser("phase", help="what follows looks idle and is not")
     phase.add_argument("name", help="download, compile, evaluate, ...")
-    _wish(commands, phase, "phase", "a job")
-    _wish(commands, commands.add_parser("busy", help="this machine works, whatever it looks like"), "busy", "work")
-    _wish(commands, commands.add_parser("keep", help="keep this machine, for a stated reason"), "keep", "", why=True)
+    _add_request_parser(commands, phase, "phase", "a job")
+    _add_request_parser(
+        commands, commands.add_parser("busy", help="this machine works, whatever it looks like"), "busy", "work"
+    )
+    _add_request_parser(
+        commands, commands.add_parser("keep", help="keep this machine, for a stated reason"), "keep", "", why=True
+    )
 
     install = commands.add_parser("install", help="as a service of systemd (needs root)")
     install.add_argument("--print", action="store_true", help="the unit, and do nothing")
@@ -183,9 +195,9 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def _wish(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:
+def _add_request_parser(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:
     parser.add_argument("--for", dest="span", required=True, metavar="3h", help="for how long: 90m, 3h, 1h30m, 2d")
     parser.add_argument("--why", required=why, default=reason, help="others read it")
-    parser.set_defaults(do=_ask, what=what)
+    parser.set_defaults(do=_send_request, what=what)
     if what != "phase":
         parser.set_defaults(name="")

@@ -20,14 +20,14 @@ class Moment(NamedTuple):
     awake_s: float
 
 
-def now() -> Moment:
+def read_clock() -> Moment:
     """This moment."""
     awake = time.monotonic()
     boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else awake
     return Moment(time.time_ns() // 1_000_000, boot, awake)
 
 
-def broken(earlier: Moment, later: Moment, *, most_s: float) -> str:
+def explain_gap(earlier: Moment, later: Moment, *, most_s: float) -> str:
     """Why nothing may be said of the time between two looks that should be at most `most_s` apart; "" where it may."""
     boot, awake = later.boot_s - earlier.boot_s, later.awake_s - earlier.awake_s
     wall = (later.wall_ms - earlier.wall_ms) / 1000
@@ -40,22 +40,22 @@ def broken(earlier: Moment, later: Moment, *, most_s: float) -> str:
     return ""
 
 
-class Calendar:
+class RecordClock:
     """The clock that records are dated by: the machine's own, or the watchdog's once the machine's was found to be wrong."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
         """How far the machine's clock is ahead of the one that counts."""
 
-    def ms(self, moment: Moment | None = None) -> int:
+    def to_unix_ms(self, moment: Moment | None = None) -> int:
         """Unix milliseconds, by the clock that counts."""
-        return (moment or now()).wall_ms - self.ahead_ms
+        return (moment or read_clock()).wall_ms - self.ahead_ms
 
-    def found(self, ahead_ms: int) -> None:
+    def correct(self, ahead_ms: int) -> None:
         """The clock that counted until now is so far ahead of the watchdog's."""
         self.ahead_ms += ahead_ms
 
-    def was_set(self, earlier: Moment, later: Moment) -> int:
+    def detect_jump(self, earlier: Moment, later: Moment) -> int:
         """The machine's clock may have been set in between; by how much records must be dated anew, in milliseconds.
 
         One that was corrected goes on as it was. Else the new clock may be the right one, or the old: all records follow it, so

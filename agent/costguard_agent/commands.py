@@ -13,18 +13,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from costguard_agent.host import Surroundings
+from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError
 
 WITHIN_S, MOST = 10.0, 2**20
 HANGING_MOST = 2
 """Processes that did not end when they were told to (a network disk that is gone): no more are started beside them."""
-FURTHER = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin", "/opt/slurm/bin", "/usr/local/slurm/bin", "/opt/bin")
+EXTRA_FOLDERS = (
+    "/usr/local/bin",
+    "/usr/bin",
+    "/bin",
+    "/usr/sbin",
+    "/sbin",
+    "/opt/slurm/bin",
+    "/usr/local/slurm/bin",
+    "/opt/bin",
+)
 """Where else commands are looked for: a service has a short PATH."""
 _hanging: list[subprocess.Popen[bytes]] = []
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended, what it printed, and the last line of its complaint."""
 
     code: int
@@ -32,13 +41,15 @@ class Said(NamedTuple):
     complaint: str
 
 
-def found(name: str, around: Surroundings) -> str | None:
+def find_command(name: str, around: HostView) -> str | None:
     """The file of a command; None where there is none."""
-    path = os.pathsep.join([*around.env.get("PATH", "").split(os.pathsep), *(str(around.within(one)) for one in FURTHER)])
+    path = os.pathsep.join(
+        [*around.env.get("PATH", "").split(os.pathsep), *(str(around.rebase_path(one)) for one in EXTRA_FOLDERS)]
+    )
     return shutil.which(name, path=path)
 
 
-def said(argv: Sequence[str], around: Surroundings, *, within_s: float = WITHIN_S, most: int = MOST) -> Said:
+def run_command(argv: Sequence[str], around: HostView, *, within_s: float = WITHIN_S, most: int = MOST) -> CommandResult:
     """What `argv` printed, once it ended; raises UnansweredError where it hangs, prints too much or cannot be started."""
     name = Path(argv[0]).name
     _hanging[:] = [one for one in _hanging if one.poll() is None]
@@ -56,24 +67,24 @@ def said(argv: Sequence[str], around: Surroundings, *, within_s: float = WITHIN_
     except (OSError, ValueError) as error:
         raise UnansweredError(f"{name} cannot be started: {getattr(error, 'strerror', None) or 'bad words'}") from None
     try:
-        out, complaint = _read(process, time.monotonic() + within_s, most, name)
+        out, complaint = _read_pipes(process, time.monotonic() + within_s, most, name)
         lines = complaint.decode("utf-8", "replace").strip().splitlines() or [""]
-        return Said(process.wait(timeout=1), out.decode("utf-8", "replace"), lines[-1][:160])
+        return CommandResult(process.wait(timeout=1), out.decode("utf-8", "replace"), lines[-1][:160])
     except subprocess.TimeoutExpired:
         raise UnansweredError(f"{name} printed all and did not end", sent=True) from None
     finally:
-        _end(process)
+        _end_session(process)
 
 
-def answer(argv: Sequence[str], around: Surroundings, **bounds: float) -> str:
+def read_output(argv: Sequence[str], around: HostView, **bounds: float) -> str:
     """What a command printed that ended well; raises UnansweredError, with its last complaint, else."""
-    one = said(argv, around, within_s=bounds.get("within_s", WITHIN_S))
+    one = run_command(argv, around, within_s=bounds.get("within_s", WITHIN_S))
     if one.code != 0:
         raise UnansweredError(f"{Path(argv[0]).name} ended with {one.code}: {one.complaint or 'it did not say why'}")
     return one.out
 
 
-def _read(process: subprocess.Popen[bytes], until: float, most: int, name: str) -> tuple[bytes, bytes]:
+def _read_pipes(process: subprocess.Popen[bytes], until: float, most: int, name: str) -> tuple[bytes, bytes]:
     kept: dict[str, list[bytes]] = {"out": [], "err": []}
     size = 0
     with selectors.DefaultSelector() as both:
@@ -96,7 +107,7 @@ def _read(process: subprocess.Popen[bytes], until: float, most: int, name: str) 
     return b"".join(kept["out"]), b"".join(kept["err"])
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end_session(process: subprocess.Popen[bytes]) -> None:
     """The process and its session, where it did not end by itself; one that does not end even so is remembered."""
     if process.returncode is None:
         with contextlib.suppress(OSError):

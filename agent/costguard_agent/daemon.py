@@ -24,166 +24,170 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import __version__, state_dir
-from costguard_agent.clock import Calendar, Moment, broken, now
-from costguard_agent.collector import Measuring
+from costguard_agent.clock import Moment, RecordClock, explain_gap, read_clock
+from costguard_agent.collector import Collector
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.enrollment import key, load
-from costguard_agent.listening import Listener
-from costguard_agent.local_requests import Asks
-from costguard_agent.log import Log
-from costguard_agent.sender import ANSWERED, Sender, Told
-from costguard_agent.spool import Numbers, Spool
-from costguard_agent.status_file import Status
+from costguard_agent.enrollment import load_enrollment, load_key
+from costguard_agent.listening import HintListener
+from costguard_agent.local_requests import LocalRequestQueue
+from costguard_agent.log import AgentLog
+from costguard_agent.sender import ANSWERED, BeatResult, BeatSender
+from costguard_agent.spool import RecordSpool, SequenceNumbers
+from costguard_agent.status_file import StatusFile
 
 MINUTE_S, LATE_S = 60.0, 10.0
 LAST_S, PAUSE_S, HASTE_S, FLOOD_S = 0.7, 0.2, 2.0, 0.05
 """For the last beat; between beats that empty the list, two that somebody here waits for, two reads of hints."""
-ANEW_S, ANEW = 600.0, "COSTGUARD_AGENT_ANEW"
+RESTART_S, RESTART_VARIABLE = 600.0, "COSTGUARD_AGENT_ANEW"
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def run() -> int:
+def run_agent() -> int:
     """Run until told to end. Raises AgentError where it cannot begin."""
     os.umask(0o077)
-    _no_core()
-    state = state_dir.made(state_dir.state())
-    joined, secret = load(state), key(state)
-    runtime = state_dir.made(state_dir.runtime(), state_dir.OPEN_FOLDER)
-    with _alone(state):
-        return Agent(state, runtime, joined, secret).run()
+    _disable_core_dumps()
+    state = state_dir.make_dir(state_dir.find_state_dir())
+    joined, secret = load_enrollment(state), load_key(state)
+    runtime = state_dir.make_dir(state_dir.find_runtime_dir(), state_dir.OPEN_FOLDER)
+    with _hold_lock(state):
+        return AgentDaemon(state, runtime, joined, secret).run()
 
 
-class Agent:
+class AgentDaemon:
     """One agent of one machine."""
 
     def __init__(self, state: Path, runtime: Path, joined: Any, secret: bytes) -> None:  # noqa: ANN401 - Joined
-        self._log = Log()
-        self._calendar = Calendar()
-        moment = now()
-        self._spool, self._numbers, self._asks = Spool(state, self._calendar.ms(moment)), Numbers(state), Asks(state)
-        self._listener = Listener(runtime / state_dir.SOCKET, self._asks)
-        self._sender = Sender(joined, secret, self._spool, self._numbers, self._asks, boot_id=_start())
-        self._status = Status(runtime / state_dir.STATUS, joined)
-        self._measuring = Measuring(now(), joined.every_s)
+        self._log = AgentLog()
+        self._calendar = RecordClock()
+        moment = read_clock()
+        self._spool, self._numbers, self._asks = (
+            RecordSpool(state, self._calendar.to_unix_ms(moment)),
+            SequenceNumbers(state),
+            LocalRequestQueue(state),
+        )
+        self._listener = HintListener(runtime / state_dir.SOCKET, self._asks)
+        self._sender = BeatSender(joined, secret, self._spool, self._numbers, self._asks, boot_id=_make_boot_id())
+        self._status = StatusFile(runtime / state_dir.STATUS, joined)
+        self._measuring = Collector(read_clock(), joined.every_s)
         self._wake, self._ended = threading.Event(), threading.Event()
         self._answers: deque[tuple[Moment, Mapping[str, Any] | None]] = deque(maxlen=1)
         """The last one that the switch does not know yet; None: a refusal."""
         self._gap = ""
         self._every_s = joined.every_s
         self._troubles: tuple[str, ...] = ()
-        self._switch = _switch(state, joined.agent)
+        self._switch = _load_switch(state, joined.agent)
         self._log.say(f"{__version__} looks after this machine for {joined.url} as {joined.name or joined.agent}")
 
     def run(self) -> int:
         """Until a signal ends it: within a second, after a last beat was tried."""
-        ended, _kept = _told_to_end()
-        telling = threading.Thread(target=self._tell, name="tell", daemon=True)
+        ended, _kept = _listen_for_signals()
+        telling = threading.Thread(target=self._run_sender, name="tell", daemon=True)
         telling.start()
         try:
-            self._look(ended)
+            self._run_loop(ended)
         finally:
-            self._finish(now(), last=True)
+            self._finish_record(read_clock(), last=True)
             self._ended.set()
             self._wake.set()
             telling.join(LAST_S + 0.2)
             self._listener.close()
             self._measuring.close()
-            self._status.ended(self._calendar.ms())
+            self._status.record_end(self._calendar.to_unix_ms())
         self._log.say("ended")
         return 0
 
-    def _look(self, ended: Any) -> None:  # noqa: ANN401 - a socket
-        before = now()
+    def _run_loop(self, ended: Any) -> None:  # noqa: ANN401 - a socket
+        before = read_clock()
         record_s, minute_s = before.awake_s + self._every_s, before.awake_s + MINUTE_S
         while True:
             ready, _, _ = select.select([self._listener, ended], [], [], max(0.0, record_s - time.monotonic()))
             if ended in ready:
                 return
-            moment = now()
+            moment = read_clock()
             if self._listener in ready:
-                self._listener.drain(self._calendar.ms(moment))
+                self._listener.drain(self._calendar.to_unix_ms(moment))
                 if self._listener.asked:
                     self._wake.set()
                 if moment.awake_s < record_s:
                     time.sleep(FLOOD_S)
                     continue
-            gap = broken(before, moment, most_s=max(0.0, record_s - before.awake_s) + LATE_S)
+            gap = explain_gap(before, moment, most_s=max(0.0, record_s - before.awake_s) + LATE_S)
             if gap:
-                self._after(gap, before, moment)
+                self._handle_gap(gap, before, moment)
                 record_s = moment.awake_s + self._every_s
             else:
-                self._finish(moment)
+                self._finish_record(moment)
                 if self._measuring.outdated:
-                    self._anew(moment)
+                    self._restart_process(moment)
                 record_s = max(record_s + self._every_s, moment.awake_s + self._every_s / 2)
             if moment.awake_s >= minute_s:
                 minute_s = moment.awake_s + MINUTE_S
-                self._minute(moment)
+                self._run_each_minute(moment)
             before = moment
 
-    def _after(self, gap: str, before: Moment, moment: Moment) -> None:
+    def _handle_gap(self, gap: str, before: Moment, moment: Moment) -> None:
         """Something is between two looks of which nothing can be said."""
-        jump_ms = self._calendar.was_set(before, moment)
+        jump_ms = self._calendar.detect_jump(before, moment)
         if jump_ms:
-            self._spool.shift(jump_ms)
+            self._spool.shift_times(jump_ms)
         self._measuring.forget(moment)
         if self._switch is not None:
-            self._switch.disturbed(self._dated(moment))
+            self._switch.disturbed(self._correct_moment(moment))
         self._gap = f"no record over a gap: {gap}"
         self._log.say(self._gap)
 
-    def _finish(self, moment: Moment, *, last: bool = False) -> None:
+    def _finish_record(self, moment: Moment, *, last: bool = False) -> None:
         """A record is made, kept and told."""
-        measured = self._measuring.finished(moment, self._calendar.ms(moment), self._listener.heard.signals())
+        measured = self._measuring.finish_record(moment, self._calendar.to_unix_ms(moment), self._listener.heard.to_signals())
         if measured is None:
             return
         if last and not measured.record["signals"]:
             return
-        self._spool.add(measured.record, self._calendar.ms(moment))
-        self._troubles = tuple(filter(None, (*self._own_troubles(), self._gap, *measured.troubles)))
+        self._spool.add(measured.record, self._calendar.to_unix_ms(moment))
+        self._troubles = tuple(filter(None, (*self._list_own_troubles(), self._gap, *measured.troubles)))
         self._gap = ""
-        self._log.troubles(self._troubles)
+        self._log.log_troubles(self._troubles)
         self._status.record = measured.record
         if self._switch is not None:
-            self._heard()
-            self._switch.measured(self._dated(moment), measured.over_s, measured.record["signals"], measured.unknown)
+            self._pass_answers_to_switch()
+            self._switch.measured(self._correct_moment(moment), measured.over_s, measured.record["signals"], measured.unknown)
         self._wake.set()
 
-    def _heard(self) -> None:
+    def _pass_answers_to_switch(self) -> None:
         """Tell the switch of the last answer, in the thread that it lives in."""
         while self._answers:
             moment, answer = self._answers.popleft()
             if answer is None:
-                self._switch.refused(self._dated(moment))
+                self._switch.refused(self._correct_moment(moment))
             else:
-                self._switch.answered(self._dated(moment), answer)
+                self._switch.answered(self._correct_moment(moment), answer)
 
-    def _dated(self, moment: Moment) -> Moment:
-        return moment._replace(wall_ms=self._calendar.ms(moment))
+    def _correct_moment(self, moment: Moment) -> Moment:
+        return moment._replace(wall_ms=self._calendar.to_unix_ms(moment))
 
-    def _own_troubles(self) -> tuple[str, ...]:
+    def _list_own_troubles(self) -> tuple[str, ...]:
         ahead_s = self._calendar.ahead_ms / 1000
         clock = f"this machine's clock is {ahead_s:+.0f} s off: records are dated by the watchdog's" if ahead_s else ""
         return (clock, self._spool.trouble, self._numbers.trouble, self._asks.trouble, self._status.trouble)
 
-    def _minute(self, moment: Moment) -> None:
+    def _run_each_minute(self, moment: Moment) -> None:
         if self._switch is not None:
-            self._heard()
-            for text in self._switch.look(self._dated(moment), self._asks.until_ms):
+            self._pass_answers_to_switch()
+            for text in self._switch.look(self._correct_moment(moment), self._asks.until_ms):
                 self._log.say(text)
 
-    def _anew(self, moment: Moment) -> None:
+    def _restart_process(self, moment: Moment) -> None:
         """Begin again as a new process: the library of NVIDIA in this one does not fit the driver any more."""
-        last = os.environ.get(ANEW, "")
-        if last.isdigit() and moment.boot_s - int(last) < ANEW_S:
+        last = os.environ.get(RESTART_VARIABLE, "")
+        if last.isdigit() and moment.boot_s - int(last) < RESTART_S:
             return
         self._log.say("the driver was renewed: the agent starts itself anew")
         self._listener.close()
-        os.environ[ANEW] = str(int(moment.boot_s))
+        os.environ[RESTART_VARIABLE] = str(int(moment.boot_s))
         words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
         os.execv(sys.executable, [sys.executable, *words[1:]])  # noqa: S606 - the same program again
 
-    def _tell(self) -> None:
+    def _run_sender(self) -> None:
         """The thread that sends: when a record was made, or somebody asks, or a wait after a failure is over."""
         last_s, next_s, asked = float("-inf"), 0.0, False
         wake_s: float | None = None
@@ -196,47 +200,47 @@ class Agent:
             wake_s = last_s + HASTE_S if asked else next_s
             if time.monotonic() < wake_s:
                 continue
-            told = self._beat()
+            told = self._send_beat()
             last_s, asked = time.monotonic(), False
             wait_s = PAUSE_S if told.more else told.wait_s
             next_s = last_s + (wait_s or 0.0)
             wake_s = None if wait_s is None else next_s
-        self._beat()
+        self._send_beat()
 
-    def _beat(self) -> Told:
+    def _send_beat(self) -> BeatResult:
         ending = self._ended.is_set()
-        at_ms = self._calendar.ms()
+        at_ms = self._calendar.to_unix_ms()
         try:
-            told = self._sender.beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
+            told = self._sender.send_beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
         except Exception as error:  # noqa: BLE001 - whatever it is, measuring goes on and the next beat is tried
-            told = Told("broken", f"a beat could not be sent: {type(error).__name__}: {error}", 60.0)
+            told = BeatResult("broken", f"a beat could not be sent: {type(error).__name__}: {error}", 60.0)
         if told.ahead_ms is not None:
-            self._calendar.found(told.ahead_ms)
-            self._spool.shift(-told.ahead_ms)
+            self._calendar.correct(told.ahead_ms)
+            self._spool.shift_times(-told.ahead_ms)
         if told.state == ANSWERED:
             self._every_s = self._sender.every_s
-            self._measuring.every(self._every_s)
+            self._measuring.set_interval(self._every_s)
         if told.alive or told.state == ANSWERED:
-            self._answers.append((now(), told.answer if told.state == ANSWERED else None))
+            self._answers.append((read_clock(), told.answer if told.state == ANSWERED else None))
         for ask, why in told.done:
             self._listener.answer(ask.reply_to, {"why": why, "asked": True})
-        self._log.state(told.state, told.why or "the watchdog answers")
-        self._status.told(told, at_ms, waiting=len(self._spool), dropped=self._spool.dropped, troubles=self._troubles)
+        self._log.log_state(told.state, told.why or "the watchdog answers")
+        self._status.record_beat(told, at_ms, waiting=len(self._spool), dropped=self._spool.dropped, troubles=self._troubles)
         return told
 
 
-def _switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported only where a person armed it
+def _load_switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported only where a person armed it
     """The dead-man switch; None where it is off."""
     if not (state / "deadman.json").exists():
         return None
-    from costguard_agent.deadman_switch import Switch
-    from costguard_agent.host import Surroundings
+    from costguard_agent.deadman_switch import DeadmanSwitch
+    from costguard_agent.host import HostView
 
-    return Switch.armed(state, agent_id, Surroundings.real())
+    return DeadmanSwitch.load_armed(state, agent_id, HostView.real())
 
 
 @contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
+def _hold_lock(state: Path) -> Iterator[None]:
     """While no other agent works from the same folder."""
     handle = os.open(state / state_dir.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, state_dir.PRIVATE_FILE)
     try:
@@ -248,7 +252,7 @@ def _alone(state: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _told_to_end() -> tuple[Any, Any]:
+def _listen_for_signals() -> tuple[Any, Any]:
     """A socket that can be read once a signal says to end, and its other end."""
     import socket
 
@@ -261,7 +265,7 @@ def _told_to_end() -> tuple[Any, Any]:
     return reading, writing
 
 
-def _no_core() -> None:
+def _disable_core_dumps() -> None:
     """No picture of this process, which has a key in it, on disk."""
     import resource
 
@@ -269,7 +273,7 @@ def _no_core() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _start() -> str:
+def _make_boot_id() -> str:
     """This start of the agent, on this boot: by it the watchdog knows two machines that have one key, from a copied disk."""
     boot = ""
     with contextlib.suppress(OSError, ValueError):

@@ -26,7 +26,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from costguard_agent.quiet import CPU, Evidence
+from costguard_agent.quiet import CPU, IdleEvidence
 
 HOUR_S = 3600.0
 AFTER_S, AFTER_LEAST_S, IDLE_S, IDLE_LEAST_S, IDLE_MOST_S = 6 * HOUR_S, HOUR_S, HOUR_S, HOUR_S, 23 * HOUR_S
@@ -64,7 +64,7 @@ ATTEMPTS_MOST = 2
 ENDING = frozenset((IDLE, LEASE_ENDED))
 
 
-class Settings(NamedTuple):
+class DeadmanSettings(NamedTuple):
     """What a person chose and what was tried then: `act` by `how` at `provider`'s machine `id`; seconds."""
 
     act: str
@@ -75,11 +75,11 @@ class Settings(NamedTuple):
     delay_s: float = 0.0
 
 
-class Facts(NamedTuple):
+class DeadmanFacts(NamedTuple):
     """What is known now. `lease_left_s`: of the lease last told, None where none was; a wish by what it is and its name."""
 
     silent_s: float
-    evidence: Evidence
+    evidence: IdleEvidence
     checked: bool
     protected: bool | None
     wishes: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Facts(NamedTuple):
     attempts: int = 0
 
 
-class Judgement(NamedTuple):
+class ShutdownDecision(NamedTuple):
     """A named reason, and the evidence for it in words."""
 
     reason: str
@@ -100,54 +100,61 @@ class Judgement(NamedTuple):
         return self.reason in ENDING
 
 
-def deadman(facts: Facts, settings: Settings) -> Judgement:  # noqa: PLR0911 - one line a reason
+def decide_shutdown(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownDecision:  # noqa: PLR0911 - one line a reason
     """Whether this machine is to be ended, and why or why not: the first that holds of what keeps it, then what ends it."""
     wait_s, seen = settings.after_s + settings.delay_s, facts.evidence
     if not facts.silent_s > wait_s:
-        return Judgement(
-            SILENT_TOO_SHORT, f"the watchdog was silent for {_hours(facts.silent_s)}, it acts after {_hours(wait_s)}"
+        return ShutdownDecision(
+            SILENT_TOO_SHORT,
+            f"the watchdog was silent for {_format_hours(facts.silent_s)}, it acts after {_format_hours(wait_s)}",
         )
     if not facts.checked:
-        return Judgement(UNCHECKED, "this is not the machine, or not the way, that was tried when the switch was armed")
+        return ShutdownDecision(UNCHECKED, "this is not the machine, or not the way, that was tried when the switch was armed")
     if facts.protected is None:
-        return Judgement(PROTECTION_UNKNOWN, "the watchdog never said whether this machine is protected")
+        return ShutdownDecision(PROTECTION_UNKNOWN, "the watchdog never said whether this machine is protected")
     if facts.protected:
-        return Judgement(PROTECTED, "this machine is protected")
+        return ShutdownDecision(PROTECTED, "this machine is protected")
     if facts.wishes:
-        return Judgement(WISHED, f"it was asked to be let be: {', '.join(facts.wishes)}")
+        return ShutdownDecision(WISHED, f"it was asked to be let be: {', '.join(facts.wishes)}")
     if facts.lease_left_s is not None and facts.lease_left_s > 0:
-        return Judgement(WISHED, f"it is kept for another {_hours(facts.lease_left_s)}")
+        return ShutdownDecision(WISHED, f"it is kept for another {_format_hours(facts.lease_left_s)}")
     if facts.job:
-        return Judgement(JOB, "a `costguard run` lives here, or processes cannot be seen")
+        return ShutdownDecision(JOB, "a `costguard run` lives here, or processes cannot be seen")
     if facts.attempts >= ATTEMPTS_MOST:
-        return Judgement(TRIED, f"{facts.attempts} attempts did not end it: a person is needed")
+        return ShutdownDecision(TRIED, f"{facts.attempts} attempts did not end it: a person is needed")
     if seen.working:
-        return Judgement(WORKING, f"work is seen in {', '.join(seen.working)}")
-    return _idle(facts, settings)
+        return ShutdownDecision(WORKING, f"work is seen in {', '.join(seen.working)}")
+    return _decide_by_idleness(facts, settings)
 
 
-def _idle(facts: Facts, settings: Settings) -> Judgement:
+def _decide_by_idleness(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownDecision:
     seen = facts.evidence
     if not seen.missing and seen.over_s >= settings.idle_s:
-        return Judgement(IDLE, f"idle for {_hours(seen.over_s)}, and the watchdog silent for {_hours(facts.silent_s)}")
+        return ShutdownDecision(
+            IDLE, f"idle for {_format_hours(seen.over_s)}, and the watchdog silent for {_format_hours(facts.silent_s)}"
+        )
     if (
         facts.lease_left_s is not None
         and facts.lease_left_s <= 0
         and CPU not in seen.missing
         and seen.covered_s >= settings.idle_s
     ):
-        return Judgement(LEASE_ENDED, f"its lease ended {_hours(-facts.lease_left_s)} ago, and nothing shows work")
+        return ShutdownDecision(
+            LEASE_ENDED, f"its lease ended {_format_hours(-facts.lease_left_s)} ago, and nothing shows work"
+        )
     if seen.missing:
-        return Judgement(BLIND, f"not measured: {', '.join(seen.missing)}")
-    return Judgement(NOT_IDLE_YET, f"idle for {_hours(seen.over_s)}, it must be for {_hours(settings.idle_s)}")
+        return ShutdownDecision(BLIND, f"not measured: {', '.join(seen.missing)}")
+    return ShutdownDecision(
+        NOT_IDLE_YET, f"idle for {_format_hours(seen.over_s)}, it must be for {_format_hours(settings.idle_s)}"
+    )
 
 
-def delay_s(agent_id: str) -> float:
+def compute_delay_s(agent_id: str) -> float:
     """Seconds by which this agent waits longer, 0 to 1800, the same at each start: a fleet does not end at once."""
     return int.from_bytes(hashlib.sha256(agent_id.encode()).digest()[:4], "big") / 2**32 * DELAY_MOST_S
 
 
-def settings_of(said: Mapping[str, Any], agent_id: str) -> Settings | None:
+def parse_settings(said: Mapping[str, Any], agent_id: str) -> DeadmanSettings | None:
     """The settings as they were kept; None where they are torn or out of bounds: then the switch is off."""
     act, provider, id_, after_s, idle_s = (said.get(name) for name in ("act", "provider", "id", "after_s", "idle_s"))
     if not (isinstance(act, str) and isinstance(provider, str) and isinstance(id_, str) and act and provider and id_):
@@ -156,8 +163,8 @@ def settings_of(said: Mapping[str, Any], agent_id: str) -> Settings | None:
         return None
     if not (after_s >= AFTER_LEAST_S and IDLE_LEAST_S <= idle_s <= IDLE_MOST_S):
         return None
-    return Settings(act, provider, id_, float(after_s), float(idle_s), delay_s(agent_id))
+    return DeadmanSettings(act, provider, id_, float(after_s), float(idle_s), compute_delay_s(agent_id))
 
 
-def _hours(seconds: float) -> str:
+def _format_hours(seconds: float) -> str:
     return f"{seconds / HOUR_S:.1f} h" if seconds >= HOUR_S else f"{max(0.0, seconds) / 60:.0f} min"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import clouds
-from costguard_agent.clock import Moment, broken
+from costguard_agent.clock import Moment, explain_gap
 from costguard_agent.deadman_policy import (
     AFTER_LEAST_S,
     AFTER_S,
@@ -28,19 +28,19 @@ from costguard_agent.deadman_policy import (
     IDLE_S,
     LAST_CALL_S,
     UNCHECKED,
-    Facts,
-    Judgement,
-    Settings,
-    deadman,
-    delay_s,
-    settings_of,
+    DeadmanFacts,
+    DeadmanSettings,
+    ShutdownDecision,
+    compute_delay_s,
+    decide_shutdown,
+    parse_settings,
 )
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.host import Surroundings, alive, text, titles
-from costguard_agent.quiet import Quiet
-from costguard_agent.shutdown import ACCEPTED, RUNNING, Place
-from costguard_agent.state_dir import parsed, written
-from costguard_agent.user_sessions import tell
+from costguard_agent.host import HostView, is_alive, list_command_lines, read_text
+from costguard_agent.quiet import IdleHistory
+from costguard_agent.shutdown import ACCEPTED, RUNNING, MachineIdentity
+from costguard_agent.state_dir import parse_object, write_file
+from costguard_agent.user_sessions import write_to_terminals
 
 SETTINGS, TOLD, INTENT = "deadman.json", "deadman-told.json", "deadman-intent.json"
 BETWEEN_MOST_S = 180.0
@@ -51,10 +51,10 @@ PLACED_S = 3600.0
 BOOT_ID = ("proc", "sys", "kernel", "random", "boot_id")
 
 
-def arm(
+def arm_switch(
     folder: Path,
     act: str,
-    around: Surroundings,
+    around: HostView,
     *,
     after_s: float = AFTER_S,
     idle_s: float = IDLE_S,
@@ -68,23 +68,23 @@ def arm(
         )
     if not IDLE_LEAST_S <= idle_s <= IDLE_MOST_S:
         raise AgentError(f"--dead-man-idle: write between {IDLE_LEAST_S / 3600:g}h and {IDLE_MOST_S / 3600:g}h")
-    place = clouds.where(around)
+    place = clouds.locate_machine(around)
     if shutdown_means:
-        clouds.state_shutdown(place, shutdown_means, around)
-    way, why = clouds.chosen(place, act, around)
+        clouds.save_shutdown_meaning(place, shutdown_means, around)
+    way, why = clouds.choose_shutdown_way(place, act, around)
     if way is None:
         raise AgentError(f"the dead-man switch stays off: {why}")
     kept = {"act": act, "provider": place.provider, "id": place.id, "how": way.how, "after_s": after_s, "idle_s": idle_s}
     try:
-        written(folder / SETTINGS, json.dumps(kept).encode(), sure=True)
+        write_file(folder / SETTINGS, json.dumps(kept).encode(), sure=True)
     except OSError as error:
         raise AgentError(f"cannot keep the dead-man switch in {folder}: {error.strerror}") from error
-    delay = f"{delay_s(agent_id) / 60:.0f} min" if agent_id else "up to 30 min"
+    delay = f"{compute_delay_s(agent_id) / 60:.0f} min" if agent_id else "up to 30 min"
     wait = f"after {after_s / 3600:g} h and {delay} of silence, and {idle_s / 3600:g} h idle"
     return f"{wait}: {act} by {way.how}. It loses {way.loses}. What bills on: {way.bills_after}"
 
 
-def disarm(folder: Path) -> bool:
+def disarm_switch(folder: Path) -> bool:
     """Switch it off; whether it was on. Raises OSError."""
     try:
         (folder / SETTINGS).unlink()
@@ -93,59 +93,63 @@ def disarm(folder: Path) -> bool:
     return True
 
 
-class Switch:
+class DeadmanSwitch:
     """One armed switch. `armed` makes it; nothing of it raises."""
 
-    def __init__(self, folder: Path, settings: Settings, around: Surroundings) -> None:
+    def __init__(self, folder: Path, settings: DeadmanSettings, around: HostView) -> None:
         self._folder, self._settings, self._around = folder, settings, around
-        self._quiet = Quiet(os.cpu_count() or 1)
+        self._quiet = IdleHistory(os.cpu_count() or 1)
         self._steady_s: float | None = None
         self._looked: Moment | None = None
         self._called_s: float | None = None
-        self._told = _read(folder / TOLD)
+        self._told = _read_json(folder / TOLD)
         self._leased_s: float | None = None
         """When the lease that was told last began to be counted."""
         self._wished: dict[tuple[str, int], float] = {}
         """Wishes, and until when each is in force."""
-        self._place, self._placed_s = Place(""), float("-inf")
+        self._place, self._placed_s = MachineIdentity(""), float("-inf")
         self._news: deque[str] = deque()
         self._lock = threading.Lock()
-        self.judgement = Judgement("", "")
+        self.judgement = ShutdownDecision("", "")
         self._asking = threading.Thread(target=self._begin, name="dead-man switch", daemon=True)
         self._asking.start()
 
     @classmethod
-    def armed(cls, folder: Path, agent_id: str, around: Surroundings) -> Switch | None:
+    def load_armed(cls, folder: Path, agent_id: str, around: HostView) -> DeadmanSwitch | None:
         """The switch that a person armed in `folder`; None where it is off."""
-        settings = settings_of(_read(folder / SETTINGS), agent_id)
+        settings = parse_settings(_read_json(folder / SETTINGS), agent_id)
         return None if settings is None else cls(folder, settings, around)
 
-    def measured(self, moment: Moment, over_s: float, signals: Mapping[str, float], unknown: Iterable[str] = ()) -> None:
+    def add_record(self, moment: Moment, over_s: float, signals: Mapping[str, float], unknown: Iterable[str] = ()) -> None:
         """A record of `over_s` seconds that ends at `moment`. `unknown`: signals that there are, and that could not be had."""
         self._quiet.add(moment.boot_s, over_s, signals, unknown)
 
-    def answered(self, moment: Moment, answer: Mapping[str, Any]) -> None:
+    def handle_answer(self, moment: Moment, answer: Mapping[str, Any]) -> None:
         """A verified answer of the watchdog: the silence ends."""
         self._steady_s = self._leased_s = moment.boot_s
-        protected, kept, at = answer.get("protected"), _whole(answer.get("kept_until")), _whole(answer.get("guard_at"))
+        protected, kept, at = (
+            answer.get("protected"),
+            _parse_unix_ms(answer.get("kept_until")),
+            _parse_unix_ms(answer.get("guard_at")),
+        )
         said = {"protected": protected if isinstance(protected, bool) else None, "kept_until": kept}
         changed = said != {name: self._told.get(name) for name in said}
         self._told = {**said, "kept_s": None if kept is None else (kept - (moment.wall_ms if at is None else at)) / 1000}
-        if changed or self._intent().get("attempts"):
-            self._keep(TOLD, self._told)
-            self._keep(INTENT, {})
+        if changed or self._read_intent().get("attempts"):
+            self._save(TOLD, self._told)
+            self._save(INTENT, {})
 
-    def refused(self, moment: Moment) -> None:
+    def handle_refusal(self, moment: Moment) -> None:
         """The watchdog is there and does not hear this agent (revoked, replaced, another life, busy): that is no silence.
 
         It guards this machine without us, and somebody may have protected it since: what was told before counts no more.
         """
-        self.disturbed(moment)
+        self.handle_gap(moment)
         if self._told:
             self._told = {}
-            self._keep(TOLD, self._told)
+            self._save(TOLD, self._told)
 
-    def disturbed(self, moment: Moment) -> None:
+    def handle_gap(self, moment: Moment) -> None:
         """The machine slept, its clock was set, or the agent did not run: silence and idleness count anew."""
         self._steady_s = moment.boot_s
         self._quiet.forget()
@@ -153,8 +157,8 @@ class Switch:
     def look(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
         """Judge, and do what is due; lines for the log. `wishes`: until when each was asked for, Unix milliseconds."""
         said = [self._news.popleft() for _ in range(len(self._news))]
-        self._steady(moment)
-        judged = deadman(self._facts(moment, wishes), self._settings)
+        self._find_silence_start(moment)
+        judged = decide_shutdown(self._collect_facts(moment, wishes), self._settings)
         changed, self.judgement = judged.reason != self.judgement.reason, judged
         if judged.reason == UNCHECKED and moment.boot_s - self._placed_s > PLACED_S and not self._asking.is_alive():
             self._placed_s, self._asking = moment.boot_s, threading.Thread(target=self._find, daemon=True)
@@ -162,70 +166,70 @@ class Switch:
         if not judged.end:
             if self._called_s is not None:
                 self._called_s = None
-                said += self._announced(f"costguard: the {self._settings.act} of this machine is called off: {judged.text}")
+                said += self._announce(f"costguard: the {self._settings.act} of this machine is called off: {judged.text}")
             return said + ([f"dead-man switch: {judged.text}"] if changed else [])
         if self._called_s is None:
             self._called_s = moment.boot_s
-            self._keep(INTENT, {**self._intent(), "state": "called", "at_ms": moment.wall_ms})
-            return said + self._announced(
+            self._save(INTENT, {**self._read_intent(), "state": "called", "at_ms": moment.wall_ms})
+            return said + self._announce(
                 f"costguard: this machine will be ended ({self._settings.act}) in {LAST_CALL_S / 60:.0f} min: {judged.text}. "
                 "To keep it: costguard-agent keep --for 4h --why '...'"
             )
-        return said + (self._end(moment, judged) if moment.boot_s - self._called_s >= LAST_CALL_S else [])
+        return said + (self._end_machine(moment, judged) if moment.boot_s - self._called_s >= LAST_CALL_S else [])
 
-    def _end(self, moment: Moment, judged: Judgement) -> list[str]:
+    def _end_machine(self, moment: Moment, judged: ShutdownDecision) -> list[str]:
         """Intent, request, outcome. Whatever comes of it, silence and idleness count anew after it."""
         self._called_s, self._steady_s = None, moment.boot_s
         self._quiet.forget()
-        place = clouds.where(self._around)
-        way, why = clouds.chosen(place, self._settings.act, self._around)
+        place = clouds.locate_machine(self._around)
+        way, why = clouds.choose_shutdown_way(place, self._settings.act, self._around)
         if (place.provider, place.id) != (self._settings.provider, self._settings.id):
             way, why = None, place.why or "it is not the machine for which the switch was armed"
         if way is None:
-            return self._announced(f"costguard: this machine is not ended: {why}")
-        attempts = self._attempts() + 1
+            return self._announce(f"costguard: this machine is not ended: {why}")
+        attempts = self._count_attempts() + 1
         intent = {"state": "sending", "act": way.act, "how": way.how, "reason": judged.text, "at_ms": moment.wall_ms}
-        intent.update(boot_id=self._boot_id(), attempts=attempts, provider=self._settings.provider, id=self._settings.id)
-        if not self._keep(INTENT, intent):
-            return self._announced("costguard: this machine is not ended: the intent cannot be written to disk")
-        outcome = clouds.end(way, self._around)
-        self._keep(INTENT, {**intent, "state": "sent", "outcome": outcome.result, "text": outcome.text})
+        intent.update(boot_id=self._read_boot_id(), attempts=attempts, provider=self._settings.provider, id=self._settings.id)
+        if not self._save(INTENT, intent):
+            return self._announce("costguard: this machine is not ended: the intent cannot be written to disk")
+        outcome = clouds.end_machine(way, self._around)
+        self._save(INTENT, {**intent, "state": "sent", "outcome": outcome.result, "text": outcome.text})
         line = f"dead-man switch: {way.act} by {way.how}: {outcome.result} ({outcome.text})"
-        return [line] if outcome.result == ACCEPTED else self._announced(f"costguard: {line}")
+        return [line] if outcome.result == ACCEPTED else self._announce(f"costguard: {line}")
 
-    def _facts(self, moment: Moment, wishes: Mapping[str, int]) -> Facts:
+    def _collect_facts(self, moment: Moment, wishes: Mapping[str, int]) -> DeadmanFacts:
         kept_s, protected = self._told.get("kept_s"), self._told.get("protected")
         silent_s = moment.boot_s - (self._steady_s if self._steady_s is not None else moment.boot_s)
-        return Facts(
+        return DeadmanFacts(
             silent_s=silent_s,
-            evidence=self._quiet.evidence(moment.boot_s, self._settings.idle_s),
+            evidence=self._quiet.collect_evidence(moment.boot_s, self._settings.idle_s),
             checked=(self._place.provider, self._place.id) == (self._settings.provider, self._settings.id),
             protected=protected if isinstance(protected, bool) else None,
-            wishes=tuple(sorted(self._in_force(moment, wishes))),
+            wishes=tuple(sorted(self._list_wishes_in_force(moment, wishes))),
             job=silent_s <= self._settings.after_s or self._has_job(),
             lease_left_s=kept_s - moment.boot_s + (self._leased_s or 0.0) if isinstance(kept_s, (int, float)) else None,
-            attempts=self._attempts(),
+            attempts=self._count_attempts(),
         )
 
-    def _in_force(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
+    def _list_wishes_in_force(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
         """Those of `wishes` that are not over, by a clock that is not set: one that is set forwards ends none of them."""
         left = {wish: self._wished.get(wish, moment.boot_s + (wish[1] - moment.wall_ms) / 1000) for wish in wishes.items()}
         self._wished = left
         return [name for (name, until), end_s in left.items() if end_s > moment.boot_s or until > moment.wall_ms]
 
-    def _steady(self, moment: Moment) -> None:
+    def _find_silence_start(self, moment: Moment) -> None:
         """The silence counts from the first look, the last answer, or the last time that a clock or the machine stood still."""
-        if self._looked is not None and broken(self._looked, moment, most_s=BETWEEN_MOST_S):
-            self.disturbed(moment)
+        if self._looked is not None and explain_gap(self._looked, moment, most_s=BETWEEN_MOST_S):
+            self.handle_gap(moment)
         self._steady_s = moment.boot_s if self._steady_s is None else self._steady_s
         self._leased_s = moment.boot_s if self._leased_s is None else self._leased_s
         self._looked = moment
 
     def _has_job(self) -> bool:
         """Whether a `costguard run` lives here; also where no process can be seen."""
-        if alive(self._around, os.getpid()) is None:
+        if is_alive(self._around, os.getpid()) is None:
             return True
-        return any(is_run(words) for _, words in titles(self._around))
+        return any(is_costguard_run(words) for _, words in list_command_lines(self._around))
 
     def wait(self, within_s: float) -> None:
         """Until what was asked of the provider at the start is answered, at most so long."""
@@ -234,65 +238,65 @@ class Switch:
     def _begin(self) -> None:
         """In a thread of its own, since providers take their time: where this is, what was left open, whether it would work."""
         self._find()
-        self._news.extend(self._settle())
-        way, why = clouds.chosen(self._place, self._settings.act, self._around)
+        self._news.extend(self._settle_open_intent())
+        way, why = clouds.choose_shutdown_way(self._place, self._settings.act, self._around)
         if way is None:
             self._news.append(f"dead-man switch: it is armed and would not work as this user, here and now: {why}")
 
     def _find(self) -> None:
-        self._place = clouds.where(self._around)
+        self._place = clouds.locate_machine(self._around)
 
-    def _settle(self) -> list[str]:
+    def _settle_open_intent(self) -> list[str]:
         """What a restart finds: an intent that is open is looked at, and closed."""
-        intent = self._intent()
+        intent = self._read_intent()
         if intent.get("state") == "called":
-            self._keep(INTENT, {"attempts": self._attempts()})
+            self._save(INTENT, {"attempts": self._count_attempts()})
         if intent.get("state") not in ("sending", "sent") or intent.get("settled"):
             return []
-        if intent.get("boot_id") != self._boot_id():
-            self._keep(INTENT, {**intent, "settled": "the machine was off since"})
+        if intent.get("boot_id") != self._read_boot_id():
+            self._save(INTENT, {**intent, "settled": "the machine was off since"})
             return [f"dead-man switch: the {intent.get('act')} worked, or the machine was restarted since; it runs again now"]
-        state = clouds.state(self._place, self._around)
-        self._keep(INTENT, {**intent, "settled": state})
+        state = clouds.read_machine_state(self._place, self._around)
+        self._save(INTENT, {**intent, "settled": state})
         seen = "it still runs" if state == RUNNING else f"its provider says: {state}"
         return [f"dead-man switch: the {intent.get('act')} before this start is not confirmed, {seen}; it is not sent again"]
 
-    def _attempts(self) -> int:
-        count = self._intent().get("attempts")
+    def _count_attempts(self) -> int:
+        count = self._read_intent().get("attempts")
         return count if isinstance(count, int) and count >= 0 else 0
 
-    def _intent(self) -> dict[str, Any]:
-        return _read(self._folder / INTENT)
+    def _read_intent(self) -> dict[str, Any]:
+        return _read_json(self._folder / INTENT)
 
-    def _keep(self, name: str, what: Mapping[str, Any]) -> bool:
+    def _save(self, name: str, what: Mapping[str, Any]) -> bool:
         with self._lock:
             try:
-                written(self._folder / name, json.dumps(what).encode(), sure=True)
+                write_file(self._folder / name, json.dumps(what).encode(), sure=True)
             except OSError:
                 return False
         return True
 
-    def _announced(self, line: str) -> list[str]:
-        tell(self._around, line)
+    def _announce(self, line: str) -> list[str]:
+        write_to_terminals(self._around, line)
         return [line]
 
-    def _boot_id(self) -> str:
-        return (text(self._around.at(*BOOT_ID)) or "").strip()
+    def _read_boot_id(self) -> str:
+        return (read_text(self._around.build_path(*BOOT_ID)) or "").strip()
 
 
-def is_run(words: list[str]) -> bool:
+def is_costguard_run(words: list[str]) -> bool:
     """Whether a command line is a `costguard run`, by itself or through python."""
     names = [word.rpartition("/")[2] for word in words[:4]]
     return any(name == "costguard" and "run" in words[at + 1 : at + 8] for at, name in enumerate(names))
 
 
-def _whole(value: object) -> int | None:
+def _parse_unix_ms(value: object) -> int | None:
     """A moment in Unix milliseconds; None where it is none that can be."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOMENT_MOST else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return parsed(path.read_bytes())
+        return parse_object(path.read_bytes())
     except OSError:
         return {}

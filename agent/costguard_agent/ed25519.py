@@ -25,38 +25,38 @@ class Point(NamedTuple):
     t: int
 
 
-def generate() -> bytes:
+def generate_key() -> bytes:
     """A new secret key: 32 random bytes."""
     return os.urandom(KEY_BYTES)
 
 
-def public_key(secret: bytes) -> bytes:
+def derive_public_key(secret: bytes) -> bytes:
     """The public half of `secret`, 32 bytes each."""
-    return _compressed(_times(_expanded(secret)[0], BASE))
+    return _compress_point(_multiply_point(_expand_secret(secret)[0], BASE))
 
 
 def sign(secret: bytes, message: bytes) -> bytes:
     """The signature of `message`, 64 bytes."""
-    scalar, prefix = _expanded(secret)
-    public = _compressed(_times(scalar, BASE))
-    nonce = _number(prefix, message)
-    point = _compressed(_times(nonce, BASE))
-    return point + ((nonce + _number(point, public, message) * scalar) % ORDER).to_bytes(32, "little")
+    scalar, prefix = _expand_secret(secret)
+    public = _compress_point(_multiply_point(scalar, BASE))
+    nonce = _to_number(prefix, message)
+    point = _compress_point(_multiply_point(nonce, BASE))
+    return point + ((nonce + _to_number(point, public, message) * scalar) % ORDER).to_bytes(32, "little")
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     """Whether `signature` of `message` was made with the secret half of `public`."""
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
-    key, point = _point(public), _point(signature[:32])
+    key, point = _decompress_point(public), _decompress_point(signature[:32])
     answer = int.from_bytes(signature[32:], "little")
     if key is None or point is None or answer >= ORDER:
         return False
-    challenge = _number(signature[:32], public, message)
-    return _same(_times(answer, BASE), _sum(point, _times(challenge, key)))
+    challenge = _to_number(signature[:32], public, message)
+    return _is_same_point(_multiply_point(answer, BASE), _add_points(point, _multiply_point(challenge, key)))
 
 
-def _expanded(secret: bytes) -> tuple[int, bytes]:
+def _expand_secret(secret: bytes) -> tuple[int, bytes]:
     if len(secret) != KEY_BYTES:
         raise ValueError(f"a secret key has {KEY_BYTES} bytes, not {len(secret)}")
     digest = hashlib.sha512(secret).digest()
@@ -64,11 +64,11 @@ def _expanded(secret: bytes) -> tuple[int, bytes]:
     return scalar & ((1 << 254) - 8) | (1 << 254), digest[32:]
 
 
-def _number(*parts: bytes) -> int:
+def _to_number(*parts: bytes) -> int:
     return int.from_bytes(hashlib.sha512(b"".join(parts)).digest(), "little") % ORDER
 
 
-def _sum(one: Point, two: Point) -> Point:
+def _add_points(one: Point, two: Point) -> Point:
     a = (one.y - one.x) * (two.y - two.x) % P
     b = (one.y + one.x) * (two.y + two.x) % P
     c = 2 * one.t * two.t * D % P
@@ -77,35 +77,35 @@ def _sum(one: Point, two: Point) -> Point:
     return Point(e * f % P, g * h % P, f * g % P, e * h % P)
 
 
-def _times(scalar: int, point: Point) -> Point:
+def _multiply_point(scalar: int, point: Point) -> Point:
     found = Point(0, 1, 1, 0)
     while scalar > 0:
         if scalar & 1:
-            found = _sum(found, point)
-        point = _sum(point, point)
+            found = _add_points(found, point)
+        point = _add_points(point, point)
         scalar >>= 1
     return found
 
 
-def _same(one: Point, two: Point) -> bool:
+def _is_same_point(one: Point, two: Point) -> bool:
     return (one.x * two.z - two.x * one.z) % P == 0 and (one.y * two.z - two.y * one.z) % P == 0
 
 
-def _compressed(point: Point) -> bytes:
+def _compress_point(point: Point) -> bytes:
     inverse = pow(point.z, P - 2, P)
     x, y = point.x * inverse % P, point.y * inverse % P
     return (y | (x & 1) << 255).to_bytes(32, "little")
 
 
-def _point(data: bytes) -> Point | None:
+def _decompress_point(data: bytes) -> Point | None:
     """The point that `data` stands for (RFC 8032, section 5.1.3); None where it stands for none."""
     y = int.from_bytes(data, "little")
     odd, y = y >> 255, y & ((1 << 255) - 1)
-    x = _root(y, odd)
+    x = _recover_x(y, odd)
     return None if x is None else Point(x, y, 1, x * y % P)
 
 
-def _root(y: int, odd: int) -> int | None:
+def _recover_x(y: int, odd: int) -> int | None:
     if y >= P:
         return None
     square = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
@@ -120,5 +120,5 @@ def _root(y: int, odd: int) -> int | None:
 
 
 _BASE_Y = 4 * pow(5, P - 2, P) % P
-_BASE_X = _root(_BASE_Y, 0) or 0
+_BASE_X = _recover_x(_BASE_Y, 0) or 0
 BASE = Point(_BASE_X, _BASE_Y, 1, _BASE_X * _BASE_Y % P)

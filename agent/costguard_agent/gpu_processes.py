@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from costguard_agent.pace import Pace
+from costguard_agent.pace import CpuThrottle
 
 PROC = Path("/proc")
 INITIAL_NAMESPACE = "pid:[4026531836]"
@@ -30,7 +30,7 @@ DAEMONS = frozenset((
 """Who runs beside every job, where it cannot be told who holds a GPU (the kernel cuts names to 15 characters)."""
 
 
-class Process(NamedTuple):
+class ProcessTimes(NamedTuple):
     """One process: seconds it used (`own_s`) and those its ended children used (`children_s`); `began`: ticks since boot."""
 
     pid: int
@@ -41,10 +41,10 @@ class Process(NamedTuple):
     name: str = ""
 
 
-Table = Mapping[int, Process]
+Table = Mapping[int, ProcessTimes]
 
 
-def used(before: Table, after: Table, members: Iterable[int], *, since_ticks: float) -> float:
+def sum_used_s(before: Table, after: Table, members: Iterable[int], *, since_ticks: float) -> float:
     """Seconds of processor time that `members` of `after` used since `before`, which was at `since_ticks` after boot. Pure."""
     known = set(members)
     total, added = 0.0, {}
@@ -57,14 +57,14 @@ def used(before: Table, after: Table, members: Iterable[int], *, since_ticks: fl
             total += now.own_s
             added[pid] = now.children_s
     for process in before.values():
-        if process.pid in known and not _same(process, after.get(process.pid)):
-            heir = _heir(process, before, after)
+        if process.pid in known and not _is_same_process(process, after.get(process.pid)):
+            heir = _find_heir(process, before, after)
             if heir in added:
                 added[heir] -= process.own_s + process.children_s
     return total + sum(max(0.0, seconds) for seconds in added.values())
 
 
-def trees(table: Table, roots: Iterable[int]) -> set[int]:
+def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
     """`roots` and all that descend from them, by the parents of now. Pure."""
     children: dict[int, list[int]] = {}
     for process in table.values():
@@ -79,15 +79,15 @@ def trees(table: Table, roots: Iterable[int]) -> set[int]:
     return found
 
 
-class Trees:
+class GpuProcessTrees:
     """The trees of those that hold a GPU, looked at again and again."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
         self._tick = os.sysconf("SC_CLK_TCK")
-        self.contained = _link(proc / "self" / "ns" / "pid") != INITIAL_NAMESPACE
-        self._pace, self._finding = Pace(0.0, SHARE), Pace(HOLDERS_EVERY_S, SHARE)
-        self._before: dict[int, Process] = {}
+        self.contained = _read_link(proc / "self" / "ns" / "pid") != INITIAL_NAMESPACE
+        self._pace, self._finding = CpuThrottle(0.0, SHARE), CpuThrottle(HOLDERS_EVERY_S, SHARE)
+        self._before: dict[int, ProcessTimes] = {}
         self._before_s = -1.0
         self._cores: float | None = None
         self._members: dict[int, int] = {}
@@ -101,8 +101,8 @@ class Trees:
         """
         if not (gpus or pids):
             return None
-        if self._pace.due(at_s):
-            self._pace.paid(at_s, lambda: self._measure(at_s, None if self.contained else pids))
+        if self._pace.is_due(at_s):
+            self._pace.run_measured(at_s, lambda: self._measure(at_s, None if self.contained else pids))
         return self._cores if at_s - self._before_s <= KEPT_S else None
 
     def forget(self) -> None:
@@ -115,30 +115,30 @@ class Trees:
         return tuple(self._members)
 
     def _measure(self, at_s: float, pids: frozenset[int] | None) -> None:
-        table = read(self._proc, self._tick)
+        table = read_processes(self._proc, self._tick)
         if not table:
             self.forget()
             return
-        inside = trees(table, pids if pids is not None else self._holders(at_s, table))
+        inside = find_descendants(table, pids if pids is not None else self._find_holders(at_s, table))
         inside |= {pid for pid, began in self._members.items() if pid in table and table[pid].began == began}
-        inside = trees(table, inside) - {os.getpid()}
+        inside = find_descendants(table, inside) - {os.getpid()}
         over_s = at_s - self._before_s
         if self._before_s >= 0 and over_s > 0:
-            seconds = used(self._before, table, inside | self._members.keys(), since_ticks=self._before_s * self._tick)
+            seconds = sum_used_s(self._before, table, inside | self._members.keys(), since_ticks=self._before_s * self._tick)
             self._cores = seconds / over_s
         self._members = {pid: table[pid].began for pid in inside}
         self._before, self._before_s = {pid: table[pid] for pid in inside}, at_s
 
-    def _holders(self, now_s: float, table: Table) -> frozenset[int]:
+    def _find_holders(self, now_s: float, table: Table) -> frozenset[int]:
         """Who has a GPU's device open; whoever may not be asked counts too, but for those that run beside every job."""
-        if self._found is None or self._finding.due(now_s):
-            self._found = self._finding.paid(now_s, lambda: self._open(table))
+        if self._found is None or self._finding.is_due(now_s):
+            self._found = self._finding.run_measured(now_s, lambda: self._find_open_devices(table))
         return self._found
 
-    def _open(self, table: Table) -> frozenset[int]:
+    def _find_open_devices(self, table: Table) -> frozenset[int]:
         found, hidden = set(), set()
         for pid, process in table.items():
-            holds = holding(self._proc / str(pid) / "fd")
+            holds = is_holding_gpu(self._proc / str(pid) / "fd")
             if holds:
                 found.add(pid)
             elif holds is None and process.name not in DAEMONS and process.began > 0:
@@ -148,17 +148,17 @@ class Trees:
         return frozenset(found | hidden)
 
 
-def read(proc: Path, tick: int) -> dict[int, Process]:
+def read_processes(proc: Path, tick: int) -> dict[int, ProcessTimes]:
     """All processes that can be seen; none where there is no /proc."""
     try:
         names = os.listdir(proc)  # noqa: PTH208 - thousands of names: no objects for them
     except OSError:
         return {}
-    found = (_process(f"{proc}/{name}/stat", tick) for name in names if name.isdigit())
+    found = (_read_process(f"{proc}/{name}/stat", tick) for name in names if name.isdigit())
     return {process.pid: process for process in found if process is not None}
 
 
-def holding(folder: Path) -> bool | None:
+def is_holding_gpu(folder: Path) -> bool | None:
     """Whether a process has a GPU open; None where it may not be asked."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - as above
@@ -166,11 +166,11 @@ def holding(folder: Path) -> bool | None:
         return None
     except OSError:
         return False
-    links = (_link(folder / name) for name in names)
+    links = (_read_link(folder / name) for name in names)
     return any(link.startswith(DEVICE) and not link.startswith(CONTROL) for link in links)
 
 
-def _process(path: str, tick: int) -> Process | None:
+def _read_process(path: str, tick: int) -> ProcessTimes | None:
     """Out of /proc/PID/stat (proc(5)); a name may hold spaces and brackets, so what follows begins after the last one."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -182,10 +182,10 @@ def _process(path: str, tick: int) -> Process | None:
         return None
     finally:
         os.close(handle)
-    return parsed(text, tick)
+    return parse_stat(text, tick)
 
 
-def parsed(text: bytes, tick: int) -> Process | None:
+def parse_stat(text: bytes, tick: int) -> ProcessTimes | None:
     """One line of /proc/PID/stat; None where it is none."""
     opened, closed = text.find(b"("), text.rfind(b")")
     fields = text[closed + 2 :].split(None, 21)
@@ -195,28 +195,28 @@ def parsed(text: bytes, tick: int) -> Process | None:
         user, system, user_ended, system_ended = (int(field) for field in fields[11:15])
         name = text[opened + 1 : closed].decode("utf-8", "replace")
         own_s, children_s = (user + system) / tick, (user_ended + system_ended) / tick
-        return Process(int(text[:opened]), int(fields[1]), int(fields[19]), own_s, children_s, name)
+        return ProcessTimes(int(text[:opened]), int(fields[1]), int(fields[19]), own_s, children_s, name)
     except ValueError:
         return None
 
 
-def _link(path: Path) -> str:
+def _read_link(path: Path) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115 - may be "pid:[1]", which is no path
     except OSError:
         return ""
 
 
-def _same(one: Process, two: Process | None) -> bool:
+def _is_same_process(one: ProcessTimes, two: ProcessTimes | None) -> bool:
     return two is not None and one.began == two.began
 
 
-def _heir(process: Process, before: Table, after: Table) -> int:
+def _find_heir(process: ProcessTimes, before: Table, after: Table) -> int:
     """Who was told what an ended process used: its nearest ancestor that still lives; 0 where none does."""
     seen: set[int] = set()
     pid = process.parent
     while pid in before and pid not in seen:
-        if _same(before[pid], after.get(pid)):
+        if _is_same_process(before[pid], after.get(pid)):
             return pid
         seen.add(pid)
         pid = before[pid].parent

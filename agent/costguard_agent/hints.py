@@ -24,45 +24,45 @@ LOOKED_S = 10.0
 """For how long a socket that was not there is not looked for."""
 HINT_MOST = 2048
 """Bytes of a datagram."""
-PROGRESS, BEAT, PHASE = "progress", "beat", "phase"
+PROGRESS_HINT, BEAT_HINT, PHASE_HINT = "progress", "beat", "phase"
 
-_last: dict[str, float] = {}
-_ways: dict[str, Any] = {}
+_last_sent_s: dict[str, float] = {}
+_socket_cache: dict[str, Any] = {}
 
 
 def progress(step: float) -> None:
     """The job is at `step` (any counter that changes while it works): the strongest sign of work there is."""
-    if _due(PROGRESS):
+    if _is_due(PROGRESS_HINT):
         with contextlib.suppress(Exception):
-            _send({"hint": PROGRESS, "step": _finite(step)})
+            _send({"hint": PROGRESS_HINT, "step": _require_finite(step)})
 
 
 def beat() -> None:
     """The job lives and gets on, and has no step to tell: a checkpoint was written, a request answered."""
-    if _due(BEAT):
-        _send({"hint": BEAT})
+    if _is_due(BEAT_HINT):
+        _send({"hint": BEAT_HINT})
 
 
 def phase(name: str, for_s: float) -> None:
     """What follows looks idle and is not (a download, a compilation): asks to be let be for `for_s` seconds, within bounds."""
-    if _due(PHASE):
+    if _is_due(PHASE_HINT):
         with contextlib.suppress(Exception):
-            _send({"hint": PHASE, "name": str(name)[:100], "for_s": _finite(for_s)})
+            _send({"hint": PHASE_HINT, "name": str(name)[:100], "for_s": _require_finite(for_s)})
 
 
-def sockets() -> list[str]:
+def list_hint_sockets() -> list[str]:
     """Where a socket of hints may be, most particular first."""
-    from costguard_agent.state_dir import SOCKET, runtimes
+    from costguard_agent.state_dir import SOCKET, list_runtime_dirs
 
     named = os.environ.get(SOCKET_ENV)
-    return ([named] if named else []) + [str(folder / SOCKET) for folder in runtimes()]
+    return ([named] if named else []) + [str(folder / SOCKET) for folder in list_runtime_dirs()]
 
 
-def _due(kind: str) -> bool:
+def _is_due(kind: str) -> bool:
     now = time.monotonic()
-    if now - _last.get(kind, -math.inf) < EVERY_S:
+    if now - _last_sent_s.get(kind, -math.inf) < EVERY_S:
         return False
-    _last[kind] = now
+    _last_sent_s[kind] = now
     return True
 
 
@@ -70,30 +70,30 @@ def _send(hint: dict[str, Any]) -> None:
     with contextlib.suppress(Exception):  # whatever it is: the job goes on
         import json
 
-        path = _path()
+        path = _find_socket_path()
         if path:
-            _socket().sendto(json.dumps(hint).encode(), path)
+            _open_socket().sendto(json.dumps(hint).encode(), path)
 
 
-def _path() -> str:
+def _find_socket_path() -> str:
     """The socket that was there when last looked; "" where none was."""
     now = time.monotonic()
-    if now - _ways.get("looked", -math.inf) >= LOOKED_S or _ways.get("pid") != os.getpid():
-        _ways.update(looked=now, pid=os.getpid(), path=next(filter(os.path.exists, sockets()), ""))
-    return str(_ways["path"])
+    if now - _socket_cache.get("looked", -math.inf) >= LOOKED_S or _socket_cache.get("pid") != os.getpid():
+        _socket_cache.update(looked=now, pid=os.getpid(), path=next(filter(os.path.exists, list_hint_sockets()), ""))
+    return str(_socket_cache["path"])
 
 
-def _socket() -> Any:  # noqa: ANN401 - the module socket is imported by those only who send
-    if _ways.get("owner") != os.getpid():
+def _open_socket() -> Any:  # noqa: ANN401 - the module socket is imported by those only who send
+    if _socket_cache.get("owner") != os.getpid():
         import socket
 
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         made.setblocking(False)  # noqa: FBT003 - its own name for it
-        _ways.update(socket=made, owner=os.getpid())
-    return _ways["socket"]
+        _socket_cache.update(socket=made, owner=os.getpid())
+    return _socket_cache["socket"]
 
 
-def _finite(value: float) -> float:
+def _require_finite(value: float) -> float:
     found = float(value)
     if not math.isfinite(found):
         raise ValueError("not a finite number")

@@ -17,31 +17,31 @@ FILE_MOST = 64 * 1024
 """Bytes of a file of somebody else's that are read."""
 HOMES_MOST = 200
 NO_LOGIN = ("nologin", "false", "sync", "halt", "shutdown")
-FIRST = "1"
+FIRST_PID = "1"
 """The process that the kernel or the container started first. It has variables that a login shell or a service may lack."""
 
 
-class Surroundings(NamedTuple):
+class HostView(NamedTuple):
     """The variables of this process, and the root of the file system."""
 
     env: Mapping[str, str]
     root: Path = Path("/")
 
     @classmethod
-    def real(cls) -> Surroundings:
+    def real(cls) -> HostView:
         """This machine."""
         return cls(os.environ)
 
-    def at(self, *parts: str) -> Path:
+    def build_path(self, *parts: str) -> Path:
         """A path below the root: `at("proc", "1")`."""
         return self.root.joinpath(*parts)
 
-    def within(self, path: str) -> Path:
+    def rebase_path(self, path: str) -> Path:
         """An absolute path, as found below the root."""
         return self.root / path.lstrip("/")
 
 
-def text(path: Path, most: int = FILE_MOST) -> str | None:
+def read_text(path: Path, most: int = FILE_MOST) -> str | None:
     """What a regular file holds, `most` bytes of it; None where it cannot be read, or is a pipe or a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -57,9 +57,9 @@ def text(path: Path, most: int = FILE_MOST) -> str | None:
         os.close(handle)
 
 
-def document(path: Path) -> dict[str, Any] | None:
+def read_json_object(path: Path) -> dict[str, Any] | None:
     """The JSON object that a file holds; None where it holds none."""
-    found = text(path)
+    found = read_text(path)
     try:
         made = json.loads(found or "")
     except (ValueError, RecursionError):
@@ -67,53 +67,53 @@ def document(path: Path) -> dict[str, Any] | None:
     return made if isinstance(made, dict) else None
 
 
-def titles(around: Surroundings) -> Iterator[tuple[int, list[str]]]:
+def list_command_lines(around: HostView) -> Iterator[tuple[int, list[str]]]:
     """Each process that can be seen: its number and its command line. Kernel threads have an empty one."""
     try:
-        numbers = [int(name) for name in os.listdir(around.at("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
+        numbers = [int(name) for name in os.listdir(around.build_path("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
     except OSError:
         return
     for number in numbers:
-        line = text(around.at("proc", str(number), "cmdline"))
+        line = read_text(around.build_path("proc", str(number), "cmdline"))
         if line is not None:
             yield number, line.rstrip("\0").split("\0")
 
 
-def alive(around: Surroundings, pid: int) -> bool | None:
+def is_alive(around: HostView, pid: int) -> bool | None:
     """Whether there is such a process; None where processes cannot be seen at all."""
-    if not around.at("proc", FIRST).exists():
+    if not around.build_path("proc", FIRST_PID).exists():
         return None
-    return around.at("proc", str(pid)).exists()
+    return around.build_path("proc", str(pid)).exists()
 
 
-def homes(around: Surroundings) -> list[Path]:
+def list_home_folders(around: HostView) -> list[Path]:
     """The home folders of people, two hundred at most: this process's own, those of /etc/passwd with a shell, all of /home."""
     found: dict[Path, None] = {}
     own = around.env.get("HOME", "")
     if own.startswith("/"):
-        found[around.within(own)] = None
-    for line in (text(around.at("etc", "passwd"), most=2**20) or "").splitlines():
+        found[around.rebase_path(own)] = None
+    for line in (read_text(around.build_path("etc", "passwd"), most=2**20) or "").splitlines():
         fields = line.split(":")
         if len(fields) == 7 and fields[5].startswith("/") and not fields[6].endswith(NO_LOGIN):  # noqa: PLR2004 - passwd(5)
-            found[around.within(fields[5])] = None
+            found[around.rebase_path(fields[5])] = None
     with contextlib.suppress(OSError):
-        found.update(dict.fromkeys(sorted(around.at("home").iterdir())))
+        found.update(dict.fromkeys(sorted(around.build_path("home").iterdir())))
     return list(found)[:HOMES_MOST]
 
 
-def variables(around: Surroundings, *names: str) -> dict[str, str]:
+def find_variables(around: HostView, *names: str) -> dict[str, str]:
     """Those variables: of this process, of the first process, or of /etc/environment, where rented containers have them."""
-    places = (around.env, variables_of(around, int(FIRST)), _of_environment(around))
+    places = (around.env, read_process_variables(around, int(FIRST_PID)), _read_etc_environment(around))
     return {name: next((place[name] for place in places if place.get(name)), "") for name in names}
 
 
-def variables_of(around: Surroundings, pid: int) -> dict[str, str]:
+def read_process_variables(around: HostView, pid: int) -> dict[str, str]:
     """The environment of another process as it began; empty where it may not be read."""
-    found = text(around.at("proc", str(pid), "environ"), most=2**20) or ""
+    found = read_text(around.build_path("proc", str(pid), "environ"), most=2**20) or ""
     return dict(one.split("=", 1) for one in found.split("\0") if "=" in one)
 
 
-def _of_environment(around: Surroundings) -> dict[str, str]:
-    lines = (text(around.at("etc", "environment")) or "").splitlines()
+def _read_etc_environment(around: HostView) -> dict[str, str]:
+    lines = (read_text(around.build_path("etc", "environment")) or "").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, value in pairs}

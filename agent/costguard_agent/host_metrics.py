@@ -25,7 +25,7 @@ LARGE = 2**20
 Counters = Mapping[str, float]
 
 
-def rate(before: Counters | None, after: Counters | None, over_s: float) -> float | None:
+def compute_rate(before: Counters | None, after: Counters | None, over_s: float) -> float | None:
     """Units a second; None at the first reading, and where a counter went down. What is new counts from now on. Pure."""
     if before is None or after is None or over_s <= 0:
         return None
@@ -33,7 +33,7 @@ def rate(before: Counters | None, after: Counters | None, over_s: float) -> floa
     return None if any(step < 0 for step in steps) else sum(steps) / over_s
 
 
-class Machine:
+class HostMetrics:
     """Looked at once a record."""
 
     def __init__(self, root: Path = Path("/"), *, contained: bool) -> None:
@@ -45,18 +45,20 @@ class Machine:
     def look(self, at_s: float, members: Iterable[int] = ()) -> dict[str, float]:
         """What is known at `at_s` seconds after boot, by the names of signals. `members`: the processes of the GPUs."""
         counters = {
-            "busy": self._busy(),
-            "network": self._network(),
-            "disk": self._disks(),
-            "calls": self._calls(members),
+            "busy": self._read_busy_s(),
+            "network": self._read_network_bytes(),
+            "disk": self._read_disk_bytes(),
+            "calls": self._read_io_calls(members),
         }
         over_s = at_s - self._before_s if self._before_s >= 0 else 0.0
-        rates = {name: rate(self._before.get(name), now, over_s) for name, now in counters.items()}
+        rates = {name: compute_rate(self._before.get(name), now, over_s) for name, now in counters.items()}
         self._before, self._before_s = counters, at_s
         disk = rates["disk"]
         found = {
-            "cpu_util": None if rates["busy"] is None else min(PERCENT, PERCENT * rates["busy"] / max(self._cores(), 0.01)),
-            "memory_used": self._memory(),
+            "cpu_util": None
+            if rates["busy"] is None
+            else min(PERCENT, PERCENT * rates["busy"] / max(self._count_cores(), 0.01)),
+            "memory_used": self._read_memory_percent(),
             "network_bytes_s": rates["network"],
             "disk_bytes_s": None if disk is None else max(disk, rates["calls"] or 0.0),
         }
@@ -66,52 +68,61 @@ class Machine:
         """After a gap: the next look is a first one."""
         self._before, self._before_s = {}, -1.0
 
-    def troubles(self) -> tuple[str, ...]:
+    def list_troubles(self) -> tuple[str, ...]:
         """What this machine cannot tell at all."""
         return () if self.here else ("no /proc here: processors, memory, network, disks and processes are not measured",)
 
-    def _busy(self) -> Counters | None:
+    def _read_busy_s(self) -> Counters | None:
         """Seconds in which processors worked."""
         if self._contained:
-            fields = dict(_pairs(self._group("cpu.stat")))
+            fields = dict(_parse_pairs(self._read_cgroup_v2("cpu.stat")))
             usage = fields.get("usage_usec")
             if usage is not None:
                 return {"all": usage * USEC}
-            old = _number(self._old("cpuacct", "cpuacct.usage"))
+            old = _parse_number(self._read_cgroup_v1("cpuacct", "cpuacct.usage"))
             return None if old is None else {"all": old * NSEC}
-        line = self._read("proc", "stat", most=4096).split("\n", 1)[0].split()
+        line = self._read_file("proc", "stat", most=4096).split("\n", 1)[0].split()
         if len(line) < 8 or line[0] != "cpu":  # noqa: PLR2004 - user nice system idle iowait irq softirq
             return None
         user, nice, system, _idle, _wait, irq, soft = (int(field) for field in line[1:8])
         return {"all": (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")}
 
-    def _cores(self) -> float:
+    def _count_cores(self) -> float:
         if not self._contained:
             return float(os.cpu_count() or 1)
-        quota = (self._group("cpu.max") or "").split()
+        quota = (self._read_cgroup_v2("cpu.max") or "").split()
         if len(quota) == 2 and quota[0].isdigit() and int(quota[1]):  # noqa: PLR2004 - quota and period
             return int(quota[0]) / int(quota[1])
-        most, period = _number(self._old("cpu", "cpu.cfs_quota_us")), _number(self._old("cpu", "cpu.cfs_period_us"))
+        most, period = (
+            _parse_number(self._read_cgroup_v1("cpu", "cpu.cfs_quota_us")),
+            _parse_number(self._read_cgroup_v1("cpu", "cpu.cfs_period_us")),
+        )
         if most and period and most > 0:
             return most / period
         return float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
-    def _memory(self) -> float | None:
+    def _read_memory_percent(self) -> float | None:
         """Percent held; of its control group's limit in a container that has one."""
-        info = dict(_pairs(self._read("proc", "meminfo").replace(":", "").replace(" kB", "")))
+        info = dict(_parse_pairs(self._read_file("proc", "meminfo").replace(":", "").replace(" kB", "")))
         total, free = info.get("MemTotal"), info.get("MemAvailable")
         if not total or free is None:
             return None
-        limit = _number(self._group("memory.max")) or _number(self._old("memory", "memory.limit_in_bytes"))
+        limit = _parse_number(self._read_cgroup_v2("memory.max")) or _parse_number(
+            self._read_cgroup_v1("memory", "memory.limit_in_bytes")
+        )
         if self._contained and limit and limit < total * 1024:
-            held = _number(self._group("memory.current")) or _number(self._old("memory", "memory.usage_in_bytes"))
-            cached = dict(_pairs(self._group("memory.stat") or self._old("memory", "memory.stat"))).get("inactive_file", 0.0)
+            held = _parse_number(self._read_cgroup_v2("memory.current")) or _parse_number(
+                self._read_cgroup_v1("memory", "memory.usage_in_bytes")
+            )
+            cached = dict(
+                _parse_pairs(self._read_cgroup_v2("memory.stat") or self._read_cgroup_v1("memory", "memory.stat"))
+            ).get("inactive_file", 0.0)
             return None if held is None else PERCENT * max(0.0, held - cached) / limit
         return PERCENT * (total - free) / total
 
-    def _network(self) -> Counters | None:
+    def _read_network_bytes(self) -> Counters | None:
         found: dict[str, float] = {}
-        for line in self._read("proc", "self", "net", "dev").splitlines()[2:]:
+        for line in self._read_file("proc", "self", "net", "dev").splitlines()[2:]:
             name, _, rest = line.partition(":")
             fields = rest.split()
             if len(fields) >= 9 and name.strip() != "lo":  # noqa: PLR2004 - received is the first, sent the ninth
@@ -119,52 +130,52 @@ class Machine:
         real = {
             name: value for name, value in found.items() if (self._root / "sys" / "class" / "net" / name / "device").exists()
         }
-        return {**(real or found), **self._infiniband()} if found else None
+        return {**(real or found), **self._read_infiniband_bytes()} if found else None
 
-    def _infiniband(self) -> dict[str, float]:
+    def _read_infiniband_bytes(self) -> dict[str, float]:
         """Bytes of RDMA; in a container these are the host's, and so left out."""
         base = self._root / "sys" / "class" / "infiniband"
         if self._contained or not base.is_dir():
             return {}
         found = {}
         for port in base.glob("*/ports/*/counters"):
-            words = [_number(_text(port / name)) for name in ("port_xmit_data", "port_rcv_data")]
+            words = [_parse_number(_read_text(port / name)) for name in ("port_xmit_data", "port_rcv_data")]
             if None not in words:
                 found[str(port)] = LANES * sum(filter(None, words))
         return found
 
-    def _disks(self) -> Counters | None:
+    def _read_disk_bytes(self) -> Counters | None:
         if not self._contained:
-            blocks: dict[str, float] | None = self._blocks()
+            blocks: dict[str, float] | None = self._read_block_devices()
         else:
-            blocks = self._group_blocks()
-        nfs = self._nfs()
+            blocks = self._read_cgroup_blocks()
+        nfs = self._read_nfs_bytes()
         return nfs or None if blocks is None else {**blocks, **nfs}
 
-    def _blocks(self) -> dict[str, float] | None:
+    def _read_block_devices(self) -> dict[str, float] | None:
         whole = self._root / "sys" / "block"
         found: dict[str, float] = {}
-        lines = self._read("proc", "diskstats", most=LARGE).splitlines()
+        lines = self._read_file("proc", "diskstats", most=LARGE).splitlines()
         for fields in (line.split() for line in lines):
             if len(fields) >= 10 and not fields[2].startswith(VIRTUAL) and (whole / fields[2]).exists():  # noqa: PLR2004
                 found[fields[2]] = float(SECTOR * (int(fields[5]) + int(fields[9])))
         return found if lines else None
 
-    def _group_blocks(self) -> dict[str, float] | None:
-        new = self._group("io.stat")
+    def _read_cgroup_blocks(self) -> dict[str, float] | None:
+        new = self._read_cgroup_v2("io.stat")
         if new is not None:
             fields = [line.split() for line in new.splitlines()]
-            return {line[0]: sum(_told(field) for field in line[1:]) for line in fields if line}
-        old = self._old("blkio", "blkio.throttle.io_service_bytes")
+            return {line[0]: sum(_parse_field(field) for field in line[1:]) for line in fields if line}
+        old = self._read_cgroup_v1("blkio", "blkio.throttle.io_service_bytes")
         if old is None:
             return None
         words = [line.split() for line in old.splitlines()]
         return {f"{w[0]} {w[1]}": float(w[2]) for w in words if len(w) == 3 and w[1] in {"Read", "Write"}}  # noqa: PLR2004
 
-    def _nfs(self) -> dict[str, float]:
+    def _read_nfs_bytes(self) -> dict[str, float]:
         """What each mount of NFS fetched from its server and sent to it (nfsstat: the fifth and sixth of `bytes:`)."""
         found, mount = {}, ""
-        for line in self._read("proc", "self", "mountstats", most=LARGE).splitlines():
+        for line in self._read_file("proc", "self", "mountstats", most=LARGE).splitlines():
             words = line.split()
             if words[:1] == ["device"]:
                 mount = line if "with fstype nfs" in line else ""
@@ -172,39 +183,39 @@ class Machine:
                 found[mount] = float(int(words[5]) + int(words[6]))
         return found
 
-    def _calls(self, members: Iterable[int]) -> Counters | None:
+    def _read_io_calls(self, members: Iterable[int]) -> Counters | None:
         """What the processes of the GPUs read and wrote by calls, where a disk is mounted that no block device sees."""
-        mounts = (line.split() for line in self._read("proc", "self", "mounts", most=LARGE).splitlines())
+        mounts = (line.split() for line in self._read_file("proc", "self", "mounts", most=LARGE).splitlines())
         if not any(len(m) > 2 and m[2].startswith(UNSEEN) and m[2] not in NO_DISK for m in mounts):  # noqa: PLR2004 - its type
             return None
         found = {}
         for pid in members:
-            fields = dict(_pairs(self._read("proc", str(pid), "io").replace(":", "")))
+            fields = dict(_parse_pairs(self._read_file("proc", str(pid), "io").replace(":", "")))
             if "rchar" in fields and "wchar" in fields:
                 found[str(pid)] = fields["rchar"] + fields["wchar"]
         return found
 
-    def _read(self, *parts: str, most: int = 65536) -> str:
-        return _text(self._root.joinpath(*parts), most) or ""
+    def _read_file(self, *parts: str, most: int = 65536) -> str:
+        return _read_text(self._root.joinpath(*parts), most) or ""
 
-    def _group(self, name: str) -> str | None:
+    def _read_cgroup_v2(self, name: str) -> str | None:
         """A file of the container's control group, version 2: where its first process is."""
         base = self._root / "sys" / "fs" / "cgroup"
-        return _text(_inside(base, self._of_first("0::")) / name)
+        return _read_text(_join_inside(base, self._find_cgroup_of_first("0::")) / name)
 
-    def _old(self, kind: str, name: str) -> str | None:
+    def _read_cgroup_v1(self, kind: str, name: str) -> str | None:
         """The same of version 1."""
         base = self._root / "sys" / "fs" / "cgroup" / kind
-        return _text(_inside(base, self._of_first(f":{kind}:")) / name)
+        return _read_text(_join_inside(base, self._find_cgroup_of_first(f":{kind}:")) / name)
 
-    def _of_first(self, mark: str) -> str:
-        lines = self._read("proc", "1", "cgroup").splitlines()
+    def _find_cgroup_of_first(self, mark: str) -> str:
+        lines = self._read_file("proc", "1", "cgroup").splitlines()
         line = next((line for line in lines if mark in f":{line}".replace(",", ":")), "")
         path = line.split(":", 2)[-1].strip("/")
         return "" if path == "init.scope" else path.removesuffix("/init.scope")
 
 
-def _text(path: Path, most: int = 65536) -> str | None:
+def _read_text(path: Path, most: int = 65536) -> str | None:
     """All of a file of /proc or /sys, which gives a page at a time; None where it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -225,23 +236,23 @@ def _text(path: Path, most: int = 65536) -> str | None:
         os.close(handle)
 
 
-def _inside(base: Path, path: str) -> Path:
+def _join_inside(base: Path, path: str) -> Path:
     """Below `base`, where there is such a place: a container that sees its own group alone has it at the top."""
     return base / path if path and ".." not in path and (base / path).is_dir() else base
 
 
-def _pairs(found: str | None) -> Iterator[tuple[str, float]]:
+def _parse_pairs(found: str | None) -> Iterator[tuple[str, float]]:
     for line in (found or "").splitlines():
         words = line.split()
         if len(words) >= 2 and words[1].isdigit():  # noqa: PLR2004 - a name and its number
             yield words[0], float(words[1])
 
 
-def _number(found: str | None) -> float | None:
+def _parse_number(found: str | None) -> float | None:
     stripped = (found or "").strip()
     return float(stripped) if stripped.lstrip("-").isdigit() else None
 
 
-def _told(field: str) -> float:
+def _parse_field(field: str) -> float:
     name, _, value = field.partition("=")
     return float(value) if name in {"rbytes", "wbytes"} and value.isdigit() else 0.0

@@ -14,19 +14,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from costguard_agent.timed import Timed, left
+from costguard_agent.timed import TimedSocketReader, compute_time_left
 
-WITHIN_S, MOST = 3.0, 2**20
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+REQUEST_WITHIN_S, REPLY_BYTES_MOST = 3.0, 2**20
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """A status and a body; what it says is not judged here."""
 
     status: int
     body: bytes
 
-    def json(self) -> Any:  # noqa: ANN401 - whatever a server says
+    def parse_json(self) -> Any:  # noqa: ANN401 - whatever a server says
         """The body, read as JSON; None where it is none."""
         try:
             return json.loads(self.body)
@@ -42,16 +42,16 @@ class UnansweredError(Exception):
         self.sent = sent
 
 
-def ask(
+def send_request(
     url: str,
     *,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
-    within_s: float = WITHIN_S,
-    most: int = MOST,
+    within_s: float = REQUEST_WITHIN_S,
+    most: int = REPLY_BYTES_MOST,
     own_certificate: bool = False,
-) -> Reply:
+) -> HttpReply:
     """The answer to one request, within `within_s` seconds in all; raises UnansweredError.
 
     `own_certificate`: the server made its certificate itself, as notebook servers do; on this machine only.
@@ -59,22 +59,22 @@ def ask(
     until, sent = time.monotonic() + within_s, False
     try:
         parts = urlsplit(url)
-        request = _request(method, parts.netloc, _path(parts.path, parts.query), headers or {}, body)
-        with _connected(parts.scheme, parts.hostname or "", parts.port, until, own_certificate=own_certificate) as wire:
-            wire.settimeout(left(until))
+        request = _format_request(method, parts.netloc, _quote_path(parts.path, parts.query), headers or {}, body)
+        with _connect(parts.scheme, parts.hostname or "", parts.port, until, own_certificate=own_certificate) as wire:
+            wire.settimeout(compute_time_left(until))
             sent = True
             wire.sendall(request)
-            answer = http.client.HTTPResponse(Timed(wire, until), method=method)  # type: ignore[arg-type]
+            answer = http.client.HTTPResponse(TimedSocketReader(wire, until), method=method)  # type: ignore[arg-type]
             answer.begin()
             data = answer.read(most + 1)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise UnansweredError(_why(error, within_s), sent=sent) from None
+        raise UnansweredError(_explain_unanswered(error, within_s), sent=sent) from None
     if len(data) > most:
         raise UnansweredError(f"an answer of more than {most} bytes", sent=True)
-    return Reply(answer.status, data)
+    return HttpReply(answer.status, data)
 
 
-def _request(method: str, host: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+def _format_request(method: str, host: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
     every = {"Host": host, "Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close", **headers}
     if body:
         every["Content-Type"] = "application/json"
@@ -86,32 +86,32 @@ def _request(method: str, host: str, path: str, headers: Mapping[str, str], body
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
-def _path(path: str, query: str) -> str:
+def _quote_path(path: str, query: str) -> str:
     return (path or "/") + (f"?{query}" if query else "")
 
 
-def _connected(scheme: str, host: str, port: int | None, until: float, *, own_certificate: bool) -> socket.socket:
+def _connect(scheme: str, host: str, port: int | None, until: float, *, own_certificate: bool) -> socket.socket:
     secure = scheme == "https"
     if not secure and scheme != "http":
         raise ValueError("an address that is neither http nor https")
-    wire = socket.create_connection((host, port or (443 if secure else 80)), timeout=left(until))
+    wire = socket.create_connection((host, port or (443 if secure else 80)), timeout=compute_time_left(until))
     if not secure:
         return wire
     import ssl
 
     context = ssl.create_default_context()
-    if own_certificate and host in LOOPBACK:
+    if own_certificate and host in LOOPBACK_HOSTS:
         # Nobody vouches for a certificate that a server on this machine made itself; plain HTTP to it is no safer.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        wire.settimeout(left(until))
+        wire.settimeout(compute_time_left(until))
         return context.wrap_socket(wire, server_hostname=host)
     except BaseException:
         wire.close()
         raise
 
 
-def _why(error: Exception, within_s: float) -> str:
+def _explain_unanswered(error: Exception, within_s: float) -> str:
     if isinstance(error, (TimeoutError, socket.timeout)):
         return f"no answer within {within_s:g} s"
     if isinstance(error, ConnectionRefusedError):

@@ -30,15 +30,15 @@ from costguard_agent.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 COMPILE_S = 60
-FOLDER = "program"
+PROGRAM_FOLDER = "program"
 
 
-def build() -> bytes:
+def build_archive() -> bytes:
     """The whole file. From within such a file: that file. Raises OSError."""
-    packed = archive()
+    packed = find_own_archive()
     if packed is not None:
         return packed.read_bytes()
-    files = {"__main__.py": MAIN.encode(), **_package(), **_binding()}
+    files = {"__main__.py": MAIN.encode(), **_read_package(), **_read_binding()}
     found = io.BytesIO()
     with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as made:
         for name in sorted(files):
@@ -49,13 +49,13 @@ def build() -> bytes:
     return FIRST_LINE + found.getvalue()
 
 
-def archive() -> Path | None:
+def find_own_archive() -> Path | None:
     """The file that this process runs from; None where it runs from a folder."""
     path = Path(__file__).resolve().parent.parent
     return path if path.is_file() else None
 
 
-def unpacked(data: bytes, folder: Path, python: str, *, mode: int = 0o700) -> None:
+def unpack_archive(data: bytes, folder: Path, python: str, *, mode: int = 0o700) -> None:
     """Such a file as a folder that `python` can run, compiled by a process of its own. Raises OSError."""
     folder.mkdir(parents=True)
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
@@ -76,30 +76,30 @@ def unpacked(data: bytes, folder: Path, python: str, *, mode: int = 0o700) -> No
         path.chmod(mode if path.is_dir() else mode & 0o666)
 
 
-def settle(state: Path) -> None:
+def run_unpacked(state: Path) -> None:
     """From within such a file: unpack it below `state`, and go on from there as this process. Else, or if it fails: nothing."""
-    packed = archive()
+    packed = find_own_archive()
     if packed is None:
         return
     try:
         data = packed.read_bytes()
-        folder = state / FOLDER / hashlib.sha256(data).hexdigest()[:16]
+        folder = state / PROGRAM_FOLDER / hashlib.sha256(data).hexdigest()[:16]
         if not (folder / "__main__.py").exists():
-            shutil.rmtree(state / FOLDER, ignore_errors=True)
+            shutil.rmtree(state / PROGRAM_FOLDER, ignore_errors=True)
             beside = folder.with_name(".new")
-            unpacked(data, beside, sys.executable)
+            unpack_archive(data, beside, sys.executable)
             beside.rename(folder)
         os.execv(sys.executable, [sys.executable, str(folder), *sys.argv[1:]])  # noqa: S606 - the same program, unpacked
     except OSError:
         return
 
 
-def _package() -> dict[str, bytes]:
+def _read_package() -> dict[str, bytes]:
     here = Path(__file__).resolve().parent
     return {f"{PACKAGE}/{path.relative_to(here).as_posix()}": path.read_bytes() for path in here.rglob("*.py")}
 
 
-def _binding() -> dict[str, bytes]:
+def _read_binding() -> dict[str, bytes]:
     import importlib.util
 
     found = importlib.util.find_spec(BINDING)

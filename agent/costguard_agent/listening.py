@@ -15,32 +15,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.hints import BEAT, HINT_MOST, PHASE, PROGRESS
-from costguard_agent.local_requests import Asks
+from costguard_agent.hints import BEAT_HINT, HINT_MOST, PHASE_HINT, PROGRESS_HINT
+from costguard_agent.local_requests import LocalRequestQueue
 from costguard_agent.signals import LARGEST
 
 AT_ONCE = 64
 ANYBODY = 0o666
 
 
-class Heard(NamedTuple):
+class HintState(NamedTuple):
     """What jobs told last: a step, and when one gave a sign of life (Unix seconds); None where none ever did."""
 
     step: float | None = None
     heartbeat: float | None = None
 
-    def signals(self) -> dict[str, float]:
+    def to_signals(self) -> dict[str, float]:
         """As signals: the last value goes on being told, so that "flat" can be told from "missing"."""
         pairs = {"step": self.step, "heartbeat": self.heartbeat}
         return {name: value for name, value in pairs.items() if value is not None}
 
 
-class Listener:
+class HintListener:
     """The agent's end of it. Raises AgentError where the socket cannot be made."""
 
-    def __init__(self, path: Path, asks: Asks) -> None:
+    def __init__(self, path: Path, asks: LocalRequestQueue) -> None:
         self._path, self._asks = path, asks
-        self.heard = Heard()
+        self.heard = HintState()
         self.asked = False
         """Somebody waits for what becomes of an ask: worth a beat of its own."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -66,7 +66,7 @@ class Listener:
             except OSError:
                 return
             with contextlib.suppress(Exception):  # whatever it was: anybody may send anything, and the agent goes on
-                self._take(data, sender, now_ms)
+                self._handle_datagram(data, sender, now_ms)
 
     def answer(self, reply_to: bytes | str, said: dict[str, Any]) -> None:
         """Tell who waits; who does not wait any more is not told."""
@@ -80,27 +80,27 @@ class Listener:
         with contextlib.suppress(OSError):
             self._path.unlink()
 
-    def _take(self, data: bytes, sender: bytes | str | None, now_ms: int) -> None:
-        found = _hint(data)
+    def _handle_datagram(self, data: bytes, sender: bytes | str | None, now_ms: int) -> None:
+        found = _parse_hint(data)
         kind = found.get("hint")
-        if kind == PROGRESS:
-            step = _number(found.get("step"))
+        if kind == PROGRESS_HINT:
+            step = _parse_number(found.get("step"))
             if step is not None:
                 self.heard = self.heard._replace(step=step)
-        elif kind == BEAT:
+        elif kind == BEAT_HINT:
             self.heard = self.heard._replace(heartbeat=now_ms / 1000)
-        elif kind == PHASE:
-            for_s = _number(found.get("for_s"))
+        elif kind == PHASE_HINT:
+            for_s = _parse_number(found.get("for_s"))
             if for_s is not None:
-                self._asks.hint(str(found.get("name") or "phase"), for_s, now_ms)
+                self._asks.add_phase_hint(str(found.get("name") or "phase"), for_s, now_ms)
         elif kind == "ask":
-            why = self._asks.ask(found, now_ms, sender or "")
+            why = self._asks.add_request(found, now_ms, sender or "")
             self.asked = self.asked or not why
             if why:
                 self.answer(sender or "", {"why": why})
 
 
-def put(paths: list[str], ask: dict[str, Any], within_s: float) -> dict[str, Any] | None:
+def send_local_request(paths: list[str], ask: dict[str, Any], within_s: float) -> dict[str, Any] | None:
     """The other end: what the agent of this machine answers to an ask; None where none answers in time. Raises AgentError."""
     path = next((path for path in paths if Path(path).exists()), "")
     if not path:
@@ -108,17 +108,17 @@ def put(paths: list[str], ask: dict[str, Any], within_s: float) -> dict[str, Any
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours, contextlib.ExitStack() as after:
         ours.settimeout(within_s)
         try:
-            ours.bind(_own(after))
+            ours.bind(_make_reply_address(after))
             ours.sendto(json.dumps({**ask, "hint": "ask"}).encode(), path)
         except OSError as error:
             raise AgentError(f"no agent answers at {path} ({error.strerror or error}): costguard-agent status") from error
         try:
-            return _hint(ours.recv(HINT_MOST))
+            return _parse_hint(ours.recv(HINT_MOST))
         except OSError:
             return None
 
 
-def _own(after: contextlib.ExitStack) -> str:
+def _make_reply_address(after: contextlib.ExitStack) -> str:
     """An address to be answered at: without a file where the system can do that."""
     import sys
 
@@ -129,7 +129,7 @@ def _own(after: contextlib.ExitStack) -> str:
     return os.path.join(after.enter_context(tempfile.TemporaryDirectory()), "s")  # noqa: PTH118 - an address, a text
 
 
-def _hint(data: bytes) -> dict[str, Any]:
+def _parse_hint(data: bytes) -> dict[str, Any]:
     if len(data) > HINT_MOST:
         return {}
     try:
@@ -139,7 +139,7 @@ def _hint(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:

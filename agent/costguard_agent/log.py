@@ -12,7 +12,7 @@ NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 KNOWN_MOST = 200
 
 
-class Log:
+class AgentLog:
     """What was said already is not said again until it changed."""
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Log:
         except (OSError, ValueError):
             return
 
-    def state(self, name: str, text: str) -> None:
+    def log_state(self, name: str, text: str) -> None:
         """The state of something, told when it is another than before."""
         if name != self._state:
             self._state = name
             self.say(text)
 
-    def troubles(self, texts: Iterable[str]) -> None:
+    def log_troubles(self, texts: Iterable[str]) -> None:
         """What cannot be done: each told when it begins, whatever numbers are in it, and when it is over."""
         found = {NUMBERS.sub("N", text): text for text in texts}
         for form, text in found.items():

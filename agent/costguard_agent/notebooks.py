@@ -18,9 +18,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costguard_agent.host import Surroundings, alive, document, homes, titles, variables_of
-from costguard_agent.http_client import LOOPBACK, Reply, UnansweredError, ask
-from costguard_agent.seen import CONNECTIONS, INPUT_AGE, Seen
+from costguard_agent.host import (
+    HostView,
+    is_alive,
+    list_command_lines,
+    list_home_folders,
+    read_json_object,
+    read_process_variables,
+)
+from costguard_agent.http_client import LOOPBACK_HOSTS, HttpReply, UnansweredError, send_request
+from costguard_agent.seen import CONNECTIONS, INPUT_AGE, ProbeResult
 
 FILES = ("jpserver-*.json", "nbserver-*.json")
 SERVERS_MOST, KERNELS_MOST = 20, 500
@@ -35,7 +42,7 @@ RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(?:Z|\+00:00
 OK = 200
 
 
-class Server(NamedTuple):
+class NotebookServer(NamedTuple):
     """A running server; `token` is a secret."""
 
     pid: int
@@ -46,7 +53,7 @@ class Server(NamedTuple):
     host: str
 
 
-class Kernel(NamedTuple):
+class NotebookKernel(NamedTuple):
     """What a server says of one kernel; `active_at` Unix seconds, None where it cannot be read."""
 
     state: str
@@ -54,72 +61,72 @@ class Kernel(NamedTuple):
     connections: int
 
 
-def look(around: Surroundings, now: float) -> Seen:
+def probe_notebooks(around: HostView, now: float) -> ProbeResult:
     """All kernels of this machine at `now` (Unix seconds); nothing at all where no server runs."""
-    kernels: list[Kernel] = []
-    found = servers(around)
-    hidden = running(around) - {server.pid for server in found}
+    kernels: list[NotebookKernel] = []
+    found = list_servers(around)
+    hidden = list_server_pids(around) - {server.pid for server in found}
     troubles = [f"{len(hidden)} notebook servers run whose files cannot be read"] if hidden else []
     for server in found:
         try:
-            kernels += _kernels(server)
+            kernels += _fetch_kernels(server)
         except UnansweredError as error:  # noqa: PERF203 - one that does not answer is told, and the others are asked
             troubles.append(f"the notebook server at port {server.port} cannot be asked: {error}")
     signals: dict[str, float] = {}
     if kernels:
         signals[CONNECTIONS] = float(sum(one.connections for one in kernels))
-    ages = [_age(one, now) for one in kernels]
+    ages = [_compute_age(one, now) for one in kernels]
     known = [age for age in ages if age is not None]
     if known:
         signals[INPUT_AGE] = min(known)
     unknown = (CONNECTIONS, INPUT_AGE) if troubles else (INPUT_AGE,) if len(known) < len(ages) else ()
-    return Seen(signals, unknown, (*troubles, *_long(kernels, now)))
+    return ProbeResult(signals, unknown, (*troubles, *_find_long_cells(kernels, now)))
 
 
-def servers(around: Surroundings) -> list[Server]:
+def list_servers(around: HostView) -> list[NotebookServer]:
     """The servers that run, by their files; at most twenty."""
-    found: dict[int, Server] = {}
-    for path in _files(around):
-        server = _server(document(path), around)
+    found: dict[int, NotebookServer] = {}
+    for path in _list_server_files(around):
+        server = _parse_server(read_json_object(path), around)
         if server is not None and len(found) < SERVERS_MOST:
             found.setdefault(server.port, server)
     return list(found.values())
 
 
-def running(around: Surroundings) -> set[int]:
+def list_server_pids(around: HostView) -> set[int]:
     """The processes that are notebook servers by their command line."""
-    return {pid for pid, words in titles(around) if any(word.rpartition("/")[2] in PROGRAMS for word in words[:3])}
+    return {pid for pid, words in list_command_lines(around) if any(word.rpartition("/")[2] in PROGRAMS for word in words[:3])}
 
 
-def _files(around: Surroundings) -> Iterator[Path]:
-    for folder in _folders(around):
+def _list_server_files(around: HostView) -> Iterator[Path]:
+    for folder in _list_runtime_folders(around):
         for pattern in FILES:
             with contextlib.suppress(OSError):
                 yield from sorted(folder.glob(pattern))
 
 
-def _folders(around: Surroundings) -> Iterator[Path]:
+def _list_runtime_folders(around: HostView) -> Iterator[Path]:
     """jupyter_core.paths.jupyter_runtime_dir: by variable (ours, and the servers' own), below the data folder, and macOS's."""
-    for env in (around.env, *(variables_of(around, pid) for pid in running(around))):
+    for env in (around.env, *(read_process_variables(around, pid) for pid in list_server_pids(around))):
         given, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
         if given.startswith("/"):
-            yield around.within(given)
+            yield around.rebase_path(given)
         if data.startswith("/"):
-            yield around.within(data) / "runtime"
-    for home in homes(around):
+            yield around.rebase_path(data) / "runtime"
+    for home in list_home_folders(around):
         yield home / ".local" / "share" / "jupyter" / "runtime"
         yield home / "Library" / "Jupyter" / "runtime"
 
 
-def _server(said: dict[str, Any] | None, around: Surroundings) -> Server | None:
+def _parse_server(said: dict[str, Any] | None, around: HostView) -> NotebookServer | None:
     """The server that a file tells of, where it runs still. The file is its user's: nothing in it is trusted."""
     if said is None:
         return None
     pid, port, base, token = said.get("pid"), said.get("port"), said.get("base_url"), said.get("token")
-    if type(pid) is not int or type(port) is not int or not 0 < port <= PORT_MOST or alive(around, pid) is False:
+    if type(pid) is not int or type(port) is not int or not 0 < port <= PORT_MOST or is_alive(around, pid) is False:
         return None
     host = said.get("hostname")
-    return Server(
+    return NotebookServer(
         pid=pid,
         port=port,
         base=base if isinstance(base, str) and base.startswith("/") else "/",
@@ -129,41 +136,41 @@ def _server(said: dict[str, Any] | None, around: Surroundings) -> Server | None:
     )
 
 
-def _kernels(server: Server) -> list[Kernel]:
+def _fetch_kernels(server: NotebookServer) -> list[NotebookKernel]:
     """Raises UnansweredError, whose words hold no token."""
-    if server.host not in (*WILDCARDS, *LOOPBACK) and not server.host.startswith("127."):
+    if server.host not in (*WILDCARDS, *LOOPBACK_HOSTS) and not server.host.startswith("127."):
         raise UnansweredError("it does not listen on loopback")
     host = "[::1]" if server.host == "::1" else "127.0.0.1"
-    reply = ask(
+    reply = send_request(
         f"{'https' if server.secure else 'http'}://{host}:{server.port}{server.base.rstrip('/')}/api/kernels",
         headers={"Authorization": f"token {server.token}"} if server.token else {},
         within_s=WITHIN_S,
         own_certificate=True,
     )
-    return [_kernel(one) for one in _listed(reply)][:KERNELS_MOST]
+    return [_parse_kernel(one) for one in _parse_list(reply)][:KERNELS_MOST]
 
 
-def _listed(reply: Reply) -> list[Any]:
+def _parse_list(reply: HttpReply) -> list[Any]:
     if reply.status in (401, 403):
         raise UnansweredError("it wants a password, or another token than its file says")
-    said = reply.json()
+    said = reply.parse_json()
     if reply.status != OK or not isinstance(said, list):
         raise UnansweredError(f"it answered {reply.status} without a list of kernels")
     return said
 
 
-def _kernel(said: object) -> Kernel:
+def _parse_kernel(said: object) -> NotebookKernel:
     if not isinstance(said, dict):
         raise UnansweredError("it answered with a list of something else than kernels")
     state, count = said.get("execution_state"), said.get("connections")
-    return Kernel(
+    return NotebookKernel(
         state if isinstance(state, str) else "",
-        moment(said.get("last_activity")),
+        parse_rfc3339(said.get("last_activity")),
         min(max(count, 0), 1000) if isinstance(count, int) else 0,
     )
 
 
-def moment(said: object) -> float | None:
+def parse_rfc3339(said: object) -> float | None:
     """RFC 3339 in UTC as Jupyter writes it, with or without a fraction, as Unix seconds; None where it is none."""
     found = RFC_3339.fullmatch(said) if isinstance(said, str) else None
     if found is None:
@@ -174,13 +181,13 @@ def moment(said: object) -> float | None:
         return None
 
 
-def _age(kernel: Kernel, now: float) -> float | None:
+def _compute_age(kernel: NotebookKernel, now: float) -> float | None:
     if kernel.state == BUSY:
         return 0.0
     return None if kernel.active_at is None else max(0.0, now - kernel.active_at)
 
 
-def _long(kernels: list[Kernel], now: float) -> tuple[str, ...]:
+def _find_long_cells(kernels: list[NotebookKernel], now: float) -> tuple[str, ...]:
     ages = [now - one.active_at for one in kernels if one.state == BUSY and one.active_at is not None]
     longest = max(ages, default=0.0)
     return (f"a notebook's kernel is busy and said nothing for {longest / 3600:.0f} h",) if longest > LONG_S else ()

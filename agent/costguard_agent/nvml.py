@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from costguard_agent.binding import imported
-from costguard_agent.pace import Pace
+from costguard_agent.binding import import_pynvml
+from costguard_agent.pace import CpuThrottle
 from costguard_agent.signals import LIMIT, MEMORY_USED, MEMORY_UTIL, PCIE, POWER, TEMPERATURE, UTIL
 
 AGAIN_S, LOST_AGAIN_S = 30.0, 300.0
@@ -40,7 +40,7 @@ GONE = frozenset((LOST, RESET_REQUIRED))
 PERCENT, MILLI, KILO = 100.0, 1e-3, 1e3
 
 
-class GpuLook(NamedTuple):
+class GpuReading(NamedTuple):
     """`gpus`: what each told, None where there is no telling. `pids`: of all processes that hold one, None where unknown."""
 
     gpus: Mapping[str, Mapping[str, float]] | None
@@ -48,7 +48,7 @@ class GpuLook(NamedTuple):
     troubles: tuple[str, ...]
 
 
-class Failed(Exception):  # noqa: N818 - what happened, not what it is called
+class NvmlCallError(Exception):  # noqa: N818 - what happened, not what it is called
     """NVML answered with an error. `code`: its number, -1 where the function does not exist here at all."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -56,7 +56,7 @@ class Failed(Exception):  # noqa: N818 - what happened, not what it is called
         self.code = code
 
 
-class Device:
+class GpuDevice:
     """One GPU, with what it is known never to tell."""
 
     def __init__(self, name: str, handle: object) -> None:
@@ -66,184 +66,198 @@ class Device:
         self.split = False
 
 
-class Gpus:
+class GpuReader:
     """NVML, opened when it can be, and looked at again and again."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self._open = self._fresh = False
         self._next_s = self._opened_s = 0.0
-        self._devices: list[Device] = []
+        self._devices: list[GpuDevice] = []
         self._lost: dict[str, str] = {}
         self._most = 0
         self._why = ""
         self._pids: frozenset[int] | None = None
         self._silent = 0
-        self._pace = Pace(0.0, PCIE_SHARE)
+        self._pace = CpuThrottle(0.0, PCIE_SHARE)
         self._pcie: dict[str, tuple[float, float]] = {}
         self.outdated = False
         """The library in this process is older than the driver: only a new process can read it."""
 
-    def look(self, now_s: float, *, full: bool) -> GpuLook:
+    def look(self, now_s: float, *, full: bool) -> GpuReading:
         """What all GPUs tell at `now_s`, a clock that only rises. A first look is always a full one."""
         if not self._open and now_s >= self._next_s:
-            self._begin(now_s)
+            self._open_library(now_s)
         if not self._open:
-            return GpuLook(None, None, tuple(filter(None, [self._why])))
+            return GpuReading(None, None, tuple(filter(None, [self._why])))
         full, self._fresh = full or self._fresh, False
         found: dict[str, dict[str, float]] = {}
         troubles: list[str] = []
         try:
-            if full and self._pace.due(now_s):
-                self._pace.paid(now_s, lambda: self._pass(now_s))
+            if full and self._pace.is_due(now_s):
+                self._pace.run_measured(now_s, lambda: self._read_pcie(now_s))
             for device in list(self._devices):
-                self._add(found, device, now_s, full=full, troubles=troubles)
-        except Failed as error:
-            return self._closed(error, now_s)
-        self._count(found, now_s)
+                self._add_device(found, device, now_s, full=full, troubles=troubles)
+        except NvmlCallError as error:
+            return self._handle_closed(error, now_s)
+        self._count_silent_looks(found, now_s)
         if full:
-            self._pids = self._holders()
-        return GpuLook(found, self._pids, (*self._lost.values(), *self._fewer(), *dict.fromkeys(troubles)))
+            self._pids = self._list_holder_pids()
+        return GpuReading(found, self._pids, (*self._lost.values(), *self._explain_missing_gpus(), *dict.fromkeys(troubles)))
 
     def close(self) -> None:
         """Let go of NVML."""
         if self._open:
             self._open = False
-            _tried(self._nvml, "nvmlShutdown")
+            _call_or_none(self._nvml, "nvmlShutdown")
 
-    def _begin(self, now_s: float) -> None:
+    def _open_library(self, now_s: float) -> None:
         self._next_s, self._opened_s = now_s + AGAIN_S, now_s
         self._why = "GPUs are not measured: NVML does not open"
         try:
             if self._nvml is None:
-                self._nvml = imported()
-            _called(self._nvml, "nvmlInit")
-            count = int(_called(self._nvml, "nvmlDeviceGetCount"))
+                self._nvml = import_pynvml()
+            _find_function(self._nvml, "nvmlInit")
+            count = int(_find_function(self._nvml, "nvmlDeviceGetCount"))
         except ImportError:
             self._why = "GPUs are not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
             return
-        except Failed as error:
-            self._closed(error, now_s)
+        except NvmlCallError as error:
+            self._handle_closed(error, now_s)
             return
         self._devices, self._lost, self.outdated = [], {}, False
         for index in range(count):
-            self._found(index)
+            self._open_device(index)
         self._open = self._fresh = bool(count)
         self._why = "" if count else "NVML sees no GPU here"
         self._most = max(self._most, len(self._devices) + len(self._lost))
 
-    def _found(self, index: int) -> None:
+    def _open_device(self, index: int) -> None:
         try:
-            handle = _called(self._nvml, "nvmlDeviceGetHandleByIndex", index)
-        except Failed as error:
+            handle = _find_function(self._nvml, "nvmlDeviceGetHandleByIndex", index)
+        except NvmlCallError as error:
             self._lost[f"GPU {index}"] = f"GPU {index} is lost ({error}): it needs a reset or a restart of the machine"
             return
-        self._devices.append(Device(f"GPU {index}", handle))
+        self._devices.append(GpuDevice(f"GPU {index}", handle))
 
-    def _add(
-        self, found: dict[str, dict[str, float]], device: Device, now_s: float, *, full: bool, troubles: list[str]
+    def _add_device(
+        self, found: dict[str, dict[str, float]], device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]
     ) -> None:
         """What `device` tells; one that is lost tells nothing any more. Raises Failed where NVML itself is closed."""
         try:
-            found[device.name] = self._of(device, now_s, full=full, troubles=troubles)
-        except Failed as error:
+            found[device.name] = self._read_device(device, now_s, full=full, troubles=troubles)
+        except NvmlCallError as error:
             if error.code in CLOSED:
                 raise
             self._lost[device.name] = f"{device.name} is lost ({error}): it needs a reset or a restart of the machine"
             self._devices.remove(device)
 
-    def _of(self, device: Device, now_s: float, *, full: bool, troubles: list[str]) -> dict[str, float]:
+    def _read_device(self, device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]) -> dict[str, float]:
         """What one GPU tells. Raises Failed where it is lost, or NVML itself is."""
         if full:
-            device.slow = self._slowly(device, now_s, troubles)
+            device.slow = self._read_slow_values(device, now_s, troubles)
         found = dict(device.slow)
-        rates = None if device.split else self._read(device, UTIL, ("nvmlDeviceGetUtilizationRates",), troubles)
+        rates = None if device.split else self._call_first_available(device, UTIL, ("nvmlDeviceGetUtilizationRates",), troubles)
         if rates is not None:
-            _put(found, UTIL, float(rates.gpu), most=PERCENT)
-            _put(found, MEMORY_UTIL, float(rates.memory), most=PERCENT)
-        power = self._read(device, POWER, ("nvmlDeviceGetPowerUsage",), troubles)
+            _put_value(found, UTIL, float(rates.gpu), most=PERCENT)
+            _put_value(found, MEMORY_UTIL, float(rates.memory), most=PERCENT)
+        power = self._call_first_available(device, POWER, ("nvmlDeviceGetPowerUsage",), troubles)
         if power is not None:
-            _put(found, POWER, power * MILLI)
+            _put_value(found, POWER, power * MILLI)
         return found
 
-    def _slowly(self, device: Device, now_s: float, troubles: list[str]) -> dict[str, float]:
+    def _read_slow_values(self, device: GpuDevice, now_s: float, troubles: list[str]) -> dict[str, float]:
         found: dict[str, float] = {}
-        mode = self._read(device, "split", ("nvmlDeviceGetMigMode",), troubles)
+        mode = self._call_first_available(device, "split", ("nvmlDeviceGetMigMode",), troubles)
         device.split = mode is not None and bool(mode[0])
         if device.split:
             troubles.append(f"{device.name} is split (MIG): it tells no duty; power, memory and processes stand for it")
-        limit = self._read(device, LIMIT, ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"), troubles)
+        limit = self._call_first_available(
+            device, LIMIT, ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"), troubles
+        )
         if limit is not None:
-            _put(found, LIMIT, limit * MILLI)
-        heat = self._read(device, TEMPERATURE, ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), troubles, 0)
+            _put_value(found, LIMIT, limit * MILLI)
+        heat = self._call_first_available(
+            device, TEMPERATURE, ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"), troubles, 0
+        )
         if heat is not None:
-            _put(found, TEMPERATURE, float(heat))
-        held = [self._memory(part, troubles) for part in self._parts(device)]
+            _put_value(found, TEMPERATURE, float(heat))
+        held = [self._read_memory(part, troubles) for part in self._list_parts(device)]
         if held and None not in held:
-            _put(found, MEMORY_USED, max(filter(None, held), default=0.0), most=PERCENT)
-        return {**found, **self._passing(device, now_s)}
+            _put_value(found, MEMORY_USED, max(filter(None, held), default=0.0), most=PERCENT)
+        return {**found, **self._get_pcie(device, now_s)}
 
-    def _memory(self, part: Device, troubles: list[str]) -> float | None:
-        memory = self._read(part, MEMORY_USED, ("nvmlDeviceGetMemoryInfo",), troubles)
+    def _read_memory(self, part: GpuDevice, troubles: list[str]) -> float | None:
+        memory = self._call_first_available(part, MEMORY_USED, ("nvmlDeviceGetMemoryInfo",), troubles)
         return PERCENT * memory.used / memory.total if memory is not None and memory.total else None
 
-    def _pass(self, now_s: float) -> None:
+    def _read_pcie(self, now_s: float) -> None:
         """Read what passes over PCIe, of all GPUs; where that costs too much, a value stands for a minute."""
         for device in self._devices:
-            read = [self._way(device, way) for way in (0, 1)]  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
+            read = [
+                self._read_pcie_direction(device, way) for way in (0, 1)
+            ]  # NVML_PCIE_UTIL_TX_BYTES, NVML_PCIE_UTIL_RX_BYTES
             if None in read:
                 self._pcie.pop(device.name, None)
             else:
                 self._pcie[device.name] = (now_s, sum(filter(None, read)) * KILO)
 
-    def _way(self, device: Device, way: int) -> float | None:
+    def _read_pcie_direction(self, device: GpuDevice, way: int) -> float | None:
         """One direction. What cannot be had is missing; why, the GPU's other values tell."""
         if PCIE in device.never:
             return None
-        answer, error = _answer(self._nvml, "nvmlDeviceGetPcieThroughput", device.handle, way)
+        answer, error = _call(self._nvml, "nvmlDeviceGetPcieThroughput", device.handle, way)
         if error is not None and (error.code < 0 or error.code in NEVER):
             device.never.add(PCIE)
         return None if error is not None else float(answer)
 
-    def _passing(self, device: Device, now_s: float) -> dict[str, float]:
+    def _get_pcie(self, device: GpuDevice, now_s: float) -> dict[str, float]:
         then_s, value = self._pcie.get(device.name, (0.0, -1.0))
         return {PCIE: value} if value >= 0 and now_s - then_s <= PCIE_KEPT_S else {}
 
-    def _parts(self, device: Device) -> list[Device]:
+    def _list_parts(self, device: GpuDevice) -> list[GpuDevice]:
         """The GPU itself, or the parts that it is split into."""
         if not device.split:
             return [device]
         parts = []
-        for index in range(int(_tried(self._nvml, "nvmlDeviceGetMaxMigDeviceCount", device.handle) or 0)):
-            handle = _tried(self._nvml, "nvmlDeviceGetMigDeviceHandleByIndex", device.handle, index)
+        for index in range(int(_call_or_none(self._nvml, "nvmlDeviceGetMaxMigDeviceCount", device.handle) or 0)):
+            handle = _call_or_none(self._nvml, "nvmlDeviceGetMigDeviceHandleByIndex", device.handle, index)
             if handle is not None:
-                parts.append(Device(f"{device.name}, part {index}", handle))
+                parts.append(GpuDevice(f"{device.name}, part {index}", handle))
         return parts
 
-    def _holders(self) -> frozenset[int] | None:
+    def _list_holder_pids(self) -> frozenset[int] | None:
         """Who computes or draws on any GPU; None where one does not tell."""
         if not self._devices:
             return None
         pids: set[int] = set()
         for device in self._devices:
-            told = [self._of_kind(part, kind) for part in (device, *self._parts(device)) for kind in ("Compute", "Graphics")]
+            told = [
+                self._list_processes(part, kind)
+                for part in (device, *self._list_parts(device))
+                for kind in ("Compute", "Graphics")
+            ]
             known = [found for found in told if found is not None]
             if told[0] is None and not (device.split and known):
                 return None
             pids.update(*known)
         return frozenset(pids)
 
-    def _of_kind(self, part: Device, kind: str) -> set[int] | None:
+    def _list_processes(self, part: GpuDevice, kind: str) -> set[int] | None:
         names = (f"nvmlDeviceGet{kind}RunningProcesses", f"nvmlDeviceGet{kind}RunningProcesses_v2")
-        found = next((found for found in (_tried(self._nvml, name, part.handle) for name in names) if found is not None), None)
+        found = next(
+            (found for found in (_call_or_none(self._nvml, name, part.handle) for name in names) if found is not None), None
+        )
         return None if found is None else {int(each.pid) for each in found}
 
-    def _read(self, device: Device, what: str, names: Sequence[str], troubles: list[str], *more: object) -> Any:  # noqa: ANN401
+    def _call_first_available(
+        self, device: GpuDevice, what: str, names: Sequence[str], troubles: list[str], *more: object
+    ) -> Any:  # noqa: ANN401
         """The answer of the first of `names` that this driver has; None where none answers. Raises Failed if all is lost."""
         if what in device.never:
             return None
         for name in names:
-            answer, error = _answer(self._nvml, name, device.handle, *more)
+            answer, error = _call(self._nvml, name, device.handle, *more)
             if error is None:
                 return answer
             if error.code in CLOSED or error.code in GONE:
@@ -254,51 +268,51 @@ class Gpus:
         device.never.add(what)
         return None
 
-    def _count(self, found: Mapping[str, Mapping[str, float]], now_s: float) -> None:
+    def _count_silent_looks(self, found: Mapping[str, Mapping[str, float]], now_s: float) -> None:
         self._silent = 0 if any(found.values()) or not self._devices else self._silent + 1
         if self._silent >= FAILED_LOOKS or (self._lost and now_s >= self._opened_s + LOST_AGAIN_S):
             self._silent = 0
             self.close()
 
-    def _closed(self, error: Failed, now_s: float) -> GpuLook:
+    def _handle_closed(self, error: NvmlCallError, now_s: float) -> GpuReading:
         self.outdated = error.code == MISMATCH
         self.close()
         self._pids, self._next_s = None, max(self._next_s, now_s + AGAIN_S)
         self._why = f"GPUs are not measured: {error}"
-        return GpuLook(None, None, (self._why,))
+        return GpuReading(None, None, (self._why,))
 
-    def _fewer(self) -> list[str]:
+    def _explain_missing_gpus(self) -> list[str]:
         missing = self._most - len(self._devices) - len(self._lost)
         return [f"{missing} of {self._most} GPUs are gone since the agent began"] if missing > 0 else []
 
 
-def _called(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401 - whatever NVML answers
+def _find_function(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401 - whatever NVML answers
     function: Callable[..., Any] | None = getattr(nvml, name, None)
     if function is None:
-        raise Failed(-1, f"{name} is missing")
+        raise NvmlCallError(-1, f"{name} is missing")
     try:
         return function(*values)
     except nvml.NVMLError as error:
         code = getattr(error, "value", -1)
-        raise Failed(code if isinstance(code, int) else -1, str(error)) from error
+        raise NvmlCallError(code if isinstance(code, int) else -1, str(error)) from error
     except (AttributeError, TypeError, ValueError, OSError) as error:  # a library and a binding that do not fit
-        raise Failed(-1, f"{name}: {error}") from error
+        raise NvmlCallError(-1, f"{name}: {error}") from error
 
 
-def _answer(nvml: Any, name: str, *values: object) -> tuple[Any, Failed | None]:  # noqa: ANN401
+def _call(nvml: Any, name: str, *values: object) -> tuple[Any, NvmlCallError | None]:  # noqa: ANN401
     """What it answers, or the error it answers with."""
     try:
-        return _called(nvml, name, *values), None
-    except Failed as error:
+        return _find_function(nvml, name, *values), None
+    except NvmlCallError as error:
         return None, error
 
 
-def _tried(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401
+def _call_or_none(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401
     """What it answers, None for any error."""
-    return _answer(nvml, name, *values)[0]
+    return _call(nvml, name, *values)[0]
 
 
-def _put(found: dict[str, float], name: str, value: float, *, most: float = 1e6) -> None:
+def _put_value(found: dict[str, float], name: str, value: float, *, most: float = 1e6) -> None:
     """A value within its range; one that cannot be is left out (drivers answer 4294967295 for "unknown")."""
     if 0 <= value <= most:
         found[name] = value

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 
 
-class Pace:
+class CpuThrottle:
     """At most every `every_s` seconds, and never more than `share` of a core on the average of what it costs."""
 
     def __init__(self, every_s: float, share: float) -> None:
@@ -17,11 +17,11 @@ class Pace:
         self._next_s = 0.0
         self.wait_s = every_s
 
-    def due(self, now_s: float) -> bool:
+    def is_due(self, now_s: float) -> bool:
         """Whether it is time, by a clock that only rises."""
         return now_s >= self._next_s
 
-    def paid(self, now_s: float, measure: Callable[[], Found]) -> Found:
+    def run_measured(self, now_s: float, measure: Callable[[], ResultT]) -> ResultT:
         """What `measure` returns; its processor time decides when the next is due."""
         before = time.thread_time()
         try:

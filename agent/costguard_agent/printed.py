@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def printable(text: str, most: int = 300) -> str:
+def make_printable(text: str, most: int = 300) -> str:
     """One line of printable characters, at most so many."""
     return "".join(sign if sign.isprintable() else " " for sign in text[:most]).strip()

@@ -65,22 +65,24 @@ SIGNALS = (
 """As `costguard.values.sample.SIGNALS` has them, with units (tests hold the two together)."""
 
 
-def signed(method: str, path: str, *, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
+def build_signed_request(method: str, path: str, *, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
     """The bytes an agent signs: all that could be exchanged for something else stands in them."""
-    return _lines(f"costguard-agent-{VERSION}", method, path, agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest())
+    return _join_lines(
+        f"costguard-agent-{VERSION}", method, path, agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest()
+    )
 
 
-def answered(*, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
+def build_signed_answer(*, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
     """The bytes the watchdog signs of its answer to the message `seq` of `agent`."""
-    return _lines(f"costguard-guard-{VERSION}", agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest())
+    return _join_lines(f"costguard-guard-{VERSION}", agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest())
 
 
-def encoded(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     """As keys and signatures travel: base64."""
     return base64.b64encode(data).decode("ascii")
 
 
-def decoded(text: str) -> bytes | None:
+def decode_base64(text: str) -> bytes | None:
     """The bytes of such a text; None where it is none."""
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
@@ -88,10 +90,10 @@ def decoded(text: str) -> bytes | None:
         return None
 
 
-def record(at_ms: int, over_s: float, signals: dict[str, float]) -> dict[str, Any]:
+def build_record(at_ms: int, over_s: float, signals: dict[str, float]) -> dict[str, Any]:
     """One record of a beat."""
     return {"at": at_ms, "over_s": over_s, "signals": signals}
 
 
-def _lines(*parts: str) -> bytes:
+def _join_lines(*parts: str) -> bytes:
     return "\n".join(parts).encode("utf-8")

@@ -22,7 +22,7 @@ GPU_PERCENT, TREE_CORES, ALL_CORES, RATE_BYTES_S, WINDOW_BYTES = 5.0, 0.2, 0.5, 
 """What is work: GUARD, section 2; of all processes together half a core, since daemons use some of it."""
 
 
-class Stretch(NamedTuple):
+class RecordStretch(NamedTuple):
     """Some records in a row: `end_s` and `over_s` by the boot clock; sums over time, the most and the least of what matters."""
 
     end_s: float
@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
     missing: frozenset[str]
 
 
-class Evidence(NamedTuple):
+class IdleEvidence(NamedTuple):
     """`over_s`: for how long nothing worked and nothing was missing; `working` and `missing`: what speaks against the window.
 
     `covered_s`: for how long records follow one another, whatever they say.
@@ -46,12 +46,12 @@ class Evidence(NamedTuple):
     covered_s: float = 0.0
 
 
-class Quiet:
+class IdleHistory:
     """Remembers a day of records, in stretches."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
-        self._stretches: deque[Stretch] = deque()
+        self._stretches: deque[RecordStretch] = deque()
 
     def forget(self) -> None:
         """After a gap, a suspension or a clock that was set: what was before says nothing of now."""
@@ -61,28 +61,28 @@ class Quiet:
         """One record of `over_s` seconds until `end_s` (boot clock); `unknown`: what is there and could not be had."""
         if self._stretches and end_s - over_s > self._stretches[-1].end_s + SLACK_S:
             self.forget()
-        new = _stretch(end_s, over_s, signals, unknown)
+        new = _make_stretch(end_s, over_s, signals, unknown)
         last = self._stretches[-1] if self._stretches else None
         if last is not None and last.over_s + over_s <= STRETCH_S:
-            self._stretches[-1] = joined(last, new)
+            self._stretches[-1] = merge_stretches(last, new)
         else:
             self._stretches.append(new)
         while self._stretches and end_s - self._stretches[0].end_s > WINDOW_MOST_S:
             self._stretches.popleft()
 
-    def evidence(self, now_s: float, window_s: float) -> Evidence:
+    def collect_evidence(self, now_s: float, window_s: float) -> IdleEvidence:
         """Of the last `window_s` seconds before `now_s`, as far as they are known."""
         inside = [one for one in self._stretches if one.end_s > now_s - window_s]
         if not inside or now_s - inside[-1].end_s > STALE_S:
-            return Evidence(0.0, (), ("records",))
+            return IdleEvidence(0.0, (), ("records",))
         known = {name for one in inside for name in (*one.counters, *one.most) if name in (*COUNTERS, QUEUE_JOBS)}
         missing = {name for one in inside for name in one.missing}
         missing |= {name for one in inside for name in known if name not in one.counters and name not in one.most}
-        working = {name for one in inside for name in self._work(one)} | _over_all(inside)
+        working = {name for one in inside for name in self._find_work(one)} | _find_work_overall(inside)
         over_s = inside[-1].end_s - (inside[0].end_s - inside[0].over_s)
-        return Evidence(0.0 if working or missing else over_s, tuple(sorted(working)), tuple(sorted(missing)), over_s)
+        return IdleEvidence(0.0 if working or missing else over_s, tuple(sorted(working)), tuple(sorted(missing)), over_s)
 
-    def _work(self, one: Stretch) -> Iterable[str]:
+    def _find_work(self, one: RecordStretch) -> Iterable[str]:
         rates = {name: total / one.over_s for name, total in one.sums.items() if one.over_s > 0}
         limits = {CORES: TREE_CORES, CPU: 100 * ALL_CORES / self._cpus, NETWORK: RATE_BYTES_S, DISK: RATE_BYTES_S}
         yield from (name for name, limit in limits.items() if rates.get(name, 0.0) >= limit)
@@ -94,7 +94,7 @@ class Quiet:
             yield INPUT_AGE
 
 
-def joined(one: Stretch, other: Stretch) -> Stretch:
+def merge_stretches(one: RecordStretch, other: RecordStretch) -> RecordStretch:
     """Two that follow one another as one; what one of them lacks, both lack."""
     inputs = [value for value in (one.input_s, other.input_s) if value is not None]
     counters = {
@@ -104,7 +104,7 @@ def joined(one: Stretch, other: Stretch) -> Stretch:
         if b is not None
     }
     gone = {name for name in (*one.counters, *other.counters) if name not in counters}
-    return Stretch(
+    return RecordStretch(
         other.end_s,
         one.over_s + other.over_s,
         {name: max(one.most.get(name, value), value) for name, value in {**one.most, **other.most}.items()},
@@ -115,15 +115,15 @@ def joined(one: Stretch, other: Stretch) -> Stretch:
     )
 
 
-def _stretch(end_s: float, over_s: float, signals: Mapping[str, float], unknown: Iterable[str]) -> Stretch:
+def _make_stretch(end_s: float, over_s: float, signals: Mapping[str, float], unknown: Iterable[str]) -> RecordStretch:
     most = {name: signals[name] for name in (GPU, "gpu_busy_count", QUEUE_JOBS) if name in signals}
     sums = {name: signals[name] * over_s for name in (CORES, CPU, NETWORK, DISK) if name in signals}
     counters = {name: (signals[name], signals[name]) for name in COUNTERS if name in signals}
     missing = frozenset(name for name in REQUIRED if name not in signals) | frozenset(unknown)
-    return Stretch(end_s, over_s, most, sums, signals.get(INPUT_AGE), counters, missing)
+    return RecordStretch(end_s, over_s, most, sums, signals.get(INPUT_AGE), counters, missing)
 
 
-def _over_all(inside: list[Stretch]) -> set[str]:
+def _find_work_overall(inside: list[RecordStretch]) -> set[str]:
     """What shows work only over the whole window: much that trickled, a counter that moved."""
     found = {name for name in (NETWORK, DISK) if sum(one.sums.get(name, 0.0) for one in inside) > WINDOW_BYTES}
     for name in COUNTERS:

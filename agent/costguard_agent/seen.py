@@ -15,7 +15,7 @@ FRESH_S = 1800.0
 """Younger input than this is work (GUARD, section 2)."""
 
 
-class Seen(NamedTuple):
+class ProbeResult(NamedTuple):
     """Signals by name; `unknown`: those that there would be, and that could not be had now; `troubles`: why, in words."""
 
     signals: Mapping[str, float] = {}
@@ -23,7 +23,7 @@ class Seen(NamedTuple):
     troubles: tuple[str, ...] = ()
 
 
-def together(seen: Sequence[Seen]) -> Seen:
+def merge_probe_results(seen: Sequence[ProbeResult]) -> ProbeResult:
     """Several looks as one: the latest input, all sessions, all jobs."""
     unknown = {name for one in seen for name in one.unknown}
     troubles = tuple(dict.fromkeys(text for one in seen for text in one.troubles))
@@ -35,4 +35,4 @@ def together(seen: Sequence[Seen]) -> Seen:
         counts = [one.signals[name] for one in seen if name in one.signals]
         if counts and (name not in unknown or (name == QUEUE_JOBS and sum(counts) > 0)):
             found[name] = sum(counts)
-    return Seen(found, tuple(sorted(unknown - found.keys())), troubles)
+    return ProbeResult(found, tuple(sorted(unknown - found.keys())), troubles)

@@ -16,9 +16,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from costguard_agent import __version__, ed25519
-from costguard_agent.enrollment import Joined, every, said
-from costguard_agent.local_requests import Ask, Asks
-from costguard_agent.printed import printable
+from costguard_agent.enrollment import Enrollment, clamp_interval, format_refusal
+from costguard_agent.local_requests import LocalRequest, LocalRequestQueue
+from costguard_agent.printed import make_printable
 from costguard_agent.protocol import (
     AT_HEADER,
     BEATS_PATH,
@@ -29,14 +29,14 @@ from costguard_agent.protocol import (
     TEXT_MOST,
     TROUBLES_MOST,
     WINDOW_MS,
-    answered,
-    decoded,
-    encoded,
-    signed,
+    build_signed_answer,
+    build_signed_request,
+    decode_base64,
+    encode_base64,
 )
-from costguard_agent.spool import Numbers, Spool
-from costguard_agent.state_dir import parsed
-from costguard_agent.wire import WITHIN_S, Reply, UnreachedError, Wire
+from costguard_agent.spool import RecordSpool, SequenceNumbers
+from costguard_agent.state_dir import parse_object
+from costguard_agent.wire import WATCHDOG_WITHIN_S, UnreachedError, WatchdogConnection, WatchdogReply
 
 LATEST_S, REFUSED_S, ASKED_MOST_S = 300.0, 300.0, 3600.0
 """The longest wait after failures, after a refusal that only people can mend, and of what a watchdog may ask for."""
@@ -49,7 +49,7 @@ FIRST_MS, LAST_MS = 1_577_836_800_000, 4_102_444_800_000
 """2020 to 2100: what says that it is another time than that is no clock to go by."""
 
 
-class Told(NamedTuple):
+class BeatResult(NamedTuple):
     """What became of a beat. `why`: for people, "" where all is well; `wait_s`: until the next one, None for the usual time.
 
     `ahead_ms`: how far our clock was found to be ahead of the watchdog's; None where that is no matter. `alive`: the watchdog
@@ -60,19 +60,28 @@ class Told(NamedTuple):
     why: str = ""
     wait_s: float | None = None
     answer: Mapping[str, Any] = {}
-    done: Sequence[tuple[Ask, str]] = ()
+    done: Sequence[tuple[LocalRequest, str]] = ()
     ahead_ms: int | None = None
     more: bool = False
     alive: bool = False
 
 
-class Sender:
+class BeatSender:
     """Says all of it, in order, over one connection."""
 
-    def __init__(self, joined: Joined, secret: bytes, spool: Spool, numbers: Numbers, asks: Asks, *, boot_id: str = "") -> None:
+    def __init__(
+        self,
+        joined: Enrollment,
+        secret: bytes,
+        spool: RecordSpool,
+        numbers: SequenceNumbers,
+        asks: LocalRequestQueue,
+        *,
+        boot_id: str = "",
+    ) -> None:
         self._joined, self._secret = joined, secret
         self._spool, self._numbers, self._asks = spool, numbers, asks
-        self._wire = Wire(joined.url, ca=joined.ca, proxy=joined.proxy)
+        self._wire = WatchdogConnection(joined.url, ca=joined.ca, proxy=joined.proxy)
         self._agent = {"version": __version__, "python": sys.version.split()[0], "boot_id": boot_id[:64]}
         self._path = BEATS_PATH.format(joined.agent)
         self._failed = 0
@@ -82,105 +91,109 @@ class Sender:
         self._leap = 1
         self.every_s = joined.every_s
 
-    def beat(self, now_ms: int, troubles: Sequence[str], *, within_s: float = WITHIN_S) -> Told:
+    def send_beat(self, now_ms: int, troubles: Sequence[str], *, within_s: float = WATCHDOG_WITHIN_S) -> BeatResult:
         """One beat at `now_ms`, by the clock that records are dated with."""
-        records, asks, dropped = [], self._asks.waiting(now_ms), self._spool.dropped
-        first = {"agent": self._agent, "troubles": _texts(troubles), "dropped": dropped, "ask": asks}
+        records, asks, dropped = [], self._asks.list_waiting(now_ms), self._spool.dropped
+        first = {"agent": self._agent, "troubles": _format_troubles(troubles), "dropped": dropped, "ask": asks}
         head = json.dumps(first, separators=(",", ":")).encode()[:-1] + b',"records":['
-        records = self._spool.head(self._records_most, BODY_MOST - len(head) - len(b"]}"))
+        records = self._spool.read_head(self._records_most, BODY_MOST - len(head) - len(b"]}"))
         body = head + b",".join(records) + b"]}"
-        seq = self._numbers.next(now_ms)
+        seq = self._numbers.take_next(now_ms)
         try:
-            reply = self._wire.post(self._path, body, self._headers(seq, now_ms, body), within_s=within_s)
+            reply = self._wire.post(self._path, body, self._build_headers(seq, now_ms, body), within_s=within_s)
         except UnreachedError as error:
-            return self._failing(UNREACHABLE, f"the watchdog at {self._joined.url} cannot be reached: {error}")
+            return self._back_off(UNREACHABLE, f"the watchdog at {self._joined.url} cannot be reached: {error}")
         if reply.status != OK:
-            alive = isinstance(parsed(reply.body).get("error"), str)
-            return self._refused(reply, now_ms, records, asks)._replace(alive=alive)
-        if not self._verified(reply, seq):
+            alive = isinstance(parse_object(reply.body).get("error"), str)
+            return self._handle_refusal(reply, now_ms, records, asks)._replace(alive=alive)
+        if not self._is_verified(reply, seq):
             alive = SIGNATURE_HEADER.lower() in reply.headers
-            return self._failing(UNVERIFIED, _foreign(self._joined.url, reply))._replace(alive=alive)
-        return self._answered(reply, records, asks, dropped)
+            return self._back_off(UNVERIFIED, _explain_foreign_answer(self._joined.url, reply))._replace(alive=alive)
+        return self._handle_answer(reply, records, asks, dropped)
 
     def close(self) -> None:
         """Let go of the connection."""
         self._wire.close()
 
-    def _headers(self, seq: int, at_ms: int, body: bytes) -> dict[str, str]:
-        text = signed("POST", self._path, agent=self._joined.agent, seq=seq, at_ms=at_ms, body=body)
-        signature = encoded(ed25519.sign(self._secret, text))
+    def _build_headers(self, seq: int, at_ms: int, body: bytes) -> dict[str, str]:
+        text = build_signed_request("POST", self._path, agent=self._joined.agent, seq=seq, at_ms=at_ms, body=body)
+        signature = encode_base64(ed25519.sign(self._secret, text))
         return {SEQ_HEADER: str(seq), AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature}
 
-    def _verified(self, reply: Reply, seq: int) -> bool:
-        at, signature = reply.headers.get(AT_HEADER.lower(), ""), decoded(reply.headers.get(SIGNATURE_HEADER.lower(), ""))
+    def _is_verified(self, reply: WatchdogReply, seq: int) -> bool:
+        at, signature = reply.headers.get(AT_HEADER.lower(), ""), decode_base64(reply.headers.get(SIGNATURE_HEADER.lower(), ""))
         if not (at.isascii() and at.isdigit() and len(at) < 20) or signature is None:  # noqa: PLR2004 - digits of a number
             return False
-        text = answered(agent=self._joined.agent, seq=seq, at_ms=int(at), body=reply.body)
+        text = build_signed_answer(agent=self._joined.agent, seq=seq, at_ms=int(at), body=reply.body)
         return ed25519.verify(self._joined.guard_key, text, signature)
 
-    def _answered(self, reply: Reply, records: list[bytes], asks: list[dict[str, Any]], dropped: int) -> Told:
-        answer = parsed(reply.body)
-        self._spool.told(records, dropped)
+    def _handle_answer(
+        self, reply: WatchdogReply, records: list[bytes], asks: list[dict[str, Any]], dropped: int
+    ) -> BeatResult:
+        answer = parse_object(reply.body)
+        self._spool.acknowledge(records, dropped)
         self._failed, self._leap = 0, 1
         self._spool.drop(self._suspect)
         self._suspect = []
         self._records_most = min(RECORDS_MOST, max(1, self._records_most * 2))
-        self.every_s = every(answer.get("every_s"))
-        done = self._asks.answered(answer.get("asked"), asks)
-        return Told(ANSWERED, answer=answer, done=done, more=bool(len(self._spool)))
+        self.every_s = clamp_interval(answer.get("every_s"))
+        done = self._asks.mark_answered(answer.get("asked"), asks)
+        return BeatResult(ANSWERED, answer=answer, done=done, more=bool(len(self._spool)))
 
-    def _refused(self, reply: Reply, now_ms: int, records: list[bytes], asks: list[dict[str, Any]]) -> Told:
-        told = parsed(reply.body)
-        name, text = str(told.get("error") or ""), said(told)
-        why = f"the watchdog at {self._joined.url} refuses ({reply.status}): {text or _instead(reply)}"
-        wait = _waiting(reply)
+    def _handle_refusal(
+        self, reply: WatchdogReply, now_ms: int, records: list[bytes], asks: list[dict[str, Any]]
+    ) -> BeatResult:
+        told = parse_object(reply.body)
+        name, text = str(told.get("error") or ""), format_refusal(told)
+        why = f"the watchdog at {self._joined.url} refuses ({reply.status}): {text or _describe_answer(reply)}"
+        wait = _parse_retry_after(reply)
         if reply.status == TOO_LARGE or reply.status in {BAD, UNPROCESSABLE}:
-            return self._smaller(reply.status, why, records, asks)
+            return self._shrink_batch(reply.status, why, records, asks)
         if reply.status == CONFLICT and name == STALE:
-            ahead = _ahead_ms(reply, now_ms)
+            ahead = _measure_ahead_ms(reply, now_ms)
             if ahead is not None:
-                return Told(REFUSED, why, 1.0, ahead_ms=ahead)
+                return BeatResult(REFUSED, why, 1.0, ahead_ms=ahead)
         if reply.status == CONFLICT and name == REPLAYED:
             self._numbers.leap(self._leap)
             self._leap = min(2 * self._leap, LEAP_MOST)
-            return self._failing(REFUSED, why)
+            return self._back_off(REFUSED, why)
         if reply.status == TOO_OFTEN or reply.status >= FAILING:
-            found = self._failing(REFUSED, why)
+            found = self._back_off(REFUSED, why)
             return found._replace(wait_s=max(wait, found.wait_s or 0.0))
-        return self._failing(REFUSED, why)._replace(wait_s=max(wait, REFUSED_S * random.uniform(0.8, 1.2)))  # noqa: S311
+        return self._back_off(REFUSED, why)._replace(wait_s=max(wait, REFUSED_S * random.uniform(0.8, 1.2)))  # noqa: S311
 
-    def _smaller(self, status: int, why: str, records: list[bytes], asks: list[dict[str, Any]]) -> Told:
+    def _shrink_batch(self, status: int, why: str, records: list[bytes], asks: list[dict[str, Any]]) -> BeatResult:
         """Fewer records at a time. One that is refused by itself goes, if the same beat without it is taken.
 
         Asks that are refused even without records go as well: nobody on this machine can stop its beats by asking oddly.
         """
         if len(records) > 1:
             self._records_most = len(records) // 2
-            return Told(REFUSED, why, 1.0)
+            return BeatResult(REFUSED, why, 1.0)
         if records and status != TOO_LARGE:
             self._suspect, self._records_most = records, 0
-            return Told(REFUSED, why, 1.0)
+            return BeatResult(REFUSED, why, 1.0)
         self._suspect, self._records_most = [], 1
-        done = self._asks.answered({ask["id"]: why for ask in asks}, asks)
-        return self._failing(REFUSED, why)._replace(done=done)
+        done = self._asks.mark_answered({ask["id"]: why for ask in asks}, asks)
+        return self._back_off(REFUSED, why)._replace(done=done)
 
-    def _failing(self, state: str, why: str) -> Told:
+    def _back_off(self, state: str, why: str) -> BeatResult:
         self._failed += 1
         wait = min(LATEST_S, self.every_s * 2 ** min(self._failed - 1, 10))
-        return Told(state, why, wait * random.uniform(0.5, 1.0))  # noqa: S311 - spread, no secret
+        return BeatResult(state, why, wait * random.uniform(0.5, 1.0))  # noqa: S311 - spread, no secret
 
 
-def _texts(troubles: Sequence[str]) -> list[str]:
-    return [printable(text, TEXT_MOST) for text in dict.fromkeys(troubles)][:TROUBLES_MOST]
+def _format_troubles(troubles: Sequence[str]) -> list[str]:
+    return [make_printable(text, TEXT_MOST) for text in dict.fromkeys(troubles)][:TROUBLES_MOST]
 
 
-def _waiting(reply: Reply) -> float:
+def _parse_retry_after(reply: WatchdogReply) -> float:
     """Seconds that a Retry-After asks for, within reason; 0 where it asks for none."""
     text = reply.headers.get("retry-after", "")
     return min(float(text), ASKED_MOST_S) if text.isascii() and text.isdigit() else 0.0
 
 
-def _ahead_ms(reply: Reply, now_ms: int) -> int | None:
+def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
     """How far ahead our clock is; the connection was verified, so what it says of the time can be believed."""
     text = reply.headers.get(AT_HEADER.lower(), "")
     if text.isascii() and text.isdigit():
@@ -194,14 +207,12 @@ def _ahead_ms(reply: Reply, now_ms: int) -> int | None:
     return found if FIRST_MS <= there_ms <= LAST_MS and abs(found) > WINDOW_MS // 2 else None
 
 
-def _foreign(url: str, reply: Reply) -> str:
-    return (
-        f"what answers at {url} has not the watchdog's key ({_instead(reply)}): is something in between, or was it set up anew?"
-    )
+def _explain_foreign_answer(url: str, reply: WatchdogReply) -> str:
+    return f"what answers at {url} has not the watchdog's key ({_describe_answer(reply)}): is something in between, or was it set up anew?"
 
 
-def _instead(reply: Reply) -> str:
+def _describe_answer(reply: WatchdogReply) -> str:
     to = reply.headers.get("location")
     if to:
-        return f"it points to {printable(to, 100)}, which is not followed: join with the final address"
-    return f"its answer is {printable(reply.headers.get('content-type', 'of no type'), 60)}"
+        return f"it points to {make_printable(to, 100)}, which is not followed: join with the final address"
+    return f"its answer is {make_printable(reply.headers.get('content-type', 'of no type'), 60)}"

@@ -11,7 +11,7 @@ ACCEPTED, REFUSED, UNKNOWN = "accepted", "refused", "unknown"
 RUNNING, ENDED = "running", "ended"
 
 
-class Place(NamedTuple):
+class MachineIdentity(NamedTuple):
     """`provider` "" where it is unknown; `id` as the provider calls this machine; `why`: why nothing ends it from inside."""
 
     provider: str
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     facts: Mapping[str, Any] = {}
 
 
-class Way(NamedTuple):
+class ShutdownWay(NamedTuple):
     """One way to end this machine. `certain`: what it does here is known, and all was tried but the act; else `why` not."""
 
     act: str
@@ -30,10 +30,10 @@ class Way(NamedTuple):
     bills_after: str
     certain: bool
     why: str = ""
-    place: Place = Place("")
+    place: MachineIdentity = MachineIdentity("")
 
 
-class Outcome(NamedTuple):
+class ShutdownOutcome(NamedTuple):
     """What became of the one request: accepted; refused, so nothing happened; unknown, so look before anything else."""
 
     result: str

@@ -49,7 +49,7 @@ MEANINGS: Mapping[str, str] = {
 """How looks become one value; those of GPUs are put together per GPU first. `age`: since the latest of its moments."""
 
 
-class Look(NamedTuple):
+class SignalReading(NamedTuple):
     """One look: `over_s` seconds that its rates are means of, `at_s` its end on a clock that only rises.
 
     `gpus`: each GPU by a name that stays, None where there is no telling which there are.
@@ -61,21 +61,23 @@ class Look(NamedTuple):
     gpus: Mapping[str, Gpu] | None = None
 
 
-def merged(looks: Sequence[Look], *, at_s: float) -> dict[str, float]:
+def merge_readings(looks: Sequence[SignalReading], *, at_s: float) -> dict[str, float]:
     """The signals of all `looks` as one record that ends at `at_s`."""
     told = [look for look in looks if look.gpus is not None]
     over_s = max((look.over_s for look in looks), default=0.0)
-    found = _of_gpus([look.gpus for look in told if look.gpus is not None], _due([look.at_s for look in told], at_s, over_s))
+    found = _merge_gpus(
+        [look.gpus for look in told if look.gpus is not None], _count_expected([look.at_s for look in told], at_s, over_s)
+    )
     for signal, meaning in MEANINGS.items():
         seen = [look for look in looks if signal in look.signals]
         if seen:
-            found[signal] = _value(meaning, signal, seen, at_s)
-    return {name: round(value, DECIMALS) for name, value in found.items() if _sound(name, value)}
+            found[signal] = _merge_signal(meaning, signal, seen, at_s)
+    return {name: round(value, DECIMALS) for name, value in found.items() if _is_plausible(name, value)}
 
 
-def _value(meaning: str, signal: str, seen: Sequence[Look], at_s: float) -> float:
+def _merge_signal(meaning: str, signal: str, seen: Sequence[SignalReading], at_s: float) -> float:
     if meaning == MEAN:
-        return _mean((look.signals[signal], look.over_s) for look in seen)
+        return _compute_mean((look.signals[signal], look.over_s) for look in seen)
     if meaning == MAX:
         return max(look.signals[signal] for look in seen)
     if meaning == AGE:
@@ -83,7 +85,7 @@ def _value(meaning: str, signal: str, seen: Sequence[Look], at_s: float) -> floa
     return seen[-1].signals[signal]
 
 
-def _due(ats: Sequence[float], at_s: float, over_s: float) -> float:
+def _count_expected(ats: Sequence[float], at_s: float, over_s: float) -> float:
     """How many looks there should be in the `over_s` seconds until `at_s`, at the rhythm of those at `ats`."""
     if over_s <= 0:
         return len(ats)
@@ -92,30 +94,30 @@ def _due(ats: Sequence[float], at_s: float, over_s: float) -> float:
     return len(ats) / max(1 - unseen_s / over_s, 1e-9)
 
 
-def _of_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, float]:
+def _merge_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, float]:
     """What all GPUs together come to, of which `due` looks should be there; nothing where there is none."""
     names = {name for look in looks for name in look}
     if not names:
         return {}
-    gpus = [_gpu([look[name] for look in looks if name in look], due) for name in sorted(names)]
-    found = {**_sums(gpus), **_extremes(gpus)}
-    util = _all(gpus, UTIL)
-    busiest = max(_known(gpus, UTIL), default=0.0)
+    gpus = [_merge_gpu([look[name] for look in looks if name in look], due) for name in sorted(names)]
+    found = {**_sum_gpus(gpus), **_find_extremes(gpus)}
+    util = _have_all(gpus, UTIL)
+    busiest = max(_list_known(gpus, UTIL), default=0.0)
     if util or busiest > BUSY_PERCENT:
         found["gpu_util"] = busiest
-        found["gpu_busy_count"] = float(sum(value > BUSY_PERCENT for value in _known(gpus, UTIL)))
+        found["gpu_busy_count"] = float(sum(value > BUSY_PERCENT for value in _list_known(gpus, UTIL)))
     return found
 
 
-def _sums(gpus: Sequence[Gpu]) -> dict[str, float]:
+def _sum_gpus(gpus: Sequence[Gpu]) -> dict[str, float]:
     named = {"gpu_power_w": POWER, "pcie_bytes_s": PCIE}
-    return {signal: sum(_known(gpus, name)) for signal, name in named.items() if _all(gpus, name)}
+    return {signal: sum(_list_known(gpus, name)) for signal, name in named.items() if _have_all(gpus, name)}
 
 
-def _extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
+def _find_extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
     named = {"gpu_memory_util": MEMORY_UTIL, "gpu_memory_used": MEMORY_USED, "gpu_power_busiest_w": POWER}
-    found = {signal: max(_known(gpus, name)) for signal, name in named.items() if _all(gpus, name)}
-    hottest, limits = _known(gpus, TEMPERATURE), _known(gpus, LIMIT)
+    found = {signal: max(_list_known(gpus, name)) for signal, name in named.items() if _have_all(gpus, name)}
+    hottest, limits = _list_known(gpus, TEMPERATURE), _list_known(gpus, LIMIT)
     if hottest:
         found["gpu_temperature_c"] = max(hottest)
     if limits:
@@ -123,7 +125,7 @@ def _extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
     return found
 
 
-def _gpu(looks: Sequence[Gpu], due: float) -> Gpu:
+def _merge_gpu(looks: Sequence[Gpu], due: float) -> Gpu:
     """One GPU over all looks: means, but the most of what it held and how hot it was, and the last of its limits.
 
     A mean of too few of the looks that are `due` says nothing, unless it shows work.
@@ -142,19 +144,19 @@ def _gpu(looks: Sequence[Gpu], due: float) -> Gpu:
     return found
 
 
-def _all(gpus: Sequence[Gpu], name: str) -> bool:
+def _have_all(gpus: Sequence[Gpu], name: str) -> bool:
     return all(name in gpu for gpu in gpus)
 
 
-def _known(gpus: Sequence[Gpu], name: str) -> list[float]:
+def _list_known(gpus: Sequence[Gpu], name: str) -> list[float]:
     return [gpu[name] for gpu in gpus if name in gpu]
 
 
-def _mean(weighed: Iterable[tuple[float, float]]) -> float:
+def _compute_mean(weighed: Iterable[tuple[float, float]]) -> float:
     pairs = list(weighed)
     over = sum(seconds for _, seconds in pairs)
     return sum(value * seconds for value, seconds in pairs) / over if over > 0 else pairs[-1][0]
 
 
-def _sound(name: str, value: float) -> bool:
+def _is_plausible(name: str, value: float) -> bool:
     return name in SIGNALS and math.isfinite(value) and abs(value) <= LARGEST

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent.protocol import SEQ_MOST, WINDOW_MS
-from costguard_agent.state_dir import PRIVATE_FILE, SEQ, SPOOL, written
+from costguard_agent.state_dir import PRIVATE_FILE, SEQ, SPOOL, write_file
 
 BYTES_MOST = 2 * 2**20
 """Of records: more than a day of 15 s."""
@@ -28,7 +28,7 @@ AHEAD = 3_600_000
 """Numbers set aside at once: an hour, in milliseconds."""
 
 
-class Spool:
+class RecordSpool:
     """The records still to be told, in the order of their making. Safe between threads."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
@@ -56,7 +56,7 @@ class Spool:
             self._bound(now_ms)
             self._write(line)
 
-    def head(self, most: int, bytes_most: int) -> list[bytes]:
+    def read_head(self, most: int, bytes_most: int) -> list[bytes]:
         """The oldest records, as text of JSON: at most so many, and so many bytes with what stands between them."""
         with self._lock:
             found: list[bytes] = []
@@ -68,7 +68,7 @@ class Spool:
                 found.append(line[:-1])
             return found
 
-    def told(self, records: list[bytes], dropped: int) -> None:
+    def acknowledge(self, records: list[bytes], dropped: int) -> None:
         """Those were acknowledged, and that so many had been dropped."""
         with self._lock:
             for record in records:
@@ -80,10 +80,10 @@ class Spool:
     def drop(self, records: list[bytes]) -> None:
         """Those will never be taken: they are counted as lost."""
         before = len(self._lines)
-        self.told(records, 0)
+        self.acknowledge(records, 0)
         self.dropped += before - len(self._lines)
 
-    def shift(self, by_ms: int) -> None:
+    def shift_times(self, by_ms: int) -> None:
         """Date all of them anew: our clock was set, or found to be wrong by so much.
 
         Those of an earlier process were dated by a clock of which nothing is known: where it matters they go, and are missing.
@@ -106,7 +106,7 @@ class Spool:
         except OSError:
             return
         for line in data.splitlines(keepends=True):
-            if line.endswith(b"\n") and len(line) <= LINE_MOST and _moment(line) >= 0:
+            if line.endswith(b"\n") and len(line) <= LINE_MOST and _parse_record_ms(line) >= 0:
                 self._keep(line)
         self._earlier = len(self._lines)
         self._bound(now_ms)
@@ -121,7 +121,7 @@ class Spool:
         self._earlier = max(0, self._earlier - 1)
 
     def _bound(self, now_ms: int) -> None:
-        while self._lines and (self._bytes > BYTES_MOST or _moment(self._lines[0]) < now_ms - AGE_MOST_MS):
+        while self._lines and (self._bytes > BYTES_MOST or _parse_record_ms(self._lines[0]) < now_ms - AGE_MOST_MS):
             self._let_go()
             self.dropped += 1
 
@@ -148,21 +148,21 @@ class Spool:
 
     def _rewrite(self) -> None:
         if self._lines:
-            written(self._path, b"".join(self._lines))
+            write_file(self._path, b"".join(self._lines))
         else:
-            os.truncate(self._path, 0) if self._path.exists() else written(self._path, b"")
+            os.truncate(self._path, 0) if self._path.exists() else write_file(self._path, b"")
         self._whole, self._told = True, 0
 
 
-class Numbers:
+class SequenceNumbers:
     """Numbers of messages that rise for ever, also over a crash."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / SEQ
-        self._last = self._until = _number(self._path)
+        self._last = self._until = _read_number(self._path)
         self.trouble = ""
 
-    def next(self, now_ms: int) -> int:
+    def take_next(self, now_ms: int) -> int:
         """A number above all that were used before."""
         self._last = min(max(self._last + 1, now_ms), SEQ_MOST)
         if self._last > self._until:
@@ -175,14 +175,14 @@ class Numbers:
 
     def _set_aside(self, until: int) -> None:
         try:
-            written(self._path, f"{until}\n".encode(), sure=True)
+            write_file(self._path, f"{until}\n".encode(), sure=True)
         except OSError as error:
             self.trouble = f"the numbers of messages cannot be written ({error.strerror}): a restart goes by the clock alone"
             return
         self._until, self.trouble = until, ""
 
 
-def _number(path: Path) -> int:
+def _read_number(path: Path) -> int:
     try:
         found = int(path.read_bytes()[:20])
     except (OSError, ValueError):
@@ -190,7 +190,7 @@ def _number(path: Path) -> int:
     return found if 0 <= found <= SEQ_MOST - AHEAD else 0
 
 
-def _moment(line: bytes) -> int:
+def _parse_record_ms(line: bytes) -> int:
     """When a record ended, Unix milliseconds; -1 where the line is no record (torn, or something else)."""
     try:
         found = json.loads(line)

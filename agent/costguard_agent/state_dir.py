@@ -31,28 +31,28 @@ KEY, CONFIG, SOCKET, STATUS, LOCK, SEQ, SPOOL, ASKS = (
 PRIVATE_FILE, PRIVATE_FOLDER, OPEN_FOLDER, OPEN_FILE = 0o600, 0o700, 0o755, 0o644
 
 
-def state() -> Path:
+def find_state_dir() -> Path:
     """The folder of what must not be lost."""
-    given = _given("STATE_DIRECTORY")
+    given = _read_env_dir("STATE_DIRECTORY")
     if given is not None:
         return given
-    if _root():
+    if _is_root():
         return Path("/var/lib", NAME)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", NAME)
 
 
-def runtime() -> Path:
+def find_runtime_dir() -> Path:
     """The folder of an agent that runs as this user."""
-    given = _given("RUNTIME_DIRECTORY")
+    given = _read_env_dir("RUNTIME_DIRECTORY")
     if given is not None:
         return given
-    if _root():
+    if _is_root():
         return Path("/run", NAME)
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path(base, NAME) if base else Path.home() / ".local" / "state" / NAME
 
 
-def runtimes() -> list[Path]:
+def list_runtime_dirs() -> list[Path]:
     """Where an agent of this machine may be found by whoever runs here, most particular first."""
     own = os.environ.get(DIR)
     found = [Path(own)] if own else []
@@ -63,7 +63,7 @@ def runtimes() -> list[Path]:
     return [*found, Path(os.path.expanduser("~"), ".local", "state", NAME)]  # noqa: PTH111 - never raises, Path.home does
 
 
-def made(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
+def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
     """`folder`, made where it was missing; one that others may write to is refused. Raises AgentError."""
     try:
         if not folder.is_dir():
@@ -77,13 +77,13 @@ def made(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
     return folder
 
 
-def written(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = False) -> None:
+def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = False) -> None:
     """`data` as all of `path`, or what was there before. `sure`: it also survives a power cut. Raises OSError."""
     beside = path.with_name(f".{path.name}.new")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         os.fchmod(handle, mode)
-        if _root():  # who joins as root writes for the service's own user
+        if _is_root():  # who joins as root writes for the service's own user
             owner = path.parent.stat()
             os.fchown(handle, owner.st_uid, owner.st_gid)
         left = memoryview(data)
@@ -95,10 +95,10 @@ def written(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = F
         os.close(handle)
     beside.replace(path)
     if sure:
-        _settled(path.parent)
+        _sync_dir(path.parent)
 
 
-def private(path: Path) -> bytes:
+def read_private_file(path: Path) -> bytes:
     """What a file holds that only its owner may read. Raises AgentError where others may, or where there is none."""
     try:
         seen = path.stat()
@@ -116,7 +116,7 @@ def private(path: Path) -> bytes:
     return data
 
 
-def parsed(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> dict[str, Any]:
     """JSON that must be an object; an empty one where it is none (torn, empty, something else)."""
     import json
 
@@ -127,7 +127,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _given(by_systemd: str) -> Path | None:
+def _read_env_dir(by_systemd: str) -> Path | None:
     own = os.environ.get(DIR)
     if own:
         return Path(own)
@@ -135,11 +135,11 @@ def _given(by_systemd: str) -> Path | None:
     return Path(service) if Path(service).name == NAME else None
 
 
-def _root() -> bool:
+def _is_root() -> bool:
     return os.geteuid() == 0
 
 
-def _settled(folder: Path) -> None:
+def _sync_dir(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

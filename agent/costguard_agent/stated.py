@@ -9,30 +9,30 @@ COSTGUARD_SHUTDOWN_MEANS in the environment, of the same two words, goes before 
 from __future__ import annotations
 
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.host import Surroundings, text
-from costguard_agent.shutdown import ACTS, Place
+from costguard_agent.host import HostView, read_text
+from costguard_agent.shutdown import ACTS, MachineIdentity
 
-FILE, VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHUTDOWN_MEANS"
+MEANING_FILE, MEANING_VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHUTDOWN_MEANS"
 
 
-def shutdown_means(place: Place, around: Surroundings) -> str:
+def read_shutdown_meaning(place: MachineIdentity, around: HostView) -> str:
     """Stop or terminate, as stated for this machine; "" where nobody did, or for another machine."""
-    for stated in (around.env.get(VARIABLE, ""), text(around.within(FILE)) or ""):
+    for stated in (around.env.get(MEANING_VARIABLE, ""), read_text(around.rebase_path(MEANING_FILE)) or ""):
         words = stated.split()
         if len(words) == 2 and words[0] == place.id and words[1] in ACTS:  # noqa: PLR2004 - an id and a word
             return words[1]
     return ""
 
 
-def state_shutdown(place: Place, means: str, around: Surroundings) -> None:
+def save_shutdown_meaning(place: MachineIdentity, means: str, around: HostView) -> None:
     """Keep what a person stated. Raises AgentError."""
     if means not in ACTS:
         raise AgentError(f"--shutdown-means {means!r}: write stop or terminate")
     if not place.id:
         raise AgentError(f"--shutdown-means is kept with the instance's id, and that is unknown: {place.why}")
     try:
-        around.within(FILE).write_text(f"{place.id} {means}\n", "utf-8")
+        around.rebase_path(MEANING_FILE).write_text(f"{place.id} {means}\n", "utf-8")
     except OSError as error:
         raise AgentError(
-            f"cannot write {FILE}: {error.strerror}; run this as root, or set {VARIABLE}='{place.id} {means}'"
+            f"cannot write {MEANING_FILE}: {error.strerror}; run this as root, or set {MEANING_VARIABLE}='{place.id} {means}'"
         ) from error

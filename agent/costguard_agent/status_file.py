@@ -11,20 +11,20 @@ from typing import Any
 
 from costguard_agent import __version__
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.enrollment import Joined
-from costguard_agent.printed import printable
-from costguard_agent.sender import ANSWERED, Told
-from costguard_agent.state_dir import OPEN_FILE, STATUS, parsed, runtimes, written
+from costguard_agent.enrollment import Enrollment
+from costguard_agent.printed import make_printable
+from costguard_agent.sender import ANSWERED, BeatResult
+from costguard_agent.state_dir import OPEN_FILE, STATUS, list_runtime_dirs, parse_object, write_file
 
 FRESH_BEATS, FRESH_LEAST_S = 4, 120.0
 """Beats that may be missing before the watchdog counts as silent, and the least time for it."""
 NOTICES_MOST = 8
 
 
-class Status:
+class StatusFile:
     """Written after each beat."""
 
-    def __init__(self, path: Path, joined: Joined) -> None:
+    def __init__(self, path: Path, joined: Enrollment) -> None:
         self._path = path
         self._said: dict[str, Any] = {
             "version": __version__,
@@ -41,7 +41,7 @@ class Status:
         self.record: dict[str, Any] | None = None
         self.trouble = ""
 
-    def told(self, told: Told, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
+    def record_beat(self, told: BeatResult, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
         """What became of a beat."""
         found = self._said
         found.update(at=at_ms / 1000, state=told.state, why=told.why, waiting=waiting, dropped=dropped, record=self.record)
@@ -49,41 +49,43 @@ class Status:
         if told.state == ANSWERED:
             notices = told.answer.get("notices")
             found["answered_at"] = at_ms / 1000
-            found["notices"] = [printable(str(text)) for text in notices[:NOTICES_MOST]] if isinstance(notices, list) else []
-            found["machine"] = printable(str(told.answer.get("state") or ""))
+            found["notices"] = (
+                [make_printable(str(text)) for text in notices[:NOTICES_MOST]] if isinstance(notices, list) else []
+            )
+            found["machine"] = make_printable(str(told.answer.get("state") or ""))
             found["kept_until"] = told.answer.get("kept_until")
         self._write()
 
-    def ended(self, at_ms: int) -> None:
+    def record_end(self, at_ms: int) -> None:
         """The agent ends."""
         self._said.update(at=at_ms / 1000, state="ended", why="", pid=0)
         self._write()
 
     def _write(self) -> None:
         try:
-            written(self._path, json.dumps(self._said).encode() + b"\n", OPEN_FILE)
+            write_file(self._path, json.dumps(self._said).encode() + b"\n", OPEN_FILE)
             self.trouble = ""
         except OSError as error:
             self.trouble = f"costguard-agent status is old: {self._path.parent} cannot be written ({error.strerror})"
 
 
-def read() -> dict[str, Any]:
+def read_status() -> dict[str, Any]:
     """What the agent of this machine wrote last. Raises AgentError where none ever ran."""
-    for folder in runtimes():
+    for folder in list_runtime_dirs():
         try:
-            found = parsed((folder / STATUS).read_bytes())
+            found = parse_object((folder / STATUS).read_bytes())
         except OSError:
             continue
         if found:
-            return {**found, "running": _runs(found.get("pid")), "guarded": _guarded(found)}
+            return {**found, "running": _is_running(found.get("pid")), "guarded": _is_guarded(found)}
     raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")
 
 
-def text(found: dict[str, Any]) -> str:
+def format_status(found: dict[str, Any]) -> str:
     """For people."""
     lines = [f"{'runs' if found['running'] else 'does not run'}: costguard-agent {found.get('version')} for {found.get('url')}"]
     answered = found.get("answered_at")
-    said = f"{_ago(answered)} ago" if answered else "never"
+    said = f"{_format_age(answered)} ago" if answered else "never"
     lines.append(f"the watchdog answered {said}" + (f"; {found['why']}" if found.get("why") else ""))
     if found.get("machine"):
         lines.append(f"it calls this machine {found.get('name') or found.get('agent')}: {found['machine']}")
@@ -96,15 +98,15 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _guarded(found: dict[str, Any]) -> bool:
+def _is_guarded(found: dict[str, Any]) -> bool:
     """Whether it runs, and the watchdog answered not long ago."""
     answered = found.get("answered_at")
     every = found.get("every_s") or 0
     fresh_s = max(FRESH_LEAST_S, FRESH_BEATS * every)
-    return bool(_runs(found.get("pid")) and answered and time.time() - answered < fresh_s)
+    return bool(_is_running(found.get("pid")) and answered and time.time() - answered < fresh_s)
 
 
-def _runs(pid: object) -> bool:
+def _is_running(pid: object) -> bool:
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -116,6 +118,6 @@ def _runs(pid: object) -> bool:
     return True
 
 
-def _ago(at: float) -> str:
+def _format_age(at: float) -> str:
     seconds = max(0, int(time.time() - at))
     return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"  # noqa: PLR2004 - two minutes

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 
-class Timed(io.RawIOBase):
+class TimedSocketReader(io.RawIOBase):
     """What `wire` sends until the moment `until` of the monotonic clock, in seconds; TimeoutError after it."""
 
     def __init__(self, wire: socket.socket, until: float) -> None:
@@ -24,11 +24,11 @@ class Timed(io.RawIOBase):
 
     def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
         """What came, at least one byte, zero at the end."""
-        self._wire.settimeout(left(self._until))
+        self._wire.settimeout(compute_time_left(self._until))
         return self._wire.recv_into(into)
 
 
-def left(until: float) -> float:
+def compute_time_left(until: float) -> float:
     """Seconds until the moment `until` of the monotonic clock; TimeoutError where there are none."""
     seconds = until - time.monotonic()
     if seconds <= 0:

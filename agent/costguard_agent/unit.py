@@ -16,7 +16,7 @@ PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 OLDEST = (3, 9)
 WITHIN_S = 60
 
-TEXT = """\
+UNIT_TEMPLATE = """\
 # The agent of costguard as a service: costguard-agent install  puts this file to /etc/systemd/system and starts it.
 #   journalctl -u costguard-agent -f      a line for each change
 #   costguard-agent status                what it measures, and when the watchdog answered last
@@ -86,37 +86,37 @@ WantedBy=multi-user.target
 """
 
 
-def text(python: str = PYTHONS[0], program: Path = PROGRAM) -> str:
+def format_unit(python: str = PYTHONS[0], program: Path = PROGRAM) -> str:
     """The unit, for that interpreter and program."""
-    return TEXT.replace("{python}", python).replace("{program}", str(program))
+    return UNIT_TEMPLATE.replace("{python}", python).replace("{program}", str(program))
 
 
-def install(*, systemd: Path = Path("/run/systemd/system")) -> str:
+def install_service(*, systemd: Path = Path("/run/systemd/system")) -> str:
     """Put program and unit in place and start it; what was done, in words. Raises AgentError with what to do instead."""
     if os.geteuid() != 0:
         raise AgentError("installing needs root: sudo costguard-agent install")
     if not systemd.is_dir() or not shutil.which("systemctl"):
-        raise AgentError(f"there is no systemd here. Start it from what starts this container: {_by_hand()}")
-    python = _python()
+        raise AgentError(f"there is no systemd here. Start it from what starts this container: {_explain_manual_install()}")
+    python = _find_python()
     _put_program(python)
     try:
-        UNIT.write_text(text(python), encoding="utf-8")
+        UNIT.write_text(format_unit(python), encoding="utf-8")
         UNIT.chmod(0o644)
     except OSError as error:
         raise AgentError(f"cannot write {UNIT}: {error.strerror}") from error
     for words in (["daemon-reload"], ["enable", SERVICE], ["restart", SERVICE]):
-        _systemctl(words)
+        _run_systemctl(words)
     return f"{SERVICE} runs; costguard-agent status says what it sees"
 
 
 def _put_program(python: str) -> None:
     """The program as a folder, with its modules compiled, so that a start is cheap. What was there before is replaced."""
-    from costguard_agent.installation import build, unpacked
+    from costguard_agent.installation import build_archive, unpack_archive
 
     new = PROGRAM.with_name(f".{PROGRAM.name}.new")
     try:
         shutil.rmtree(new, ignore_errors=True)
-        unpacked(build(), new, python, mode=0o755)
+        unpack_archive(build_archive(), new, python, mode=0o755)
         old = PROGRAM.with_name(f".{PROGRAM.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         if PROGRAM.exists():
@@ -127,7 +127,7 @@ def _put_program(python: str) -> None:
         raise AgentError(f"cannot put the program to {PROGRAM}: {error.strerror}") from error
 
 
-def _python() -> str:
+def _find_python() -> str:
     """An interpreter that a user without a home may start."""
     for path in (*PYTHONS, os.path.realpath(sys.executable)):
         if not path.startswith(("/root", "/home")) and _is_new_enough(path):
@@ -145,7 +145,7 @@ def _is_new_enough(path: str) -> bool:
         return False
 
 
-def _systemctl(words: list[str]) -> None:
+def _run_systemctl(words: list[str]) -> None:
     try:
         done = subprocess.run(["systemctl", *words], check=False, capture_output=True, timeout=WITHIN_S)  # noqa: S603, S607
     except (OSError, subprocess.SubprocessError) as error:
@@ -155,6 +155,6 @@ def _systemctl(words: list[str]) -> None:
         raise AgentError(f"systemctl {' '.join(words)} ended with {done.returncode}: {said}")
 
 
-def _by_hand() -> str:
+def _explain_manual_install() -> str:
     program = os.path.realpath(sys.argv[0])
     return f"nohup {sys.executable} {program} run >>/var/log/costguard-agent.log 2>&1 &"

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from costguard_agent.host import FIRST, Surroundings, text
-from costguard_agent.seen import CONNECTIONS, INPUT_AGE, Seen
+from costguard_agent.host import FIRST_PID, HostView, read_text
+from costguard_agent.seen import CONNECTIONS, INPUT_AGE, ProbeResult
 
 MULTIPLEXERS = ("tmux", "screen", "SCREEN", "zellij", "dtach", "abduco", "tmate")
 PROMPTS = frozenset(("agetty", "getty", "mingetty", "login", "sulogin"))
@@ -36,7 +36,7 @@ WITHOUT_32 = ("aarch64", "arm64", "riscv64", "loongarch64")
 UTMP_MOST = 2**20
 
 
-class Process(NamedTuple):
+class TerminalProcess(NamedTuple):
     """What /proc/PID/stat says of a process; `line` as below /dev, "" where it has no terminal."""
 
     pid: int
@@ -54,64 +54,66 @@ class Login(NamedTuple):
     host: str
 
 
-class People:
+class SessionProbe:
     """Looks, and remembers the latest input of terminals that are closed by now."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: HostView) -> None:
         self._around = around
         self._latest: float | None = None
 
-    def look(self, now: float) -> Seen:
+    def look(self, now: float) -> ProbeResult:
         """Age of the latest input and open sessions, at `now` (Unix seconds).
 
         Before any terminal was seen, the age counts from the first look: somebody may have left right before it.
         """
-        found = processes(self._around)
+        found = list_terminal_processes(self._around)
         if not found:
-            return Seen({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: nothing is known of people",))
+            return ProbeResult({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: nothing is known of people",))
         persons = [one for one in found.values() if is_person(one, found)]
         terminals = {one.line: one.pid for one in persons}
-        if int(FIRST) not in found:
+        if int(FIRST_PID) not in found:
             panes = {one.line for one in found.values() if one.line} - terminals.keys()
-            logins = (one for one in logged_in(self._around) if one.line not in panes and not PANES.match(one.host))
+            logins = (one for one in list_logins(self._around) if one.line not in panes and not PANES.match(one.host))
             terminals.update({one.line: one.pid for one in logins if one.line not in terminals})
-        typed = [at for line, pid in terminals.items() for at in self._typed(line, pid)]
-        sessions = {self._session(one, found) for one in persons if one.pid != int(FIRST)} | self._ssh(found)
+        typed = [at for line, pid in terminals.items() for at in self._find_last_input(line, pid)]
+        sessions = {self._name_session(one, found) for one in persons if one.pid != int(FIRST_PID)} | self._list_ssh_sessions(
+            found
+        )
         sessions |= terminals.keys() - {one.line for one in persons}
         if self._latest is None and not typed:
             self._latest = now
         self._latest = max([*typed, *([] if self._latest is None else [self._latest])])
-        return Seen({INPUT_AGE: max(0.0, now - self._latest), CONNECTIONS: float(len(sessions))})
+        return ProbeResult({INPUT_AGE: max(0.0, now - self._latest), CONNECTIONS: float(len(sessions))})
 
-    def _typed(self, line: str, pid: int) -> Iterable[float]:
+    def _find_last_input(self, line: str, pid: int) -> Iterable[float]:
         """When a terminal was last read from. A container has terminals of its own, by the same names."""
-        for path in (self._around.at("proc", str(pid), "root", "dev", line), self._around.at("dev", line)):
+        for path in (self._around.build_path("proc", str(pid), "root", "dev", line), self._around.build_path("dev", line)):
             with contextlib.suppress(OSError):
                 yield path.stat().st_atime
                 return
 
-    def _session(self, one: Process, found: Mapping[int, Process]) -> int | str:
+    def _name_session(self, one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> int | str:
         """One name for all terminals of one SSH connection; any other is a session by itself."""
-        over = [above.pid for above in ancestors(one, found) if above.name in SSH]
+        over = [above.pid for above in list_ancestors(one, found) if above.name in SSH]
         return next((pid for pid in over if self._is_connection(pid)), one.pid)
 
-    def _ssh(self, found: Mapping[int, Process]) -> set[int | str]:
+    def _list_ssh_sessions(self, found: Mapping[int, TerminalProcess]) -> set[int | str]:
         return {one.pid for one in found.values() if one.name in SSH and self._is_connection(one.pid)}
 
     def _is_connection(self, pid: int) -> bool:
         """A server of SSH shows for whom it works: "sshd: anna@pts/0", "sshd: anna@notty". The others wait or guard."""
-        title = text(self._around.at("proc", str(pid), "cmdline")) or ""
+        title = read_text(self._around.build_path("proc", str(pid), "cmdline")) or ""
         return "@" in title and title.partition(":")[0] in SSH
 
 
-def tell(around: Surroundings, text: str) -> int:
+def write_to_terminals(around: HostView, text: str) -> int:
     """Write one line to every terminal at which somebody may sit; to how many. One that does not take it is passed over."""
-    found = processes(around)
+    found = list_terminal_processes(around)
     terminals = {one.line for one in found.values() if one.line and one.pid == one.session and one.name not in PROMPTS}
-    return sum(_written(around.at("dev", name), f"\r\n{text}\r\n".encode()) for name in terminals)
+    return sum(_write_terminal(around.build_path("dev", name), f"\r\n{text}\r\n".encode()) for name in terminals)
 
 
-def _written(path: Path, data: bytes) -> bool:
+def _write_terminal(path: Path, data: bytes) -> bool:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -124,43 +126,43 @@ def _written(path: Path, data: bytes) -> bool:
         os.close(handle)
 
 
-def is_person(one: Process, found: Mapping[int, Process]) -> bool:
+def is_person(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> bool:
     """Whether this process is the first of a terminal at which somebody may sit."""
     if not one.line or one.pid != one.session or one.name in PROMPTS:
         return False
-    return not any(above.name.startswith(MULTIPLEXERS) for above in ancestors(one, found))
+    return not any(above.name.startswith(MULTIPLEXERS) for above in list_ancestors(one, found))
 
 
-def ancestors(one: Process, found: Mapping[int, Process]) -> list[Process]:
+def list_ancestors(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> list[TerminalProcess]:
     """All that started `one`, nearest first."""
-    above: list[Process] = []
+    above: list[TerminalProcess] = []
     while one.parent in found and len(above) < len(found):
         one = found[one.parent]
         above.append(one)
     return above
 
 
-def processes(around: Surroundings) -> dict[int, Process]:
+def list_terminal_processes(around: HostView) -> dict[int, TerminalProcess]:
     """All processes that can be seen, by number; none where there is no /proc."""
     try:
-        numbers = [name for name in os.listdir(around.at("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
+        numbers = [name for name in os.listdir(around.build_path("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
     except OSError:
         return {}
-    read = (_process(int(name), text(around.at("proc", name, "stat"))) for name in numbers)
+    read = (_parse_stat(int(name), read_text(around.build_path("proc", name, "stat"))) for name in numbers)
     return {one.pid: one for one in read if one is not None}
 
 
-def _process(pid: int, stat: str | None) -> Process | None:
+def _parse_stat(pid: int, stat: str | None) -> TerminalProcess | None:
     head, _, rest = (stat or "").rpartition(")")
     fields = rest.split()
     try:
         parent, session, device = int(fields[1]), int(fields[3]), int(fields[4])
     except (IndexError, ValueError):
         return None
-    return Process(pid, head.partition("(")[2], parent, session, line(device))
+    return TerminalProcess(pid, head.partition("(")[2], parent, session, format_terminal(device))
 
 
-def line(device: int) -> str:
+def format_terminal(device: int) -> str:
     """A terminal's name below /dev by its number in /proc/PID/stat (proc(5), tty_nr); "" for none and for unknown ones."""
     major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
     if major == PTS:
@@ -173,21 +175,21 @@ def line(device: int) -> str:
     return f"{SERIALS[major]}{minor - first}" if major in SERIALS and minor >= first else ""
 
 
-def logged_in(around: Surroundings) -> list[Login]:
+def list_logins(around: HostView) -> list[Login]:
     """Who is logged in as utmp has it, where there is one: newer systems have none."""
-    for path in (around.at("run", "utmp"), around.at("var", "run", "utmp")):
+    for path in (around.build_path("run", "utmp"), around.build_path("var", "run", "utmp")):
         with contextlib.suppress(OSError), path.open("rb") as file:
-            return logins(file.read(UTMP_MOST), platform.machine())
+            return parse_utmp(file.read(UTMP_MOST), platform.machine())
     return []
 
 
-def logins(data: bytes, machine: str) -> list[Login]:
+def parse_utmp(data: bytes, machine: str) -> list[Login]:
     """The people among the entries of a utmp file; a torn one at its end is left out. Host and line are others' words."""
     shape = UTMP_64 if machine in WITHOUT_32 else UTMP_32
     entries = (shape.unpack_from(data, at) for at in range(0, len(data) - shape.size + 1, shape.size))
-    found = [Login(entry[1], _word(entry[2]), _word(entry[5])) for entry in entries if entry[0] == USER_PROCESS]
+    found = [Login(entry[1], _decode_field(entry[2]), _decode_field(entry[5])) for entry in entries if entry[0] == USER_PROCESS]
     return [one for one in found if re.fullmatch(r"(pts/|tty[A-Z]*|hvc)\d{1,6}", one.line)]
 
 
-def _word(field: bytes) -> str:
+def _decode_field(field: bytes) -> str:
     return field.partition(b"\0")[0].decode("utf-8", "replace")

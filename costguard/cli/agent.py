@@ -92,8 +92,8 @@ def has_agent() -> bool:
     from costguard_agent import state_dir
 
     try:
-        return (state_dir.state() / state_dir.CONFIG).exists() or any(
-            (one / state_dir.STATUS).exists() for one in state_dir.runtimes()
+        return (state_dir.find_state_dir() / state_dir.CONFIG).exists() or any(
+            (one / state_dir.STATUS).exists() for one in state_dir.list_runtime_dirs()
         )
     except OSError:
         return False

@@ -17,7 +17,7 @@ from datetime import datetime
 from secrets import token_hex
 from typing import NamedTuple
 
-from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, signed
+from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, build_signed_request
 
 from costguard import __version__
 from costguard.agents.messages import AgentBeat, parse_beat, parse_join_request
@@ -116,7 +116,7 @@ class Desk:
         if not 0 < seq <= SEQ_MOST or at_ms <= 0 or not envelope.signature:
             raise MessageRefusedError(UNSIGNED)
         agent = self._agent(envelope.agent)
-        message = signed(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
+        message = build_signed_request(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
         if not self.seal.verify(agent.public_key, message, envelope.signature):
             self.commits.foreign(agent)
             raise MessageRefusedError(FOREIGN)

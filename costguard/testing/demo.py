@@ -32,7 +32,7 @@ from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
 
 if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds, or writes
-    from costguard_sim.plan import Plan
+    from costguard_sim.plan import WatchPlan
     from costguard_sim.world import World
 
     from costguard.ledger.spans.writer import LedgerWriter
@@ -78,7 +78,7 @@ def _unused(ledger: LedgerWriter, url: str) -> None:
 
 def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> SimulatedBillCheck:
     """Watch a world of `days` days that end at `end` into the ledger at `url`, and compare."""
-    from costguard_sim.knowable import as_told, knowable
+    from costguard_sim.knowable import describe_as_listed, keep_knowable
     from costguard_sim.plan import make_plan
     from costguard_sim.world import CEILING_NANO, make_world
 
@@ -90,7 +90,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     drawn = make_world(seed, start=start, days=days, size=size)
     polls = int(days * 86_400 / PACE_S[0]) + 1
     plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
-    world, rules = knowable(drawn, plan), ShippedFacts().get_billing_rules()
+    world, rules = keep_knowable(drawn, plan), ShippedFacts().get_billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         _unused(ledger, url)
@@ -105,7 +105,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
         listings=len(plan.entries),
         faults=_faults(plan),
         met=_met(world),
-        clouds=_compared(spent, as_told(world, plan)),
+        clouds=_compared(spent, describe_as_listed(world, plan)),
     )
 
 
@@ -120,29 +120,29 @@ class Hands:
         return self.at
 
 
-def _through(plan: Plan, world: World) -> Plan:
+def _through(plan: WatchPlan, world: World) -> WatchPlan:
     """`plan` up to the world's end, with one last clean listing of every scope there."""
-    from costguard_sim.plan import Entry
+    from costguard_sim.plan import PlannedListing
 
     within = [entry for entry in plan.entries if entry.at_us < world.end_us]
     end = world.end_us
-    last = [Entry(scope=s, at_us=end, asked_us=end, view_us=end) for s in sorted({entry.scope for entry in within})]
+    last = [PlannedListing(scope=s, at_us=end, asked_us=end, view_us=end) for s in sorted({entry.scope for entry in within})]
     return replace(plan, entries=(*within, *last))
 
 
-def _polls(world: World, plan: Plan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
+def _polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
     """Every listing of the plan, with what it lacks looked up, as `flows/poll` does.
 
     The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
     """
-    from costguard_sim import Sim
-    from costguard_sim.world import moment
+    from costguard_sim import SimClouds
+    from costguard_sim.world import from_us
 
-    clock = Hands(at=moment(world.start_us))
-    sim = Sim(clock=clock, world=world, plan=plan)
+    clock = Hands(at=from_us(world.start_us))
+    sim = SimClouds(clock=clock, world=world, plan=plan)
     states: dict[ScopeKey, ScopeState] = {}
     for entry in plan.entries:
-        clock.at = moment(entry.at_us)
+        clock.at = from_us(entry.at_us)
         scope = ScopeKey(*entry.scope)
         state, poll = states.get(scope) or ScopeState(scope=scope), sim.poll(scope)
         poll = looked_up(poll, find_suspect_absences(state, poll.inventory), sim)
@@ -150,7 +150,7 @@ def _polls(world: World, plan: Plan, rules: Mapping[str, BillingRule], ceilings:
         yield poll
 
 
-def _faults(plan: Plan) -> Counter[str]:
+def _faults(plan: WatchPlan) -> Counter[str]:
     """What went wrong with how many listings, in words."""
     words = {"timeout": "timed out", "page": "lost a page", "empty": "lied that there is nothing"}
     found = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
@@ -173,19 +173,19 @@ def _met(world: World) -> dict[str, int]:
 
 
 def _compared(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, ...]:
-    from costguard_sim.bill import charged
-    from costguard_sim.view import key_of
+    from costguard_sim.bill import charge_resource
+    from costguard_sim.view import make_key
 
     ours = {one.key: one for one in spent}
     nothing = Money(nano=0)
     clouds: dict[str, list[ResourceBillCheck]] = {}
     for resource in told.resources:
-        one = ours.get(key_of(resource))
+        one = ours.get(make_key(resource))
         clouds.setdefault(resource.cloud, []).append(
             ResourceBillCheck(
-                key=key_of(resource),
+                key=make_key(resource),
                 money=one.money if one else MoneyInterval(low=nothing, expected=nothing, high=nothing),
-                billed=sum((line.amount for line in charged(resource, 0, told.end_us)), Fraction(0)),
+                billed=sum((line.amount for line in charge_resource(resource, 0, told.end_us)), Fraction(0)),
                 spans=one.spans if one else 0,
                 pending=Fraction(resource.traffic_nano, NANO),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, answered
+from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, build_signed_answer
 from fastapi import APIRouter, Request, Response
 
 from costguard.agents.refusals import TOO_OFTEN, MessageRefusedError
@@ -71,7 +71,7 @@ def build_agent_router(desk: Desk, seal: Seal) -> APIRouter:
             raise
         said = desk.answer(incoming, asked)
         body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
-        signature = seal.sign(answered(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
+        signature = seal.sign(build_signed_answer(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
         return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})
 
     return routes

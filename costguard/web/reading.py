@@ -80,7 +80,7 @@ def build_agent_zip_once() -> Callable[[], bytes]:
 
 def _build_agent_zip() -> bytes:
     try:
-        from costguard_agent.installation import build
+        from costguard_agent.installation import build_archive
     except ImportError as error:
         raise MessageRefusedError(NOT_READY, f"this installation cannot build the agent: {error}") from None
-    return build()
+    return build_archive()

@@ -9,7 +9,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from costguard_agent.protocol import decoded, encoded
+from costguard_agent.protocol import decode_base64, encode_base64
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -25,7 +25,7 @@ class WatchdogSeal:
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._public = encoded(key.public_key().public_bytes_raw())
+        self._public = encode_base64(key.public_key().public_bytes_raw())
 
     @property
     def public_key(self) -> str:
@@ -34,7 +34,7 @@ class WatchdogSeal:
 
     def sign(self, message: bytes) -> str:
         """Our signature of `message`."""
-        return encoded(self._key.sign(message))
+        return encode_base64(self._key.sign(message))
 
     def is_key(self, public_key: str) -> bool:
         """Whether it is the public half of a key."""
@@ -42,7 +42,7 @@ class WatchdogSeal:
 
     def verify(self, public_key: str, message: bytes, signature: str) -> bool:
         """Whether `signature` of `message` was made with the secret half of `public_key`."""
-        key, signed = _parse_public_key(public_key), decoded(signature)
+        key, signed = _parse_public_key(public_key), decode_base64(signature)
         if key is None or signed is None:
             return False
         try:
@@ -67,7 +67,7 @@ def _read_key(path: Path) -> bytes | None:
         return None
     if who := describe_exposure(path):
         raise InputError(who, field=f"{FIELD} {path}", hint=f"chmod 600 {path}")
-    key = decoded(text.decode("ascii", "replace").strip())
+    key = decode_base64(text.decode("ascii", "replace").strip())
     if key is None or len(key) != KEY_BYTES:
         hint = "put the key back from a backup, or remove the file: then every agent joins anew"
         raise InputError("holds no key", field=f"{FIELD} {path}", hint=hint)
@@ -81,7 +81,7 @@ def _create_key(path: Path) -> bytes:
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(encoded(key).encode() + b"\n")
+            file.write(encode_base64(key).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         os.link(unfinished, path)
@@ -94,7 +94,7 @@ def _create_key(path: Path) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _parse_public_key(public_key: str) -> Ed25519PublicKey | None:
-    found = decoded(public_key)
+    found = decode_base64(public_key)
     if found is None or len(found) != KEY_BYTES:
         return None
     try:

@@ -26,7 +26,7 @@ from costguard.values.provider import (
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.transport import ProviderContext
-    from costguard_aws.account import Account
+    from costguard_aws.account import AwsAccount
 
 _ROLE = (
     ProviderSetting(name="role_arn", told="the role to assume", example="arn:aws:iam::111122223333:role/costguard-reader"),
@@ -114,32 +114,32 @@ class AwsPlugin:
     def bill_files(self) -> BillFiles:
         """Cost and Usage Reports; what FOCUS files call it."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_aws.cur import FORMAT
+        from costguard_aws.cur import CUR_FORMAT
 
-        return BillFiles(formats=(FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
+        return BillFiles(formats=(CUR_FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
 
-    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[Account]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[AwsAccount]:
         """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""
         checked: dict[str, Any] = check_provider_table(table, MANIFEST.settings, "providers.aws")
-        _plausible(checked)
-        account, sources_of = _account()
+        _check_settings(checked)
+        account, sources_of = _load_account_class()
         return [account(source, checked, around, exports=i == 0) for i, source in enumerate(sources_of(checked))]
 
 
-def _account() -> Any:  # noqa: ANN401 - two names of modules that are imported here alone
+def _load_account_class() -> Any:  # noqa: ANN401 - two names of modules that are imported here alone
     """The class and the reader of its sources; InputError where AWS's SDK is not installed."""
     try:
-        from costguard_aws.account import Account
-        from costguard_aws.credentials import sources_of
+        from costguard_aws.account import AwsAccount
+        from costguard_aws.credentials import parse_sources
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("botocore", "boto3"):
             raise
         hint = "pip install 'gpu-costguard[aws]'"
         raise InputError("needs AWS's SDK, which is not installed", field="providers.aws", hint=hint) from None
-    return Account, sources_of
+    return AwsAccount, parse_sources
 
 
-def _plausible(table: Mapping[str, Any]) -> None:
+def _check_settings(table: Mapping[str, Any]) -> None:
     """InputError for a region, an account or a time that cannot be one."""
     for region in table.get("regions", ()):
         if not _REGION.fullmatch(region):

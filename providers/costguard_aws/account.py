@@ -23,23 +23,23 @@ from costguard.values.health import HealthCheck
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
-from costguard_aws.actions import Actor
-from costguard_aws.api import Ec2
-from costguard_aws.cloudwatch import DEFAULT_SIGNALS, Metrics
+from costguard_aws.actions import InstanceActions
+from costguard_aws.api import Ec2Api
+from costguard_aws.cloudwatch import DEFAULT_SIGNALS, CloudWatchMetrics
 from costguard_aws.cost_explorer import CostExplorer
 from costguard_aws.cost_exports import FocusExport
-from costguard_aws.credentials import Source
-from costguard_aws.ec2_xml import text_of
-from costguard_aws.errors import AWS, in_full
-from costguard_aws.examination import Examination
-from costguard_aws.instance_types import Catalogue
-from costguard_aws.listing import LONGEST_WHY, Listing
+from costguard_aws.credentials import CredentialSource
+from costguard_aws.ec2_xml import read_text
+from costguard_aws.errors import AWS, format_error
+from costguard_aws.examination import AccountExamination
+from costguard_aws.instance_types import InstanceTypeCatalogue
+from costguard_aws.listing import LONGEST_WHY, RegionListing
 from costguard_aws.live_offers import LiveOffers
 from costguard_aws.prices import OnDemandPrices
-from costguard_aws.session import Session, within
+from costguard_aws.session import AwsSession, limit_requests
 from costguard_aws.spot import SpotHistory
-from costguard_aws.translation import Place, address_of, protected, volume_of
-from costguard_aws.types import GpuType
+from costguard_aws.translation import ListingScope, add_protections, observe_address, observe_volume
+from costguard_aws.types import GpuInstanceType
 
 REGIONS_HOLD = timedelta(hours=1)
 """How long the list of enabled regions is taken to hold: aws.md section 1."""
@@ -50,36 +50,38 @@ LOOK_S = 8.0
 """How long all that is asked before an act may take: with its own 20 s it is over before an intent expires (30 s)."""
 
 
-class Account:
+class AwsAccount:
     """What one `Source` can see and do. Nothing is asked before the first question."""
 
     providers: Sequence[str] = (AWS,)
 
-    def __init__(self, source: Source, table: Mapping[str, Any], around: ProviderContext, *, exports: bool = True) -> None:
+    def __init__(
+        self, source: CredentialSource, table: Mapping[str, Any], around: ProviderContext, *, exports: bool = True
+    ) -> None:
         stated: list[str] = table.get("regions", [])
         self._regions_stated, self._expected = tuple(stated), frozenset(table.get("accounts", []))
         self._clock, self._timeout_s = around.clock, table.get("timeout_s", TIMEOUT_S)
         region = table.get("region", stated[0] if stated else "")
-        self.session = Session(source, around, endpoint=table.get("endpoint_url", ""), region=region)
-        self._ec2 = Ec2(self.session)
-        self._catalogue = Catalogue(self._ec2, around.gpus, around.clock)
+        self.session = AwsSession(source, around, endpoint=table.get("endpoint_url", ""), region=region)
+        self._ec2 = Ec2Api(self.session)
+        self._catalogue = InstanceTypeCatalogue(self._ec2, around.gpus, around.clock)
         prices = OnDemandPrices(self.session, around.cache, around.clock)
-        self._listing = Listing(self._ec2, self._catalogue, prices, SpotHistory(self.session), around.clock)
+        self._listing = RegionListing(self._ec2, self._catalogue, prices, SpotHistory(self.session), around.clock)
         self._offers = LiveOffers(self.session, prices, around.clock)
         signals, namespace = table.get("signals", DEFAULT_SIGNALS), table.get("agent_namespace", "CWAgent")
-        self._metrics = Metrics(self.session, around.clock, signals, namespace)
-        self._bills = _bill_source(table, self.session, around, exports=exports)
-        self._actor = Actor(self._ec2, self._kind)
+        self._metrics = CloudWatchMetrics(self.session, around.clock, signals, namespace)
+        self._bills = _choose_bill_source(table, self.session, around, exports=exports)
+        self._actor = InstanceActions(self._ec2, self._find_type)
         self._lock = threading.Lock()
         self._regions: tuple[str, ...] = ()
         self._regions_at: datetime | None = None
 
     def list_scopes(self) -> Sequence[ScopeKey]:
         """The account in each of its enabled regions, or of those that the settings name."""
-        account = self.session.account or self._only() or self.fetch_identity()
-        return tuple(ScopeKey(AWS, account, region) for region in self.regions())
+        account = self.session.account or self._find_expected_account() or self.fetch_identity()
+        return tuple(ScopeKey(AWS, account, region) for region in self.list_regions())
 
-    def _only(self) -> str:
+    def _find_expected_account(self) -> str:
         """The one account that the settings expect: it is its scopes' name whether AWS answers or not, and a poll checks it."""
         return next(iter(self._expected)) if len(self._expected) == 1 else ""
 
@@ -87,43 +89,43 @@ class Account:
         """One region, read to its end."""
         asked_at, deadline = self._clock.now(), Deadline(self._timeout_s)
         try:
-            with within(deadline):
-                self._own(scope.account)
+            with limit_requests(deadline):
+                self._check_own(scope.account)
         except (ProviderError, InputError) as broken:
-            return Poll(scope=scope, at=asked_at, inventory=Failed(shorten(in_full(broken), LONGEST_WHY)))
+            return Poll(scope=scope, at=asked_at, inventory=Failed(shorten(format_error(broken), LONGEST_WHY)))
         return self._listing.poll(scope, deadline.compute_left())
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """One instance with its protections, one volume or one address; None: EC2 says that there is none."""
-        self._own(key.account, key.provider)
-        place = Place(key.account, key.region)
+        self._check_own(key.account, key.provider)
+        place = ListingScope(key.account, key.region)
         if key.id.startswith("vol-"):
-            item = self._ec2.volume(key.region, key.id)
-            return None if item is None else volume_of(item, place, _unsaid)
+            item = self._ec2.find_volume(key.region, key.id)
+            return None if item is None else observe_volume(item, place, _ignore_note)
         if not key.id.startswith("i-"):
-            item = self._ec2.address(key.region, key.id)
-            return None if item is None else address_of(item, place)
-        item = self._ec2.instance(key.region, key.id)
+            item = self._ec2.find_address(key.region, key.id)
+            return None if item is None else observe_address(item, place)
+        item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return None
-        seen, _ = self._listing.seen(item, place)
-        return seen if seen.state == "ended" else protected(seen, self._protections(key))
+        seen, _ = self._listing.observe_one(item, place)
+        return seen if seen.state == "ended" else add_protections(seen, self._read_protections(key))
 
     def fetch_identity(self) -> str:
         """The twelve digits of the account. InputError where the settings expect others."""
         with self._lock:
             if not self.session.account:
-                self.session.account = self._asked_who()
+                self.session.account = self._fetch_identity()
             return self.session.account
 
-    def _asked_who(self) -> str:
-        found = self._ec2.account()
+    def _fetch_identity(self) -> str:
+        found = self._ec2.fetch_account_id()
         if self._expected and found not in self._expected:
             hint = f"accounts = [{', '.join(sorted(self._expected))}] in [providers.aws] does not name it"
-            raise CredentialsError(f"{self.session.source.told} belongs to account {found}", provider=AWS, hint=hint)
+            raise CredentialsError(f"{self.session.source.label} belongs to account {found}", provider=AWS, hint=hint)
         return found
 
-    def regions(self) -> Sequence[str]:
+    def list_regions(self) -> Sequence[str]:
         """Those that are polled. The last answer holds where a new one cannot be had."""
         if self._regions_stated:
             return self._regions_stated
@@ -131,7 +133,7 @@ class Account:
             now = self._clock.now()
             if self._regions_at is None or now - self._regions_at >= REGIONS_HOLD:
                 try:
-                    self._regions, self._regions_at = tuple(self._ec2.regions()), now
+                    self._regions, self._regions_at = tuple(self._ec2.list_regions()), now
                 except ProviderError:
                     if not self._regions:
                         raise
@@ -143,7 +145,7 @@ class Account:
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """List and spot prices of types with GPUs in the regions that are polled."""
-        return self._offers.offers(self.regions(), gpus)
+        return self._offers.list_offers(self.list_regions(), gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """From an export file, or from Cost Explorer; neither is asked unless the settings say so."""
@@ -154,51 +156,51 @@ class Account:
 
     def examine(self) -> Sequence[HealthCheck]:
         """Key, reach, account, rights, clock and measures."""
-        return Examination(self.session, self._ec2, self._clock, self._asked_who, self.regions).checks()
+        return AccountExamination(self.session, self._ec2, self._clock, self._fetch_identity, self.list_regions).run_checks()
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Ask EC2 once to stop one instance."""
-        with within(Deadline(LOOK_S)):  # its reads; the act has its own time
-            return self._elsewhere(key) or self._actor.stop(key, lose)
+        with limit_requests(Deadline(LOOK_S)):  # its reads; the act has its own time
+            return self._explain_foreign_key(key) or self._actor.stop(key, lose)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Ask EC2, or its auto-scaling group, once to end one instance."""
-        with within(Deadline(LOOK_S)):
-            return self._elsewhere(key) or self._actor.terminate(key)
+        with limit_requests(Deadline(LOOK_S)):
+            return self._explain_foreign_key(key) or self._actor.terminate(key)
 
-    def _own(self, account: str, provider: str = AWS) -> None:
+    def _check_own(self, account: str, provider: str = AWS) -> None:
         if provider != AWS or self.fetch_identity() != account:
-            raise RefusedError(f"{provider} account {account} is not that of {self.session.source.told}", provider=AWS)
+            raise RefusedError(f"{provider} account {account} is not that of {self.session.source.label}", provider=AWS)
 
-    def _elsewhere(self, key: ResourceKey) -> ActionResponse | None:
+    def _explain_foreign_key(self, key: ResourceKey) -> ActionResponse | None:
         """The refusal of what is no instance of this account."""
         if not key.id.startswith("i-"):
             return ActionResponse(said=REFUSED, why="only instances are stopped and ended")
         try:
-            self._own(key.account, key.provider)
+            self._check_own(key.account, key.provider)
         except (ProviderError, InputError) as broken:
             return ActionResponse(said=REFUSED, why=f"nothing was sent: {broken.what}")
         return None
 
-    def _protections(self, key: ResourceKey) -> tuple[str, ...]:
+    def _read_protections(self, key: ResourceKey) -> tuple[str, ...]:
         """None where the key may not ask for them: EC2 honours them whoever asks."""
         try:
-            return self._ec2.protected(key.region, key.id)
+            return self._ec2.list_protections(key.region, key.id)
         except ForbiddenError:
             return ()
 
-    def _kind(self, item: Element, region: str) -> GpuType | None:
-        name = text_of(item, "instanceType")
-        self._catalogue.learn([name], region, _unsaid)
-        return self._catalogue.kind(name)
+    def _find_type(self, item: Element, region: str) -> GpuInstanceType | None:
+        name = read_text(item, "instanceType")
+        self._catalogue.learn([name], region, _ignore_note)
+        return self._catalogue.find_type(name)
 
 
-def _unsaid(sentence: str) -> None:
+def _ignore_note(sentence: str) -> None:
     """A single look has nowhere to put notes."""
 
 
-def _bill_source(
-    table: Mapping[str, Any], session: Session, around: ProviderContext, *, exports: bool
+def _choose_bill_source(
+    table: Mapping[str, Any], session: AwsSession, around: ProviderContext, *, exports: bool
 ) -> FocusExport | CostExplorer | None:
     """Exports hold all accounts, so one account reads them for all."""
     if "focus_export" in table:

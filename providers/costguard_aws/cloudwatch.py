@@ -34,8 +34,8 @@ from costguard.values.sample import (
     Sample,
     UtilizationSamples,
 )
-from costguard_aws.gpu_series import GPU_METRICS, Series, discovered, gpu_samples
-from costguard_aws.seam import Aws, ask
+from costguard_aws.gpu_series import GPU_METRICS, GpuSeries, build_gpu_samples, group_series
+from costguard_aws.seam import AwsClients, call_operation
 
 BUCKET = timedelta(minutes=5)
 """Of basic monitoring. The agent's own points (each minute) are asked for in the same buckets."""
@@ -70,47 +70,51 @@ class _Query:
 
     key: ResourceKey
     signal: str
-    series: Series
+    series: GpuSeries
     factor: float = 1.0
 
 
-class Metrics:
+class CloudWatchMetrics:
     """The measures of one account. `signals`: of SIGNALS, those that are asked for. `namespace`: the agent's, if renamed."""
 
-    def __init__(self, aws: Aws, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent") -> None:
+    def __init__(
+        self, aws: AwsClients, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent"
+    ) -> None:
         self._signals = tuple(require_one_of(signal, SIGNALS, "providers.aws.signals") for signal in signals)
         self._aws, self._clock, self._namespace = aws, clock, namespace
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Samples of the running instances among `seen`; one region that cannot be asked makes its own machines blind."""
         running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
-        window = window_of(period, self._clock.now())
+        window = align_window(period, self._clock.now())
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
         for region in dict.fromkeys(one.key.region for one in running):
             here = [one for one in running if one.key.region == region]
             if window is None:
                 blind += [(one.key, "CloudWatch is asked up to 5 minutes ago, and the period is later") for one in here]
                 continue
-            measured = self._region(region, here, window)
+            measured = self._measure_region(region, here, window)
             samples += measured.samples
             blind += measured.blind
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def _region(self, region: str, here: Sequence[Observation], window: Period) -> UtilizationSamples:
+    def _measure_region(self, region: str, here: Sequence[Observation], window: Period) -> UtilizationSamples:
         known, why = self._discover(region, {one.key.id for one in here})
-        queries = [query for one in here for query in self._queries(one, known.get(one.key.id, ()))]
-        values, lost = self._values(region, queries, window)
+        queries = [query for one in here for query in self._build_queries(one, known.get(one.key.id, ()))]
+        values, lost = self._fetch_values(region, queries, window)
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
         for one in here:
             mine = values.get(one.key, [])
-            found = [*gpu_samples(one, _by_signal(mine), window), *_fallbacks(one.key, mine)]
+            found = [*build_gpu_samples(one, _group_by_signal(mine), window), *_build_fallback_samples(one.key, mine)]
             samples += found
             seen_gpu = any(sample.signal == GPU_UTIL for sample in found)
             if not found or (one.gpu_count and not seen_gpu and GPU_UTIL in self._signals):
-                blind.append((one.key, self._reason(one, known.get(one.key.id, ()), lost.get(one.key) or why, found)))
+                blind.append(
+                    (one.key, self._explain_blindness(one, known.get(one.key.id, ()), lost.get(one.key) or why, found))
+                )
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[Series, ...]], str]:
+    def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[GpuSeries, ...]], str]:
         """The GPU series of each instance, and why some may be missing. Of one metric: the others have the same dimensions."""
         if not any(signal in GPU_METRICS for signal in self._signals):
             return {}, ""
@@ -121,23 +125,23 @@ class Metrics:
         }
         metrics = list[Mapping[str, Any]]()
         try:
-            for page in self._paged(region, "list_metrics", asked):
+            for page in self._fetch_pages(region, "list_metrics", asked):
                 metrics += page.get("Metrics") or ()
         except ProviderError as broken:
-            return discovered(metrics, ids)[0], f"GPU metrics could not be looked for: {broken.what}"
-        return discovered(metrics, ids)
+            return group_series(metrics, ids)[0], f"GPU metrics could not be looked for: {broken.what}"
+        return group_series(metrics, ids)
 
-    def _queries(self, one: Observation, gpus: tuple[Series, ...]) -> Iterable[_Query]:
+    def _build_queries(self, one: Observation, gpus: tuple[GpuSeries, ...]) -> Iterable[_Query]:
         """What is asked of one machine: its GPUs where they report, else the fallbacks."""
         for signal in self._signals:
             if signal in GPU_METRICS:
-                yield from (_Query(one.key, signal, series.of(signal)) for series in gpus if series.can(signal))
+                yield from (_Query(one.key, signal, series.derive_series(signal)) for series in gpus if series.can_tell(signal))
             elif not gpus or signal != CPU_UTIL:
                 dimensions = (("InstanceId", one.key.id),)
                 for name, statistic, factor in FALLBACKS[signal]:
-                    yield _Query(one.key, signal, Series("AWS/EC2", name, dimensions, statistic), factor)
+                    yield _Query(one.key, signal, GpuSeries("AWS/EC2", name, dimensions, statistic), factor)
 
-    def _values(
+    def _fetch_values(
         self, region: str, queries: Sequence[_Query], window: Period
     ) -> tuple[Mapping[ResourceKey, list[tuple[_Query, dict[datetime, float]]]], Mapping[ResourceKey, str]]:
         """The points of every query by machine, and why a machine's could not be had."""
@@ -147,7 +151,7 @@ class Metrics:
             batch = queries[first : first + QUERIES]
             points: list[dict[datetime, float]] = [{} for _ in batch]
             try:
-                self._batch(region, batch, window, points)
+                self._fetch_batch(region, batch, window, points)
             except ProviderError as broken:
                 lost |= {query.key: f"CloudWatch could not be asked: {broken.what}" for query in batch}
             for query, at in zip(batch, points, strict=True):
@@ -155,26 +159,26 @@ class Metrics:
                     values.setdefault(query.key, []).append((query, at))
         return values, lost
 
-    def _batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
+    def _fetch_batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
         """Ask for one batch and fill `points`: a series may come in parts over several pages."""
         asked = {
-            "MetricDataQueries": [_asked(number, query.series) for number, query in enumerate(batch)],
+            "MetricDataQueries": [_build_query(number, query.series) for number, query in enumerate(batch)],
             "StartTime": window.start,
             "EndTime": window.end,
             "ScanBy": "TimestampAscending",
             "MaxDatapoints": POINTS,
         }
-        for page in self._paged(region, "get_metric_data", asked):
+        for page in self._fetch_pages(region, "get_metric_data", asked):
             for result in page.get("MetricDataResults") or ():
-                number = _number(result.get("Id"), len(batch)) if isinstance(result, Mapping) else None
+                number = _parse_query_number(result.get("Id"), len(batch)) if isinstance(result, Mapping) else None
                 if number is not None:
-                    points[number].update(_points(result, window))
+                    points[number].update(_parse_points(result, window))
 
-    def _paged(self, region: str, operation: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    def _fetch_pages(self, region: str, operation: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
         token, seen = "", set[str]()
         for _ in range(MOST_PAGES):
             more = {"NextToken": token} if token else {}
-            page = ask(self._aws, "cloudwatch", region, operation, **asked, **more)
+            page = call_operation(self._aws, "cloudwatch", region, operation, **asked, **more)
             yield page
             token = str(page.get("NextToken") or "")
             if not token:
@@ -184,7 +188,7 @@ class Metrics:
             seen.add(token)
         raise InvalidAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
 
-    def _reason(self, one: Observation, gpus: tuple[Series, ...], why: str, found: Sequence[Sample]) -> str:
+    def _explain_blindness(self, one: Observation, gpus: tuple[GpuSeries, ...], why: str, found: Sequence[Sample]) -> str:
         """Why a machine is blind, in words."""
         if why:
             return why
@@ -196,17 +200,17 @@ class Metrics:
         return "CloudWatch has no data of it in the period"
 
 
-def window_of(period: Period, now: datetime) -> Period | None:
+def align_window(period: Period, now: datetime) -> Period | None:
     """The whole buckets of `period` that CloudWatch can be asked for; None: there is none."""
-    start, end = _floor(period.start + BUCKET - MICROSECOND), _floor(min(period.end, now - DELAY))
+    start, end = _floor_to_bucket(period.start + BUCKET - MICROSECOND), _floor_to_bucket(min(period.end, now - DELAY))
     return Period(start=start, end=end) if start < end else None
 
 
-def _floor(at: datetime) -> datetime:
+def _floor_to_bucket(at: datetime) -> datetime:
     return EPOCH + (at - EPOCH) // BUCKET * BUCKET
 
 
-def _asked(number: int, series: Series) -> dict[str, Any]:
+def _build_query(number: int, series: GpuSeries) -> dict[str, Any]:
     """One query. Its id begins with a letter and is unique in the call."""
     metric = {
         "Namespace": series.namespace,
@@ -217,12 +221,12 @@ def _asked(number: int, series: Series) -> dict[str, Any]:
     return {"Id": f"q{number}", "MetricStat": stat, "ReturnData": True}
 
 
-def _number(stated: object, count: int) -> int | None:
+def _parse_query_number(stated: object, count: int) -> int | None:
     text = str(stated)[1:]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 and int(text) < count else None  # noqa: PLR2004 - q0 to q499
 
 
-def _points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[datetime, float]]:
+def _parse_points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[datetime, float]]:
     """The values of one part that lie in the window; a time or value that is none is left out."""
     times, values = result.get("Timestamps"), result.get("Values")
     if (
@@ -238,17 +242,17 @@ def _points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[datetim
                 yield at_utc, float(value)
 
 
-def _by_signal(
+def _group_by_signal(
     mine: Iterable[tuple[_Query, dict[datetime, float]]],
-) -> Mapping[str, list[tuple[Series, dict[datetime, float]]]]:
-    found: dict[str, list[tuple[Series, dict[datetime, float]]]] = {}
+) -> Mapping[str, list[tuple[GpuSeries, dict[datetime, float]]]]:
+    found: dict[str, list[tuple[GpuSeries, dict[datetime, float]]]] = {}
     for query, points in mine:
         if query.signal in GPU_METRICS:
             found.setdefault(query.signal, []).append((query.series, points))
     return found
 
 
-def _fallbacks(key: ResourceKey, mine: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
+def _build_fallback_samples(key: ResourceKey, mine: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
     """Samples of AWS/EC2; a signal of two metrics only where both have a value."""
     parts: dict[str, list[dict[datetime, float]]] = {}
     for query, points in mine:

@@ -46,7 +46,7 @@ _BY_TAG_LAST = (
 )
 
 
-def controller_of(tags: Mapping[str, str], *, managed: bool = False, principal: str = "") -> Controller | None:
+def find_controller(tags: Mapping[str, str], *, managed: bool = False, principal: str = "") -> Controller | None:
     """Who is in charge of the instance with these tags; None: its owner. `managed`: EC2 says that a service runs it."""
     if managed:
         who = f"AWS service {principal}" if principal else "an AWS service"

@@ -24,7 +24,7 @@ from costguard.values.instant import EPOCH
 from costguard.values.money import LARGEST_AMOUNT, Money
 from costguard.values.period import Period
 from costguard.values.resource import make_storable
-from costguard_aws.seam import Aws, ask
+from costguard_aws.seam import AwsClients, call_operation
 
 HOME = "us-east-1"
 """Cost Explorer answers there for all regions."""
@@ -43,7 +43,7 @@ SERVICES = ("Amazon Elastic Compute Cloud - Compute", "EC2 - Other")
 """Machines; and their disks, addresses and traffic."""
 
 
-class _Kept(msgspec.Struct):
+class _CachedMonth(msgspec.Struct):
     """The answer as it is kept: the pages' results and when they were asked for."""
 
     at: datetime
@@ -54,36 +54,36 @@ class _Kept(msgspec.Struct):
 class CostExplorer:
     """The daily costs of one account. `cache` keeps each month's answer, so that a bill is not asked for twice."""
 
-    def __init__(self, aws: Aws, cache: Cache, clock: Clock) -> None:
+    def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """Every line of `period`, by whole days in UTC. A ProviderError where Cost Explorer cannot be asked."""
         lines, why = list[BillLine](), list[str]()
-        for month in _months(period, self._clock.now()):
-            kept = self._month(month)
-            read, odd = lines_of(kept.results, self._aws.account, month)
+        for month in _list_months(period, self._clock.now()):
+            kept = self._read_month(month)
+            read, odd = parse_bill_lines(kept.results, self._aws.account, month)
             lines += [line for line in read if line.start < period.end and period.start < line.end]
             why += [odd] if odd else []
             why += [] if kept.whole else [f"Cost Explorer's answer for {month.start:%Y-%m} has more than {MOST_PAGES} pages"]
         return BillLines(lines=tuple(lines), why="; ".join(dict.fromkeys(why)))
 
-    def _month(self, month: Period) -> _Kept:
+    def _read_month(self, month: Period) -> _CachedMonth:
         name = f"aws-cost-{self._aws.account}-{month.start:%Y-%m-%d}-{month.end:%Y-%m-%d}"
         now = self._clock.now()
         fresh = timedelta(days=1) if now - month.end > SETTLED else FRESH
         data = self._cache.get(name, now - fresh)
         try:
-            kept = None if data is None else msgspec.json.decode(data, type=_Kept)
+            kept = None if data is None else msgspec.json.decode(data, type=_CachedMonth)
         except msgspec.DecodeError:
             kept = None
         if kept is None or now - kept.at >= fresh:
-            results, whole = self._asked(month)
-            kept = _Kept(at=now, results=results, whole=whole)
+            results, whole = self._fetch_month(month)
+            kept = _CachedMonth(at=now, results=results, whole=whole)
             self._cache.put(name, msgspec.json.encode(kept))
         return kept
 
-    def _asked(self, month: Period) -> tuple[list[dict[str, Any]], bool]:
+    def _fetch_month(self, month: Period) -> tuple[list[dict[str, Any]], bool]:
         """Every page. botocore has no paginator for it; the End of its period is left out."""
         asked: dict[str, Any] = {
             "TimePeriod": {"Start": f"{month.start:%Y-%m-%d}", "End": f"{month.end:%Y-%m-%d}"},
@@ -100,7 +100,7 @@ class CostExplorer:
         results, token, seen = list[dict[str, Any]](), "", set[str]()
         for _ in range(MOST_PAGES):
             more = {"NextPageToken": token} if token else {}
-            page = ask(self._aws, "ce", HOME, "get_cost_and_usage", **asked, **more)
+            page = call_operation(self._aws, "ce", HOME, "get_cost_and_usage", **asked, **more)
             some = page.get("ResultsByTime")
             if not isinstance(some, list):
                 raise InvalidAnswerError("Cost Explorer's answer has no results", provider="aws", account=self._aws.account)
@@ -133,7 +133,7 @@ class _Group(msgspec.Struct, rename="pascal"):
     metrics: dict[str, _Cost]
 
 
-def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[list[BillLine], str]:
+def parse_bill_lines(results: Iterable[object], account: str, period: Period) -> tuple[list[BillLine], str]:
     """The lines of an answer, and how many of its days and groups could not be read. `account`: whose, where it is not said."""
     lines, unread, first = list[BillLine](), 0, ""
     for stated in results:
@@ -144,7 +144,7 @@ def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[l
             continue
         for group in result.groups:
             try:
-                lines.append(_line(msgspec.convert(group, _Group), result, account))
+                lines.append(_make_line(msgspec.convert(group, _Group), result, account))
             except (InputError, msgspec.ValidationError) as odd:
                 unread, first = unread + 1, first or shorten(str(odd).splitlines()[0])
     why = (
@@ -155,7 +155,7 @@ def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[l
     return sorted(lines, key=lambda line: (line.start, line.id)), why
 
 
-def _line(group: _Group, result: _Result, account: str) -> BillLine:
+def _make_line(group: _Group, result: _Result, account: str) -> BillLine:
     start, end = parse_export_instant(result.time_period.start), parse_export_instant(result.time_period.end)
     usage, owner = (*(make_storable(key) for key in group.keys), "", "")[:2]
     if start is None or end is None or not usage or METRIC not in group.metrics:
@@ -166,9 +166,9 @@ def _line(group: _Group, result: _Result, account: str) -> BillLine:
         account=owner or account,
         start=start,
         end=end,
-        amount=_money(group.metrics[METRIC]),
+        amount=_parse_money(group.metrics[METRIC]),
         charge=classify_charge("Usage", usage),
-        region=region_of(usage),
+        region=parse_usage_region(usage),
         estimated=result.estimated,
         source=f"Cost Explorer, {METRIC}",
         statement="cost explorer",
@@ -176,7 +176,7 @@ def _line(group: _Group, result: _Result, account: str) -> BillLine:
     )
 
 
-def _money(cost: _Cost) -> Money:
+def _parse_money(cost: _Cost) -> Money:
     """Amounts are strings of ten and more decimals, rounded half to even to the nano-unit."""
     try:
         stated = Decimal(cost.amount)
@@ -226,7 +226,7 @@ PREFIXES = {
 """What stands before a usage type outside us-east-1 (`USW2-BoxUsage:...`): AWS's long-standing codes, not re-checked here."""
 
 
-def region_of(usage: str) -> str:
+def parse_usage_region(usage: str) -> str:
     """The region of a usage type; "" where its prefix is not known, which is better than a guess."""
     prefix, dash, rest = usage.partition("-")
     if dash and prefix in PREFIXES:
@@ -234,7 +234,7 @@ def region_of(usage: str) -> str:
     return "" if dash and rest and prefix.isupper() and any(map(str.isdigit, prefix)) else "us-east-1"
 
 
-def _months(period: Period, now: datetime) -> list[Period]:
+def _list_months(period: Period, now: datetime) -> list[Period]:
     """The calendar months that `period` touches, each from its first day to its end or to the end of today."""
     months = list[Period]()
     start = period.start.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -27,7 +27,7 @@ from botocore.session import Session as BotocoreSession
 
 from costguard.errors import CredentialsError, ExposedError, InputError
 from costguard.system.file_security import describe_exposure
-from costguard_aws.errors import AWS, NO_KEY, in_words
+from costguard_aws.errors import AWS, NO_KEY, translate_botocore_errors
 
 DEFAULT = "default"
 """The profile that means the whole chain: the environment, then the files, then the machine's own role."""
@@ -38,7 +38,7 @@ OF_FILES = ("shared-credentials-file", "config-file", "assume-role")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class CredentialSource:
     """One set of credentials. `profile`: "default" for the whole chain. `role_arn`: "" where no role is assumed from it."""
 
     profile: str = DEFAULT
@@ -47,21 +47,21 @@ class Source:
     session_name: str = SESSION_NAME
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """How it is called in messages before its account is known."""
         return self.role_arn or f"profile {self.profile}"
 
 
-def sources_of(table: Mapping[str, Any]) -> Sequence[Source]:
+def parse_sources(table: Mapping[str, Any]) -> Sequence[CredentialSource]:
     """Every set of credentials that the settings name; the default chain where they name none."""
-    found = [Source(profile=name) for name in table.get("profiles", [])]
+    found = [CredentialSource(profile=name) for name in table.get("profiles", [])]
     for role in table.get("roles", []):
         arn = role.get("role_arn", "")
         if not arn.startswith("arn:") or ":role/" not in arn:
             hint = 'role_arn = "arn:aws:iam::111122223333:role/costguard-reader"'
             raise InputError("needs the ARN of a role", field="providers.aws.roles.role_arn", hint=hint)
         found.append(
-            Source(
+            CredentialSource(
                 profile=role.get("source_profile", DEFAULT),
                 role_arn=arn,
                 external_id=role.get("external_id", ""),
@@ -70,10 +70,10 @@ def sources_of(table: Mapping[str, Any]) -> Sequence[Source]:
         )
     if len(set(found)) != len(found):
         raise InputError("name one set of credentials twice", field="providers.aws", hint="remove one of profiles or roles")
-    return found or [Source()]
+    return found or [CredentialSource()]
 
 
-def session_of(source: Source, environ: Mapping[str, str], home: Path) -> BotocoreSession:
+def open_botocore_session(source: CredentialSource, environ: Mapping[str, str], home: Path) -> BotocoreSession:
     """Botocore's session for `source`, which reads `environ` and `home` and nothing else of this machine."""
     session = BotocoreSession(profile=None if source.profile == DEFAULT else source.profile)
     chain, store = ConfigChainFactory(session=session, environ=environ), session.get_component("config_store")
@@ -82,20 +82,20 @@ def session_of(source: Source, environ: Mapping[str, str], home: Path) -> Botoco
             instance_name=name,
             env_var_names=variables,
             config_property_names=keys,
-            default=_at_home(default, home),
+            default=_resolve_home_path(default, home),
             conversion_func=convert,
         )
         store.set_config_provider(name, provider)
-    session.register_component("credential_provider", _resolver(session, environ))
+    session.register_component("credential_provider", _build_resolver(session, environ))
     return session
 
 
-def _at_home(default: Any, home: Path) -> Any:  # noqa: ANN401 - botocore's own defaults
+def _resolve_home_path(default: Any, home: Path) -> Any:  # noqa: ANN401 - botocore's own defaults
     """`~/.aws/config` of the home that was handed over."""
     return str(home / default[2:]) if isinstance(default, str) and default.startswith("~/") else default
 
 
-def _resolver(session: BotocoreSession, environ: Mapping[str, str]) -> CredentialResolver:
+def _build_resolver(session: BotocoreSession, environ: Mapping[str, str]) -> CredentialResolver:
     """The default chain, with the places that look into the environment looking into `environ`."""
     with _named(session):
         providers = create_credential_resolver(session).providers
@@ -109,29 +109,29 @@ def _resolver(session: BotocoreSession, environ: Mapping[str, str]) -> Credentia
         elif not isinstance(provider, InstanceMetadataProvider):
             found.append(provider)
         elif not off:
-            found.append(_alone(provider))
+            found.append(_bypass_proxy(provider))
     return CredentialResolver(providers=found)
 
 
-def _alone(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
+def _bypass_proxy(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
     """It asks the machine itself: through a proxy of the environment, its keys would go to that one in the open."""
     fetcher = provider._role_fetcher  # noqa: SLF001 - botocore takes proxies from the environment, and no argument
     fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})  # noqa: SLF001 - the same
     return provider
 
 
-def credentials_of(source: Source, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
+def load_credentials(source: CredentialSource, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
     """Its credentials, renewed by themselves; CredentialsError where there are none.
 
     A role is not assumed before it is used, then by a client that `create` makes.
     """
-    with _named(session), in_words(source.told):
+    with _named(session), translate_botocore_errors(source.label):
         found = session.get_credentials()
     if found is None:
         looked = "the environment, ~/.aws and this machine's own role"
         where = looked if source.profile == DEFAULT else f"profile {source.profile} of ~/.aws"
         raise CredentialsError(f"no key in {where}", provider=AWS, hint=NO_KEY)
-    _look_over(source, session, str(found.method or ""))
+    _check_exposure(source, session, str(found.method or ""))
     if not source.role_arn:
         return found
     more = {"RoleSessionName": source.session_name} | ({"ExternalId": source.external_id} if source.external_id else {})
@@ -139,13 +139,13 @@ def credentials_of(source: Source, session: BotocoreSession, create: Callable[..
     return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
 
 
-def _look_over(source: Source, session: BotocoreSession, method: str) -> None:
+def _check_exposure(source: CredentialSource, session: BotocoreSession, method: str) -> None:
     """ExposedError where the keys stand in a file that others on this machine can read."""
     for name in ("credentials_file", "config_file") if method in OF_FILES else ():
         path = Path(str(session.get_config_variable(name) or "")).expanduser()
         if others := describe_exposure(path):
             hint = f"chmod 600 '{path}'; who may have read it, can use it: then make a new key"
-            raise ExposedError(f"{path} {others}", provider=AWS, account=source.told, hint=hint)
+            raise ExposedError(f"{path} {others}", provider=AWS, account=source.label, hint=hint)
 
 
 class _named:  # noqa: N801 - reads as a function

@@ -28,12 +28,12 @@ from costguard.bills.focus_rows import (
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.values.money import Money
 from costguard.values.resource import make_storable
-from costguard_aws.cost_explorer import SETTLED, region_of
+from costguard_aws.cost_explorer import SETTLED, parse_usage_region
 
 STATEMENT = "cur"
 LONGEST = 300
 
-KINDS: Mapping[str, tuple[str, tuple[tuple[str, int], ...]]] = {
+CUR_KINDS: Mapping[str, tuple[str, tuple[tuple[str, int], ...]]] = {
     "usage": ("", (("lineitemunblendedcost", 1),)),
     "discountedusage": ("", (("reservationeffectivecost", 1),)),
     "savingsplancoveredusage": ("", (("savingsplansavingsplaneffectivecost", 1),)),
@@ -60,14 +60,14 @@ _NAMED_LAST = ("lineitemlineitemdescription", "pricingterm", "lineitemcurrencyco
 """The end is not among them: the last bucket of a month that is not closed grows, and replaces what it was."""
 
 
-def known(record: BillFileRecord) -> bool:
+def is_cur_row(record: BillFileRecord) -> bool:
     """Whether a record is a row of a CUR."""
-    return set(NEEDED) <= set(_columns(tuple(record)))
+    return set(NEEDED) <= set(_map_columns(tuple(record)))
 
 
-def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
+def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """The line that a row belongs to, and the row's part of it."""
-    columns = _columns(tuple(record))
+    columns = _map_columns(tuple(record))
 
     def text(name: str) -> str:
         value = record.get(columns.get(name, ""))
@@ -77,7 +77,7 @@ def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]
     if start is None or end is None:
         raise InputError("is no instant", field="lineItem/UsageStartDate or UsageEndDate")
     kind = text("lineitemlineitemtype").lower()
-    charge, costs = KINDS.get(kind, (OTHER, KINDS["tax"][1]))
+    charge, costs = CUR_KINDS.get(kind, (OTHER, CUR_KINDS["tax"][1]))
     if kind == "fee" and text("reservationreservationarn"):
         costs = ()  # the upfront fee of a reservation, which its hours carry
     usage = text("lineitemusagetype")
@@ -97,17 +97,17 @@ def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]
         amount=Money(nano=0, currency=text("lineitemcurrencycode") or "USD"),
         charge=charge or classify_charge("Usage", usage, text("lineitemproductcode")),
         resource_id=get_arn_tail(text("lineitemresourceid")),
-        region=text("productregioncode") or text("productregion") or region_of(usage),
+        region=text("productregioncode") or text("productregion") or parse_usage_region(usage),
         estimated=not text("billinvoiceid") and about.as_of < month_end + SETTLED,
         source="Cost and Usage Report, amortised",
         statement=STATEMENT,
         description=to_one_line(text("lineitemlineitemdescription") or usage),
     )
-    amounts = (sign * _cost(record.get(columns.get(name, "")), name) for name, sign in costs)
+    amounts = (sign * _parse_cost(record.get(columns.get(name, "")), name) for name, sign in costs)
     yield line, sum(amounts, Decimal(0))
 
 
-def _cost(value: object, name: str) -> Decimal:
+def _parse_cost(value: object, name: str) -> Decimal:
     """An amount; a column that is empty or not there adds nothing but to usage, whose cost a row must state."""
     if value is None or value == "":
         if name in (*NEEDED, "reservationeffectivecost", "savingsplansavingsplaneffectivecost"):
@@ -117,10 +117,10 @@ def _cost(value: object, name: str) -> Decimal:
 
 
 @lru_cache(maxsize=8)
-def _columns(names: tuple[str, ...]) -> dict[str, str]:
+def _map_columns(names: tuple[str, ...]) -> dict[str, str]:
     """Folded name -> column: lineItem/UsageType and line_item_usage_type are one."""
     return {name.lower().replace("/", "").replace("_", ""): name for name in names}
 
 
-FORMAT = BillFormat(name="AWS Cost and Usage Report", known=known, read=read, says_whose=True)
+CUR_FORMAT = BillFormat(name="AWS Cost and Usage Report", known=is_cur_row, read=read_cur_row, says_whose=True)
 """Compute hours of machines, their disks, addresses and traffic, and everything else on the bill."""

@@ -19,7 +19,7 @@ _HEAD = 1024
 """Bytes in which the root element stands, and with it the one namespace."""
 
 
-def tree(body: bytes, action: str) -> Element:
+def parse_tree(body: bytes, action: str) -> Element:
     """The answer to `action` without namespaces; OddAnswerError where it is none, is cut short, or brings its own grammar."""
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
         page = b"<html" in body[:_HEAD].lower() or b"doctype html" in body[:_HEAD].lower()
@@ -40,7 +40,7 @@ def tree(body: bytes, action: str) -> Element:
     return root
 
 
-def rows(root: Element, name: str, action: str) -> Element:
+def find_rows(root: Element, name: str, action: str) -> Element:
     """The list called `name`; OddAnswerError where there is none: a list that is missing is not an empty one."""
     found = root.find(name)
     if found is None:
@@ -48,25 +48,25 @@ def rows(root: Element, name: str, action: str) -> Element:
     return found
 
 
-def text_of(element: Element | None, path: str = "") -> str:
+def read_text(element: Element | None, path: str = "") -> str:
     """The text under `path`, "" where there is none."""
     if path and element is not None:
         element = element.find(path)
     return (element.text or "").strip() if element is not None else ""
 
 
-def flag_of(element: Element | None, path: str) -> bool:
+def read_flag(element: Element | None, path: str) -> bool:
     """Whether a flag is there and true."""
-    return text_of(element, path).lower() == "true"
+    return read_text(element, path).lower() == "true"
 
 
-def whole_of(element: Element | None, path: str) -> int | None:
+def read_whole_number(element: Element | None, path: str) -> int | None:
     """A whole number that is not negative; None where there is none."""
-    text = text_of(element, path)
+    text = read_text(element, path)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None  # noqa: PLR2004 - fits 64 bits
 
 
-def tags_of(element: Element | None) -> Iterator[tuple[str, str]]:
+def list_tags(element: Element | None) -> Iterator[tuple[str, str]]:
     """The pairs of a tagSet."""
     for item in element if element is not None else ():
         key = item.findtext("key")

@@ -43,15 +43,15 @@ DRY_RUN = "DryRunOperation"
 """The code of a dry run that would have worked."""
 
 
-def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[HttpResponse], ProviderError | None]:
+def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[HttpResponse], ProviderError | None]:
     """What a reply means where it is not good; `secrets` are taken out of whatever AWS says."""
     otherwise = make_status_fault_reader(AWS)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
         if 200 <= reply.status < 300:  # noqa: PLR2004 - HTTP's own
-            return _page(reply)
-        code, told = code_of(reply), _told(reply)
-        kind = _kind(code, reply.status)
+            return _detect_web_page(reply)
+        code, told = parse_error_code(reply), _parse_error_text(reply)
+        kind = _classify_error(code, reply.status)
         if not code or kind is None:
             return otherwise(reply)
         for secret in secrets():
@@ -62,7 +62,7 @@ def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[HttpRespons
     return fault
 
 
-def _page(reply: HttpResponse) -> ProviderError | None:
+def _detect_web_page(reply: HttpResponse) -> ProviderError | None:
     """A web page that says it is fine: some proxy's, and botocore would read an empty answer from it."""
     if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
         return None
@@ -77,7 +77,7 @@ _TOLD_JSON = re.compile(rb'"[Mm]essage"\s*:\s*"([^"\\]{1,2000})')
 _LOOKED_AT = 8192
 
 
-def code_of(reply: HttpResponse) -> str:
+def parse_error_code(reply: HttpResponse) -> str:
     """AWS's own word for what is wrong, from whichever of its four protocols; "" where it gives none."""
     header = reply.headers.get("x-amzn-query-error", "") or reply.headers.get("x-amzn-errortype", "")
     if header:
@@ -87,7 +87,7 @@ def code_of(reply: HttpResponse) -> str:
     return found[1].decode("ascii", "replace") if found else ""
 
 
-def _told(reply: HttpResponse) -> str:
+def _parse_error_text(reply: HttpResponse) -> str:
     """AWS's sentence, without the encoded message that only its own tools can read."""
     head = reply.body[:_LOOKED_AT]
     found = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
@@ -95,7 +95,7 @@ def _told(reply: HttpResponse) -> str:
     return shorten(to_one_line(text.split("Encoded authorization")[0].strip()), LONGEST_TOLD)
 
 
-def _kind(code: str, status: int) -> type[ProviderError] | None:
+def _classify_error(code: str, status: int) -> type[ProviderError] | None:
     """What `code` is an instance of; None: what its HTTP status says."""
     stem = code.removesuffix("Exception")
     if stem.startswith("Throttl"):
@@ -158,7 +158,7 @@ _HINTS = {
 
 
 @contextmanager
-def in_words(account: str = "") -> Iterator[None]:
+def translate_botocore_errors(account: str = "") -> Iterator[None]:
     """Whatever botocore raises in this block, as a ProviderError. Its own sentences hold no secret: keys are never in them."""
     try:
         yield
@@ -169,7 +169,7 @@ def in_words(account: str = "") -> Iterator[None]:
         raise UnreachableError(f"no answer ({type(broken).__name__})", provider=AWS, account=account) from None
     except ClientError as refused:
         code = str(refused.response.get("Error", {}).get("Code", ""))
-        kind = _kind(code, 400) or RefusedError
+        kind = _classify_error(code, 400) or RefusedError
         raise kind(f"refused: {shorten(code)}", provider=AWS, account=account, code=code) from None
     except (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as odd:
         what = f"answered what cannot be read ({type(odd).__name__})"
@@ -181,6 +181,6 @@ def in_words(account: str = "") -> Iterator[None]:
 NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profiles = [...] in [providers.aws]"
 
 
-def in_full(broken: ProviderError | InputError) -> str:
+def format_error(broken: ProviderError | InputError) -> str:
     """What is wrong and what to do about it, in one line."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

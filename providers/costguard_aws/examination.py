@@ -19,10 +19,10 @@ from costguard.values.health import (
     UTILIZATION_CHECK,
     HealthCheck,
 )
-from costguard_aws.api import Ec2
-from costguard_aws.ec2_xml import tags_of, text_of
-from costguard_aws.seam import ask
-from costguard_aws.session import Session
+from costguard_aws.api import Ec2Api
+from costguard_aws.ec2_xml import list_tags, read_text
+from costguard_aws.seam import call_operation
+from costguard_aws.session import AwsSession
 
 MOST_SKEW_S = 30.0
 """Of this machine's clock against AWS's. AWS refuses requests from five minutes on; charges suffer before."""
@@ -44,19 +44,19 @@ ALLOWED_TAG = ("costguard", "allow-stop")
 """What the actor's policy asks of an instance (config/iam)."""
 
 
-class Examination:
+class AccountExamination:
     """One examination. `identity` and `regions` are the account's own questions."""
 
     def __init__(
-        self, session: Session, ec2: Ec2, clock: Clock, identity: Callable[[], str], regions: Callable[[], Sequence[str]]
+        self, session: AwsSession, ec2: Ec2Api, clock: Clock, identity: Callable[[], str], regions: Callable[[], Sequence[str]]
     ) -> None:
         self._session, self._ec2, self._clock = session, ec2, clock
         self._identity, self._regions = identity, regions
         self._region = session.region
 
-    def checks(self) -> Sequence[HealthCheck]:
+    def run_checks(self) -> Sequence[HealthCheck]:
         """What was found, in the order of looking."""
-        found = self._reach(self._key())
+        found = self._check_reach(self._check_key())
         if any(check.outcome == CHECK_BAD for check in found):
             return [
                 *found,
@@ -65,19 +65,19 @@ class Examination:
                     for s in (PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK)
                 ),
             ]
-        return [*found, *self._rights(), self._skew(), self._measures()]
+        return [*found, *self._check_rights(), self._check_clock(), self._check_metrics()]
 
-    def _key(self) -> HealthCheck:
-        where = self._session.source.told
+    def _check_key(self) -> HealthCheck:
+        where = self._session.source.label
         try:
-            told = f"{where}: key {self._session.key_hint()} from {self._session.method}"
+            told = f"{where}: key {self._session.read_key_hint()} from {self._session.method}"
         except CostguardError as broken:
             return HealthCheck(
                 subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{where}: {broken.what}", fix=broken.hint or "aws configure"
             )
         return HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=told)
 
-    def _reach(self, key: HealthCheck) -> list[HealthCheck]:
+    def _check_reach(self, key: HealthCheck) -> list[HealthCheck]:
         """The key again, whether STS answers, and whose key it says it is."""
         if key.outcome == CHECK_BAD:
             return [key, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="not asked")]
@@ -93,18 +93,20 @@ class Examination:
         reached = HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="AWS answers")
         return [key, reached, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"account {account}")]
 
-    def _rights(self) -> list[HealthCheck]:
-        found = [self._all_regions()]
-        found += [self._read(name, action) for name, action in READS.items()]
-        found.append(self._service("offers", "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", MaxResults=1))
-        instance = self._someone()
+    def _check_rights(self) -> list[HealthCheck]:
+        found = [self._check_regions()]
+        found += [self._check_read(name, action) for name, action in READS.items()]
+        found.append(
+            self._check_service("offers", "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", MaxResults=1)
+        )
+        instance = self._find_test_instance()
         found += [
-            self._act(name, action, instance)
+            self._check_act(name, action, instance)
             for name, action in (("stop", "StopInstances"), ("terminate", "TerminateInstances"))
         ]
         return found
 
-    def _all_regions(self) -> HealthCheck:
+    def _check_regions(self) -> HealthCheck:
         try:
             regions = self._regions()
         except CostguardError as broken:
@@ -122,13 +124,13 @@ class Examination:
             told=f"{len(regions)} regions, {self._region} examined",
         )
 
-    def _read(self, name: str, action: str) -> HealthCheck:
-        return self._proven(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.may(self._region, action, {}), READER)
+    def _check_read(self, name: str, action: str) -> HealthCheck:
+        return self._prove(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.check_permission(self._region, action, {}), READER)
 
-    def _act(self, name: str, action: str, instance: str) -> HealthCheck:
+    def _check_act(self, name: str, action: str, instance: str) -> HealthCheck:
         subject, told = f"{PERMISSION_CHECK}: {name}", f"may {name} {instance}" if instance else f"may {name}"
         try:
-            self._ec2.may(self._region, action, {"InstanceId.1": instance or NOWHERE})
+            self._ec2.check_permission(self._region, action, {"InstanceId.1": instance or NOWHERE})
         except MissingError:
             return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
         except ForbiddenError as denied:
@@ -140,23 +142,23 @@ class Examination:
             return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
         return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
 
-    def _someone(self) -> str:
+    def _find_test_instance(self) -> str:
         """An instance to try a dry run on, best one that the policy allows; "" where there is none."""
         try:
-            page = next(self._ec2.instances(self._region, size=50), [])
+            page = next(self._ec2.list_instances(self._region, size=50), [])
         except CostguardError:
             return ""
-        alive = [item for item in page if text_of(item, "instanceState/name") != "terminated"]
-        allowed = [item for item in alive if ALLOWED_TAG in tags_of(item.find("tagSet"))]
-        return text_of((allowed or alive)[0], "instanceId") if alive else ""
+        alive = [item for item in page if read_text(item, "instanceState/name") != "terminated"]
+        allowed = [item for item in alive if ALLOWED_TAG in list_tags(item.find("tagSet"))]
+        return read_text((allowed or alive)[0], "instanceId") if alive else ""
 
-    def _service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> HealthCheck:
+    def _check_service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> HealthCheck:
         def asked() -> Mapping[str, object]:
-            return ask(self._session, service, region, operation, **arguments)
+            return call_operation(self._session, service, region, operation, **arguments)
 
-        return self._proven(f"{PERMISSION_CHECK}: {name}", asked, READER)
+        return self._prove(f"{PERMISSION_CHECK}: {name}", asked, READER)
 
-    def _proven(self, subject: str, question: Callable[[], object], fix: str) -> HealthCheck:
+    def _prove(self, subject: str, question: Callable[[], object], fix: str) -> HealthCheck:
         try:
             question()
         except ForbiddenError as denied:
@@ -165,8 +167,8 @@ class Examination:
             return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
         return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed")
 
-    def _skew(self) -> HealthCheck:
-        theirs = self._session.date("sts", self._session.region)
+    def _check_clock(self) -> HealthCheck:
+        theirs = self._session.read_server_date("sts", self._session.region)
         if theirs is None:
             return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS did not say what time it is")
         skew = (self._clock.now() - theirs).total_seconds()
@@ -177,10 +179,12 @@ class Examination:
             subject=CLOCK_CHECK, outcome=CHECK_BAD, told=f"{abs(skew):.0f} s {side} AWS's", fix="timedatectl set-ntp true"
         )
 
-    def _measures(self) -> HealthCheck:
+    def _check_metrics(self) -> HealthCheck:
         """Whether any agent reports GPUs where the examination looks."""
         try:
-            found = ask(self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H")
+            found = call_operation(
+                self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H"
+            )
         except ForbiddenError as denied:
             return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_BAD, told=denied.what, fix=READER)
         except ProviderError as broken:

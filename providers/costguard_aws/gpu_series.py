@@ -36,7 +36,7 @@ GPU_METRICS: Mapping[str, _Metric] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class GpuSeries:
     """One series of CloudWatch, by its exact dimensions. `rolled`: one series for all GPUs of the machine."""
 
     namespace: str
@@ -50,31 +50,31 @@ class Series:
         """Which GPU of the machine it is."""
         return dict(self.dimensions).get("index", "")
 
-    def can(self, signal: str) -> bool:
+    def can_tell(self, signal: str) -> bool:
         """Whether it can tell `signal`: what one series says of all GPUs is their maximum, and no sum."""
         return not self.rolled or GPU_METRICS[signal].together == "max"
 
-    def of(self, signal: str) -> Series:
+    def derive_series(self, signal: str) -> GpuSeries:
         """The series of another metric of the same GPU."""
         return replace(self, name=GPU_METRICS[signal].name)
 
 
-def discovered(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> tuple[dict[str, tuple[Series, ...]], str]:
+def group_series(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> tuple[dict[str, tuple[GpuSeries, ...]], str]:
     """The series of each of `ids`: one for each GPU, or the roll-up over all where there is nothing else.
 
     And why there may be more: an agent that does not append InstanceId says of no instance which one it is on.
     """
-    single, rolled, nameless = dict[str, list[Series]](), dict[str, list[Series]](), 0
+    single, rolled, nameless = dict[str, list[GpuSeries]](), dict[str, list[GpuSeries]](), 0
     for metric in metrics:
         if not isinstance(metric, Mapping):
             continue
-        dimensions = _dimensions(metric.get("Dimensions"))
+        dimensions = _parse_dimensions(metric.get("Dimensions"))
         named = dict(dimensions)
         instance = named.get("InstanceId", "")
         nameless += not instance
         if instance not in ids:
             continue
-        series = Series(str(metric.get("Namespace") or ""), str(metric.get("MetricName") or ""), dimensions)
+        series = GpuSeries(str(metric.get("Namespace") or ""), str(metric.get("MetricName") or ""), dimensions)
         if "index" in named:
             single.setdefault(instance, []).append(series)
         elif set(named) == {"InstanceId"}:
@@ -83,8 +83,8 @@ def discovered(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> tu
     return {instance: tuple(single.get(instance) or rolled[instance]) for instance in {**single, **rolled}}, why
 
 
-def gpu_samples(
-    one: Observation, told: Mapping[str, Sequence[tuple[Series, Mapping[datetime, float]]]], window: Period
+def build_gpu_samples(
+    one: Observation, told: Mapping[str, Sequence[tuple[GpuSeries, Mapping[datetime, float]]]], window: Period
 ) -> Iterable[Sample]:
     """One sample for each instant at which every GPU of the machine has a value."""
     for signal, series in told.items():
@@ -95,10 +95,10 @@ def gpu_samples(
                 if GPU_METRICS[signal].least <= value <= GPU_METRICS[signal].most and window.holds(at):
                     gpu[at] = max(value, gpu.get(at, value))
         rolled = any(which.rolled for which, _ in series)
-        yield from _together(one, signal, by_gpu, 1 if rolled else math.ceil(one.gpu_count) or len(by_gpu))
+        yield from _combine_gpus(one, signal, by_gpu, 1 if rolled else math.ceil(one.gpu_count) or len(by_gpu))
 
 
-def _together(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[datetime, float]], gpus: int) -> Iterable[Sample]:
+def _combine_gpus(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[datetime, float]], gpus: int) -> Iterable[Sample]:
     """The machine's figure at each instant at which `gpus` of them have one."""
     for at in sorted(set[datetime]().union(*by_gpu.values())):
         values = [points[at] for points in by_gpu.values() if at in points]
@@ -107,6 +107,6 @@ def _together(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[dateti
             yield Sample(key=one.key, signal=signal, at=at, value=value)
 
 
-def _dimensions(stated: object) -> tuple[tuple[str, str], ...]:
+def _parse_dimensions(stated: object) -> tuple[tuple[str, str], ...]:
     pairs = stated if isinstance(stated, list) else []
     return tuple((str(pair.get("Name")), str(pair.get("Value"))) for pair in pairs if isinstance(pair, Mapping))

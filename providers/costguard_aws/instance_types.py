@@ -15,9 +15,9 @@ from costguard.errors import ProviderError, UnknownNameError
 from costguard.metering.observation import MOST_GPUS
 from costguard.system.clock import Clock
 from costguard.values.gpu_names import GpuNames
-from costguard_aws.api import Ec2
-from costguard_aws.ec2_xml import flag_of, text_of, whole_of
-from costguard_aws.types import GpuType, family_gpu, known_types
+from costguard_aws.api import Ec2Api
+from costguard_aws.ec2_xml import read_flag, read_text, read_whole_number
+from costguard_aws.types import GpuInstanceType, find_family_gpu, load_known_types
 
 ASK_AGAIN = timedelta(hours=1)
 """A type that EC2 did not know, or could not be asked about, is asked about again after so long."""
@@ -32,12 +32,12 @@ MB_PER_MIB = 1.048576
 BATCH = 100
 
 
-class Catalogue:
+class InstanceTypeCatalogue:
     """The types of one account. Asked from several threads at once."""
 
-    def __init__(self, ec2: Ec2, gpus: GpuNames, clock: Clock) -> None:
+    def __init__(self, ec2: Ec2Api, gpus: GpuNames, clock: Clock) -> None:
         self._ec2, self._gpus, self._clock = ec2, gpus, clock
-        self._kinds: dict[str, GpuType | None] = {}
+        self._kinds: dict[str, GpuInstanceType | None] = {}
         self._ask_again: dict[str, datetime] = {}
         self._lock = threading.Lock()
 
@@ -45,88 +45,91 @@ class Catalogue:
         """Ask for those of `names` that are not known. That EC2 cannot be asked is told, and the shipped table answers."""
         with self._lock:
             now = self._clock.now()
-            missing = [name for name in names if name and self._due(name, now)]
+            missing = [name for name in names if name and self._is_due(name, now)]
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 try:
-                    found = {text_of(item, "instanceType"): item for item in self._ec2.types(region, batch)}
+                    found = {read_text(item, "instanceType"): item for item in self._ec2.describe_types(region, batch)}
                 except ProviderError as broken:
                     told(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
                     found = {}
                 for name in batch:
-                    self._kinds[name] = self._read(found[name], told) if name in found else self._fallback(name, told)
+                    self._kinds[name] = self._parse_type(found[name], told) if name in found else self._use_table(name, told)
                     if name not in found:
                         self._ask_again[name] = now + ASK_AGAIN
 
-    def kind(self, name: str) -> GpuType | None:
+    def find_type(self, name: str) -> GpuInstanceType | None:
         """The type, if it was learned; None where nobody knows it."""
         return self._kinds.get(name)
 
-    def _due(self, name: str, now: datetime) -> bool:
+    def _is_due(self, name: str, now: datetime) -> bool:
         return name not in self._kinds or (name in self._ask_again and now >= self._ask_again.pop(name))
 
-    def _fallback(self, name: str, told: Callable[[str], None]) -> GpuType | None:
-        known = known_types().get(name)
+    def _use_table(self, name: str, told: Callable[[str], None]) -> GpuInstanceType | None:
+        known = load_known_types().get(name)
         if known is not None:
             return known
-        gpu = family_gpu(name)
+        gpu = find_family_gpu(name)
         if gpu or re.match(rf"(?:{'|'.join(ACCELERATED)})\d", name):
             told(f"{name}: EC2 does not know this type, and how many GPUs it has is unknown")
         local_gb = None if gpu or WITH_DISKS.match(name) else 0
-        return GpuType(name=name, gpu=gpu, gpu_count=0, vram_gb=0, vcpus=0, ram_gb=0, local_gb=local_gb)
+        return GpuInstanceType(name=name, gpu=gpu, gpu_count=0, vram_gb=0, vcpus=0, ram_gb=0, local_gb=local_gb)
 
-    def _read(self, item: Element, told: Callable[[str], None]) -> GpuType:
-        name = text_of(item, "instanceType")
-        word, count, vram_gb = _accelerator(item)
-        return GpuType(
+    def _parse_type(self, item: Element, told: Callable[[str], None]) -> GpuInstanceType:
+        name = read_text(item, "instanceType")
+        word, count, vram_gb = _find_accelerator(item)
+        return GpuInstanceType(
             name=name,
-            gpu=self._canonical(name, word, vram_gb, told) if word else "",
+            gpu=self._find_canonical_gpu(name, word, vram_gb, told) if word else "",
             gpu_count=count if 0 <= count <= MOST_GPUS else 0,
             vram_gb=vram_gb or 0,
-            vcpus=whole_of(item, "vCpuInfo/defaultVCpus") or 0,
-            ram_gb=(whole_of(item, "memoryInfo/sizeInMiB") or 0) * MB_PER_MIB / 1000,
-            local_gb=_local_gb(item),
+            vcpus=read_whole_number(item, "vCpuInfo/defaultVCpus") or 0,
+            ram_gb=(read_whole_number(item, "memoryInfo/sizeInMiB") or 0) * MB_PER_MIB / 1000,
+            local_gb=_sum_local_gb(item),
         )
 
-    def _canonical(self, name: str, word: str, vram_gb: float | None, told: Callable[[str], None]) -> str:
+    def _find_canonical_gpu(self, name: str, word: str, vram_gb: float | None, told: Callable[[str], None]) -> str:
         """Our name of EC2's; with the memory it states, without it (Trainium2's is wrong there), by the table, else its own."""
         for size in (vram_gb, None):
             try:
                 return self._gpus.resolve(word, vram_gb=size).canonical
             except UnknownNameError:
                 continue
-        known = known_types().get(name)
+        known = load_known_types().get(name)
         if known is not None:
             return known.gpu
         told(f"{name}: no GPU is known as '{word[:80]}'")
         return word[:80]
 
 
-def _local_gb(item: Element) -> int | None:
+def _sum_local_gb(item: Element) -> int | None:
     """GB of the disks inside the host; None where EC2 says that there are some and not how much."""
-    stated = whole_of(item, "instanceStorageInfo/totalSizeInGB")
-    return stated if stated is not None else None if flag_of(item, "instanceStorageSupported") else 0
+    stated = read_whole_number(item, "instanceStorageInfo/totalSizeInGB")
+    return stated if stated is not None else None if read_flag(item, "instanceStorageSupported") else 0
 
 
-def _accelerator(item: Element) -> tuple[str, float, float | None]:
+def _find_accelerator(item: Element) -> tuple[str, float, float | None]:
     """EC2's word for its accelerator, how many of them, and GB of a whole one; "", 0 and None for a type without."""
     for path in ("gpuInfo/gpus", "neuronInfo/neuronDevices", "inferenceAcceleratorInfo/accelerators"):
         devices = list(item.find(path) or ())
         if not devices:
             continue
         first = devices[0]
-        share = _share(first)
-        word = f"{text_of(first, 'manufacturer')} {text_of(first, 'name')}".strip()
-        mib = whole_of(first, "memoryInfo/sizeInMiB")
-        count = sum((whole_of(one, "count") or 0) or (whole_of(one, "logicalGpuCount") or 0) * _share(one) for one in devices)
+        share = _compute_share(first)
+        word = f"{read_text(first, 'manufacturer')} {read_text(first, 'name')}".strip()
+        mib = read_whole_number(first, "memoryInfo/sizeInMiB")
+        count = sum(
+            (read_whole_number(one, "count") or 0) or (read_whole_number(one, "logicalGpuCount") or 0) * _compute_share(one)
+            for one in devices
+        )
         return word, count, mib * MB_PER_MIB / 1000 / (share or 1) if mib else None
     return "", 0, None
 
 
-def _share(device: Element) -> float:
+def _compute_share(device: Element) -> float:
     """Of a GPU that is cut in slices, one slice; 1 of a whole one."""
     try:
-        share = float(text_of(device, "gpuPartitionSize") or 1)
+        share = float(read_text(device, "gpuPartitionSize") or 1)
     except ValueError:
         return 1
     return share if 0 < share <= 1 else 1

@@ -19,14 +19,21 @@ from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, pause_gc
 from costguard.system.clock import Clock, make_executor
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
-from costguard_aws.api import CutShortError, Ec2
-from costguard_aws.ec2_xml import text_of
-from costguard_aws.errors import AWS, in_full
-from costguard_aws.instance_types import Catalogue
+from costguard_aws.api import CutShortError, Ec2Api
+from costguard_aws.ec2_xml import read_text
+from costguard_aws.errors import AWS, format_error
+from costguard_aws.instance_types import InstanceTypeCatalogue
 from costguard_aws.prices import OnDemandPrices, PriceKey
-from costguard_aws.session import within
-from costguard_aws.spot import LINUX, Market, SpotHistory
-from costguard_aws.translation import Known, Place, address_of, instance_of, price_key, volume_of
+from costguard_aws.session import limit_requests
+from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
+from costguard_aws.translation import (
+    ListingScope,
+    TypeAndPriceLookup,
+    make_price_key,
+    observe_address,
+    observe_instance,
+    observe_volume,
+)
 
 MOST_NOTES = 50
 LONGEST_WHY = 300
@@ -36,7 +43,7 @@ ASKED_AFTER = 200
 
 
 @dataclass(slots=True)
-class _Told:
+class _PollNotes:
     """Sentences, each once, and no more than people read. `deadline`: of the poll."""
 
     deadline: Deadline
@@ -44,171 +51,181 @@ class _Told:
     missing: dict[str, None] = field(default_factory=dict)
     """Why the listing is not whole."""
 
-    def side(self) -> AbstractContextManager[None]:
+    def share_deadline(self) -> AbstractContextManager[None]:
         """A third of the time that is left, for what is asked beside the listing: it must not starve the next page."""
-        return within(self.deadline.limit_to(self.deadline.compute_left() / 3))
+        return limit_requests(self.deadline.limit_to(self.deadline.compute_left() / 3))
 
     def note(self, sentence: str) -> None:
         if len(self.notes) < MOST_NOTES:
             self.notes[sentence] = None
 
-    def lacks(self, sentence: str) -> None:
+    def add_gap(self, sentence: str) -> None:
         if len(self.missing) < MOST_NOTES:
             self.missing[sentence] = None
 
 
-class Listing:
+class RegionListing:
     """Polls of one account's regions. Called from several threads at once, for different regions."""
 
-    def __init__(self, ec2: Ec2, catalogue: Catalogue, prices: OnDemandPrices, spot: SpotHistory, clock: Clock) -> None:
+    def __init__(
+        self, ec2: Ec2Api, catalogue: InstanceTypeCatalogue, prices: OnDemandPrices, spot: SpotHistory, clock: Clock
+    ) -> None:
         self._ec2, self._catalogue, self._prices, self._spot, self._clock = ec2, catalogue, prices, spot, clock
 
     def poll(self, scope: ScopeKey, timeout_s: float) -> Poll:
         """What the region holds. It answers Failed where its instances cannot be listed, and raises nothing."""
-        asked_at, told = self._clock.now(), _Told(Deadline(timeout_s))
-        with within(told.deadline):
-            inventory = self._inventory(scope, told)
+        asked_at, told = self._clock.now(), _PollNotes(Deadline(timeout_s))
+        with limit_requests(told.deadline):
+            inventory = self._read_inventory(scope, told)
         at = max(self._clock.now(), asked_at)
         return Poll(scope=scope, at=at, asked_at=asked_at, inventory=inventory, notes=tuple(told.notes))
 
-    def seen(self, item: Element, place: Place) -> tuple[Observation, tuple[str, ...]]:
+    def observe_one(self, item: Element, place: ListingScope) -> tuple[Observation, tuple[str, ...]]:
         """One instance that was asked for by itself, and what could not be learned of it."""
-        told = _Told(Deadline(LOOK_S))
-        found = self._page([item], place, told)
+        told = _PollNotes(Deadline(LOOK_S))
+        found = self._read_page([item], place, told)
         if not found:
             raise InputError("; ".join(told.missing) or "cannot be read", field=f"aws {place.region}")
-        return self._with_spot(found, [item], place, told)[0], tuple(told.notes)
+        return self._add_spot_prices(found, [item], place, told)[0], tuple(told.notes)
 
-    def _inventory(self, scope: ScopeKey, told: _Told) -> Inventory:
-        place = Place(scope.account, scope.name)
+    def _read_inventory(self, scope: ScopeKey, told: _PollNotes) -> Inventory:
+        place = ListingScope(scope.account, scope.name)
         with make_executor(2, "costguard-aws") as beside:
-            volumes = beside.submit(copy_context().run, self._volumes, place, told)
-            addresses = beside.submit(copy_context().run, self._addresses, place, told)
+            volumes = beside.submit(copy_context().run, self._list_volumes, place, told)
+            addresses = beside.submit(copy_context().run, self._list_addresses, place, told)
             try:
-                items = self._instances(place, told)
+                items = self._list_instances(place, told)
             except ProviderError as broken:
-                return Failed(shorten(f"{scope.name}: {in_full(broken)}", LONGEST_WHY))
+                return Failed(shorten(f"{scope.name}: {format_error(broken)}", LONGEST_WHY))
             disks, attached = volumes.result()
             others = addresses.result()
         if not told.missing:
-            self._nobody_left_out(attached - {item.key.id for item in items}, place, told)
+            self._check_attached_volumes(attached - {item.key.id for item in items}, place, told)
         items += disks
         items += others
         if told.missing:
             return Partial(tuple(items), shorten("; ".join(told.missing), LONGEST_WHY))
         return Complete(tuple(items))
 
-    def _instances(self, place: Place, told: _Told) -> list[Observation]:
+    def _list_instances(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
         found: list[Observation] = []
-        spots: list[_Spot] = []
+        spots: list[_SpotInstance] = []
         try:
-            for page in self._ec2.instances(place.region):
-                found += self._page(page, place, told)
-                spots += [_spot(item) for item in page if text_of(item, "instanceLifecycle") == "spot"]
+            for page in self._ec2.list_instances(place.region):
+                found += self._read_page(page, place, told)
+                spots += [_parse_spot_instance(item) for item in page if read_text(item, "instanceLifecycle") == "spot"]
         except CutShortError as short:
-            told.lacks(f"{place.region}: {short}")
-        return self._priced(found, spots, place.region, told) if spots else found
+            told.add_gap(f"{place.region}: {short}")
+        return self._price_spot(found, spots, place.region, told) if spots else found
 
-    def _page(self, page: Sequence[Element], place: Place, told: _Told) -> list[Observation]:
+    def _read_page(self, page: Sequence[Element], place: ListingScope, told: _PollNotes) -> list[Observation]:
         """The instances of one page; what types and list prices they need is learned first, all at once."""
-        with told.side():
-            self._catalogue.learn({text_of(item, "instanceType") for item in page}, place.region, told.note)
-        keys = {price_key({child.tag: child for child in item}, text_of(item, "instanceType"), place.region) for item in page}
-        with told.side():
+        with told.share_deadline():
+            self._catalogue.learn({read_text(item, "instanceType") for item in page}, place.region, told.note)
+        keys = {
+            make_price_key({child.tag: child for child in item}, read_text(item, "instanceType"), place.region) for item in page
+        }
+        with told.share_deadline():
             self._prices.learn([key for key in keys if key.instance_type])
-        stated = {key: self._price(key, told) for key in keys}
-        known = Known(self._catalogue.kind, stated.__getitem__)
+        stated = {key: self._find_price(key, told) for key in keys}
+        known = TypeAndPriceLookup(self._catalogue.find_type, stated.__getitem__)
         with pause_gc():
-            return _read(
-                page, "instanceId", INSTANCE, place, told, read=lambda item: instance_of(item, place, known, told.note)
+            return _read_items(
+                page, "instanceId", INSTANCE, place, told, read=lambda item: observe_instance(item, place, known, told.note)
             )
 
-    def _price(self, key: PriceKey, told: _Told) -> Price:
-        stated = self._prices.known(key)
+    def _find_price(self, key: PriceKey, told: _PollNotes) -> Price:
+        stated = self._prices.peek_price(key)
         if stated.why:
             told.note(stated.why)
         return stated.price
 
-    def _with_spot(self, found: list[Observation], items: list[Element], place: Place, told: _Told) -> list[Observation]:
-        spots = [_spot(item) for item in items if text_of(item, "instanceLifecycle") == "spot"]
-        return self._priced(found, spots, place.region, told) if spots else found
+    def _add_spot_prices(
+        self, found: list[Observation], items: list[Element], place: ListingScope, told: _PollNotes
+    ) -> list[Observation]:
+        spots = [_parse_spot_instance(item) for item in items if read_text(item, "instanceLifecycle") == "spot"]
+        return self._price_spot(found, spots, place.region, told) if spots else found
 
-    def _priced(self, found: list[Observation], spots: list[_Spot], region: str, told: _Told) -> list[Observation]:
+    def _price_spot(
+        self, found: list[Observation], spots: list[_SpotInstance], region: str, told: _PollNotes
+    ) -> list[Observation]:
         """`found`, and its spot machines with what they have paid since their start."""
         now, markets = self._clock.now(), {spot.id: spot.market for spot in spots}
-        wanted: dict[Market, datetime] = {}
+        wanted: dict[SpotMarket, datetime] = {}
         for seen in found:
             market = markets.get(seen.key.id)
             if market is not None and seen.tier == "spot":
                 start = min(seen.started_at or now, now)
                 wanted[market] = min(wanted.get(market, start), start)
-        with told.side():
+        with told.share_deadline():
             why = self._spot.refresh(region, wanted, now)
         if why:
             told.note(why)
         return [
-            replace(seen, prices=self._spot.prices(markets[seen.key.id], seen.started_at))
+            replace(seen, prices=self._spot.list_prices(markets[seen.key.id], seen.started_at))
             if seen.tier == "spot" and seen.key.id in markets
             else seen
             for seen in found
         ]
 
-    def _nobody_left_out(self, unlisted: set[str], place: Place, told: _Told) -> None:
+    def _check_attached_volumes(self, unlisted: set[str], place: ListingScope, told: _PollNotes) -> None:
         """A listing may be short and say that it is whole; disks that hang on unlisted machines give it away.
 
         Asked for only then: a machine of another age of the two lists (just launched, just gone) looks the same at first.
         """
         asked = sorted(unlisted)[:ASKED_AFTER]
         try:
-            there = self._ec2.there(place.region, asked) if asked else []
+            there = self._ec2.list_existing(place.region, asked) if asked else []
         except ProviderError as broken:
-            told.lacks(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
+            told.add_gap(f"{place.region}: disks hang on machines that are not listed, and not to be asked for: {broken.what}")
             return
-        alive = [item for item in there if text_of(item, "instanceState/name") != "terminated"]
+        alive = [item for item in there if read_text(item, "instanceState/name") != "terminated"]
         if alive:
-            told.lacks(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
+            told.add_gap(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
 
-    def _volumes(self, place: Place, told: _Told) -> tuple[list[Observation], set[str]]:
+    def _list_volumes(self, place: ListingScope, told: _PollNotes) -> tuple[list[Observation], set[str]]:
         """Every volume, and the ids of the machines that they are attached to."""
         found: list[Observation] = []
         attached: set[str] = set()
         try:
-            for page in self._ec2.volumes(place.region):
-                attached.update(text_of(one, "instanceId") for item in page for one in item.iterfind("attachmentSet/item"))
-                found += _read(page, "volumeId", VOLUME, place, told, read=lambda item: volume_of(item, place, told.note))
+            for page in self._ec2.list_volumes(place.region):
+                attached.update(read_text(one, "instanceId") for item in page for one in item.iterfind("attachmentSet/item"))
+                found += _read_items(
+                    page, "volumeId", VOLUME, place, told, read=lambda item: observe_volume(item, place, told.note)
+                )
         except (CutShortError, ProviderError) as broken:
-            told.lacks(f"{place.region}: volumes: {_said(broken)}")
+            told.add_gap(f"{place.region}: volumes: {_format_reason(broken)}")
         return found, attached - {""}
 
-    def _addresses(self, place: Place, told: _Told) -> list[Observation]:
+    def _list_addresses(self, place: ListingScope, told: _PollNotes) -> list[Observation]:
         try:
-            page = self._ec2.addresses(place.region)
+            page = self._ec2.list_addresses(place.region)
         except ProviderError as broken:
-            told.lacks(f"{place.region}: addresses: {_said(broken)}")
+            told.add_gap(f"{place.region}: addresses: {_format_reason(broken)}")
             return []
-        return _read(page, "allocationId", ADDRESS, place, told, read=lambda item: address_of(item, place))
+        return _read_items(page, "allocationId", ADDRESS, place, told, read=lambda item: observe_address(item, place))
 
 
 @dataclass(frozen=True, slots=True)
-class _Spot:
+class _SpotInstance:
     """Which market's price a spot machine pays."""
 
     id: str
-    market: Market
+    market: SpotMarket
 
 
-def _spot(item: Element) -> _Spot:
-    product = text_of(item, "platformDetails") or LINUX
-    market = Market(text_of(item, "instanceType"), text_of(item, "placement/availabilityZone"), product)
-    return _Spot(text_of(item, "instanceId"), market)
+def _parse_spot_instance(item: Element) -> _SpotInstance:
+    product = read_text(item, "platformDetails") or LINUX
+    market = SpotMarket(read_text(item, "instanceType"), read_text(item, "placement/availabilityZone"), product)
+    return _SpotInstance(read_text(item, "instanceId"), market)
 
 
-def _read(
+def _read_items(
     page: Iterable[Element],
     id_field: str,
     kind: str,
-    place: Place,
-    told: _Told,
+    place: ListingScope,
+    told: _PollNotes,
     *,
     read: Callable[[Element], Observation | None],
 ) -> list[Observation]:
@@ -218,22 +235,22 @@ def _read(
         try:
             seen = read(item)
         except (InputError, ValueError, OverflowError) as odd:
-            seen = _bare(text_of(item, id_field), kind, place, odd, told)
+            seen = _make_bare_observation(read_text(item, id_field), kind, place, odd, told)
         if seen is not None:
             found.append(seen)
     return found
 
 
-def _bare(id: str, kind: str, place: Place, odd: Exception, told: _Told) -> Observation | None:  # noqa: A002 - the ledger's word
+def _make_bare_observation(id: str, kind: str, place: ListingScope, odd: Exception, told: _PollNotes) -> Observation | None:  # noqa: A002 - the ledger's word
     why = shorten(odd.what if isinstance(odd, InputError) else type(odd).__name__)
     try:
         seen = Observation(key=ResourceKey(AWS, place.account, place.region, id), state="unknown", kind=kind, why="unreadable")
     except InputError:
-        told.lacks(f"{place.region}: one {kind} cannot be read: {why}")
+        told.add_gap(f"{place.region}: one {kind} cannot be read: {why}")
         return None
     told.note(f"{shorten(id)}: cannot be read ({why})")
     return seen
 
 
-def _said(broken: Exception) -> str:
+def _format_reason(broken: Exception) -> str:
     return broken.what if isinstance(broken, ProviderError) else str(broken)

@@ -16,30 +16,30 @@ from costguard.system.clock import Clock
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
 from costguard_aws.prices import OnDemandPrices, PriceKey
-from costguard_aws.seam import Aws
-from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, pages
-from costguard_aws.types import GpuType, known_types
+from costguard_aws.seam import AwsClients
+from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, read_pages
+from costguard_aws.types import GpuInstanceType, load_known_types
 
 
 class LiveOffers:
     """The offers of one account's regions."""
 
-    def __init__(self, aws: Aws, prices: OnDemandPrices, clock: Clock) -> None:
+    def __init__(self, aws: AwsClients, prices: OnDemandPrices, clock: Clock) -> None:
         self._aws, self._prices, self._clock = aws, prices, clock
 
-    def offers(self, regions: Sequence[str], gpus: Collection[str] | None) -> OfferListing:
+    def list_offers(self, regions: Sequence[str], gpus: Collection[str] | None) -> OfferListing:
         """What `regions` rent out of the canonical `gpus` (None: of every GPU). A type without any price there is no offer.
 
         A ProviderError where no region could be asked for anything.
         """
-        kinds = [kind for kind in known_types().values() if _whole(kind) and (gpus is None or kind.gpu in gpus)]
+        kinds = [kind for kind in load_known_types().values() if _has_whole_gpus(kind) and (gpus is None or kind.gpu in gpus)]
         offers, why, broken = list[Offer](), list[str](), list[ProviderError]()
         for region in regions if kinds else ():
-            on_demand, doubts = self._on_demand(region, kinds)
+            on_demand, doubts = self._list_on_demand(region, kinds)
             offers += on_demand
             why += doubts
             try:
-                offers += self._spot(region, kinds)
+                offers += self._list_spot(region, kinds)
             except ProviderError as failed:
                 broken.append(failed)
                 why.append(f"spot prices of {region}: {failed.what}")
@@ -47,34 +47,34 @@ class LiveOffers:
             raise broken[0]
         return OfferListing(offers=tuple(offers), why="; ".join(dict.fromkeys(why)))
 
-    def _on_demand(self, region: str, kinds: Sequence[GpuType]) -> tuple[list[Offer], list[str]]:
+    def _list_on_demand(self, region: str, kinds: Sequence[GpuInstanceType]) -> tuple[list[Offer], list[str]]:
         """Those that the price list has, and why some may be missing although they are sold."""
         keys = {kind.name: PriceKey(kind.name, region) for kind in kinds}
         self._prices.learn(keys.values())
         offers, doubts = list[Offer](), list[str]()
         for kind in kinds:
-            stated = self._prices.known(keys[kind.name])
+            stated = self._prices.peek_price(keys[kind.name])
             if stated.price.rate is not None:
-                offers.append(self._offer(kind, region, stated.price.rate, note=stated.why))
+                offers.append(self._make_offer(kind, region, stated.price.rate, note=stated.why))
             elif stated.doubtful:
                 doubts.append(stated.why)
         return offers, doubts
 
-    def _spot(self, region: str, kinds: Sequence[GpuType]) -> list[Offer]:
+    def _list_spot(self, region: str, kinds: Sequence[GpuInstanceType]) -> list[Offer]:
         """The cheapest zone's price of each type, now."""
         now, offers = self._clock.now(), list[Offer]()
         newest: dict[tuple[str, str], tuple[datetime, Rate]] = {}
         for first in range(0, len(kinds), MOST_TYPES):
-            self._newest(region, kinds[first : first + MOST_TYPES], now, newest)
+            self._read_newest(region, kinds[first : first + MOST_TYPES], now, newest)
         for kind in kinds:
             zones = sorted((rate.nano_per_hour, zone) for (name, zone), (_, rate) in newest.items() if name == kind.name)
             if zones:
                 note = f"in {zones[0][1]}, the cheapest of {len(zones)} zones"
-                offers.append(self._offer(kind, region, Rate(nano_per_hour=zones[0][0]), spot=True, note=note))
+                offers.append(self._make_offer(kind, region, Rate(nano_per_hour=zones[0][0]), spot=True, note=note))
         return offers
 
-    def _newest(
-        self, region: str, kinds: Iterable[GpuType], now: datetime, newest: dict[tuple[str, str], tuple[datetime, Rate]]
+    def _read_newest(
+        self, region: str, kinds: Iterable[GpuInstanceType], now: datetime, newest: dict[tuple[str, str], tuple[datetime, Rate]]
     ) -> None:
         """Fill in the last price of each type and zone: from now on, which includes the last change before it."""
         known = {kind.name: kind for kind in kinds}
@@ -85,7 +85,7 @@ class LiveOffers:
             "EndTime": now,
             "MaxResults": PAGE,
         }
-        for entry in pages(self._aws, region, asked):
+        for entry in read_pages(self._aws, region, asked):
             name, zone, at = str(entry.get("InstanceType")), str(entry.get("AvailabilityZone") or ""), entry.get("Timestamp")
             if name not in known or not zone or not isinstance(at, datetime) or at.tzinfo is None:
                 continue
@@ -94,7 +94,7 @@ class LiveOffers:
             if rate is not None and (before is None or at > before[0]):
                 newest[name, zone] = (at, rate)
 
-    def _offer(self, kind: GpuType, region: str, rate: Rate, *, spot: bool = False, note: str = "") -> Offer:
+    def _make_offer(self, kind: GpuInstanceType, region: str, rate: Rate, *, spot: bool = False, note: str = "") -> Offer:
         return Offer(
             provider="aws",
             region=region,
@@ -113,5 +113,5 @@ class LiveOffers:
         )
 
 
-def _whole(kind: GpuType) -> bool:
+def _has_whole_gpus(kind: GpuInstanceType) -> bool:
     return kind.gpu_count >= 1 and kind.gpu_count == int(kind.gpu_count)

@@ -22,7 +22,7 @@ PLAIN = "RunInstances"
 """The UsageOperation of Linux without paid software."""
 
 
-class Filter(TypedDict):
+class PriceFilter(TypedDict):
     """One condition of `get_products`."""
 
     Type: str
@@ -63,7 +63,7 @@ class _Listed(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ListedPrice:
     """What the list says of one type. `why`: what it says instead of one price."""
 
     rate: Rate | None = None
@@ -74,7 +74,7 @@ class Found:
 _decoder = msgspec.json.Decoder(_Listed, float_hook=Decimal)
 
 
-def filters(types: Collection[str], region: str, operation: str, tenancy: str) -> list[Filter]:
+def build_filters(types: Collection[str], region: str, operation: str, tenancy: str) -> list[PriceFilter]:
     """What pins one product of each type. One type by TERM_MATCH, which every endpoint knows; several by ANY_OF."""
     wanted = {
         "regionCode": region,
@@ -86,30 +86,30 @@ def filters(types: Collection[str], region: str, operation: str, tenancy: str) -
     if operation == PLAIN:
         wanted |= {"operatingSystem": "Linux", "preInstalledSw": "NA", "licenseModel": "No License required"}
     kind = "TERM_MATCH" if len(types) == 1 else "ANY_OF"
-    pinned = [Filter(Type="TERM_MATCH", Field=field, Value=value) for field, value in wanted.items()]
-    return [Filter(Type=kind, Field="instanceType", Value=",".join(types)), *pinned]
+    pinned = [PriceFilter(Type="TERM_MATCH", Field=field, Value=value) for field, value in wanted.items()]
+    return [PriceFilter(Type=kind, Field="instanceType", Value=",".join(types)), *pinned]
 
 
-def found(
+def parse_prices(
     products: Iterable[object], types: Mapping[str, float], *, region: str, operation: str, tenancy: str, now: datetime
-) -> dict[str, Found]:
+) -> dict[str, ListedPrice]:
     """The price of each of `types` that `products` state, or why it has none; a type that they do not state is left out.
 
     `types`: with the number of their GPUs, which bounds the price that is believed.
     """
-    stated: dict[str, list[Found]] = {}
+    stated: dict[str, list[ListedPrice]] = {}
     for product in products:
-        listed = _read(product)
+        listed = _parse_product(product)
         if listed is None:
             continue
         told = listed.product.attributes
         fits = told.region_code == region and told.operation == operation and told.tenancy == TENANCIES.get(tenancy, tenancy)
         if fits and told.instance_type in types and told.capacitystatus == "Used" and told.marketoption == "OnDemand":
-            stated.setdefault(told.instance_type, []).extend(_prices(listed.terms, types[told.instance_type], now))
-    return {name: _one(prices) for name, prices in stated.items()}
+            stated.setdefault(told.instance_type, []).extend(_list_prices(listed.terms, types[told.instance_type], now))
+    return {name: _agree_on_price(prices) for name, prices in stated.items()}
 
 
-def _read(product: object) -> _Listed | None:
+def _parse_product(product: object) -> _Listed | None:
     """One entry of PriceList: JSON in a string. One that cannot be read is as if it were not there."""
     if not isinstance(product, str):
         return None
@@ -119,9 +119,9 @@ def _read(product: object) -> _Listed | None:
         return None
 
 
-def _prices(terms: _Terms, gpus: float, now: datetime) -> list[Found]:
+def _list_prices(terms: _Terms, gpus: float, now: datetime) -> list[ListedPrice]:
     """Every hourly price in USD that is in force by `now`."""
-    prices = list[Found]()
+    prices = list[ListedPrice]()
     for term in terms.on_demand.values():
         since = parse_export_instant(term.effective_date)
         if since is not None and since > now.astimezone(UTC):
@@ -129,16 +129,16 @@ def _prices(terms: _Terms, gpus: float, now: datetime) -> list[Found]:
         for dimension in term.price_dimensions.values():
             if dimension.unit.lower() in {"hrs", "hours", "hour"} and "USD" in dimension.price_per_unit:
                 rate, why = parse_hourly_rate(dimension.price_per_unit["USD"], gpus=gpus)
-                prices.append(Found(rate=rate, since=since, why=why))
+                prices.append(ListedPrice(rate=rate, since=since, why=why))
     return prices
 
 
-def _one(prices: list[Found]) -> Found:
+def _agree_on_price(prices: list[ListedPrice]) -> ListedPrice:
     """The one price that all agree on; the oldest date of it."""
     known = {price.rate for price in prices if price.rate}
     odd = next((price.why for price in prices if price.why), "")
     if len(known) != 1 or odd:
         told = sorted({price.rate.format(4) for price in prices if price.rate})
-        return Found(why=odd or (f"the price list has several prices: {', '.join(told[:4])}" if told else ""))
+        return ListedPrice(why=odd or (f"the price list has several prices: {', '.join(told[:4])}" if told else ""))
     since = [price.since for price in prices if price.since is not None]
-    return Found(rate=known.pop(), since=min(since) if since else None)
+    return ListedPrice(rate=known.pop(), since=min(since) if since else None)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from costguard_aws.errors import in_words
+from costguard_aws.errors import translate_botocore_errors
 
 
-class Aws(Protocol):
+class AwsClients(Protocol):
     """One account's credentials, able to ask any service in any region."""
 
     account: str
@@ -21,12 +21,12 @@ class Aws(Protocol):
         """Botocore's client of `service` in `region`."""
 
 
-def ask(aws: Aws, service: str, region: str, operation: str, **arguments: Any) -> Mapping[str, Any]:  # noqa: ANN401 - AWS's words
+def call_operation(aws: AwsClients, service: str, region: str, operation: str, **arguments: Any) -> Mapping[str, Any]:  # noqa: ANN401 - AWS's words
     """The answer of one operation, one page of it: `ask(aws, "pricing", "us-east-1", "get_products", ServiceCode=...)`.
 
     A ProviderError, whose `code` is AWS's word, and nothing else.
     """
     client = aws.client(service, region)
-    with in_words(aws.account):
+    with translate_botocore_errors(aws.account):
         answer: Mapping[str, Any] = getattr(client, operation)(**arguments)
     return answer

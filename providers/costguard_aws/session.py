@@ -37,8 +37,8 @@ from costguard.providers.transport import (
     TokenBucket,
     check_url,
 )
-from costguard_aws.credentials import Source, credentials_of, session_of
-from costguard_aws.errors import AWS, fault_of, in_words
+from costguard_aws.credentials import CredentialSource, load_credentials, open_botocore_session
+from costguard_aws.errors import AWS, make_fault_reader, translate_botocore_errors
 
 logging.getLogger("botocore").setLevel(logging.WARNING)
 """Below that it writes whole requests and answers, session tokens among them."""
@@ -76,7 +76,7 @@ _bounds: ContextVar[_Bounds | None] = ContextVar("costguard_aws_bounds", default
 
 
 @contextmanager
-def within(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator[None]:
+def limit_requests(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator[None]:
     """Everything that is asked in this block, by this thread or one that was given its context, keeps to these bounds."""
     token = _bounds.set(_Bounds(deadline=deadline, most_bytes=most_bytes))
     try:
@@ -85,24 +85,24 @@ def within(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator[None]:
         _bounds.reset(token)
 
 
-class Session:
+class AwsSession:
     """What one `Source` may ask. `endpoint`: an address in place of all of AWS's own, "" for AWS's. Nothing is asked yet.
 
     CredentialsError where the source has no key.
     """
 
-    def __init__(self, source: Source, around: ProviderContext, *, endpoint: str = "", region: str = "") -> None:
+    def __init__(self, source: CredentialSource, around: ProviderContext, *, endpoint: str = "", region: str = "") -> None:
         self.source, self.endpoint, self._around = source, endpoint, around
         self.account = ""
         """As AWS says who it is, once it was asked; "" before."""
-        self.botocore = session_of(source, around.environ, around.home)
-        self.botocore.register("before-send", self._sent, unique_id="costguard-transport")
-        self.credentials = credentials_of(source, self.botocore, self._creator)
+        self.botocore = open_botocore_session(source, around.environ, around.home)
+        self.botocore.register("before-send", self._send, unique_id="costguard-transport")
+        self.credentials = load_credentials(source, self.botocore, self._make_client_creator)
         self.botocore._credentials = self.credentials  # noqa: SLF001 - set_credentials takes bare keys, and those of a role expire
-        self.region: str = region or around.environ.get("AWS_REGION") or self._config("region") or FIRST_REGION
+        self.region: str = region or around.environ.get("AWS_REGION") or self._read_config("region") or FIRST_REGION
         self._signed_with: tuple[str | None, ...] = ()
         self._tokens: tuple[str | None, ...] = ()
-        self._stated("ec2")
+        self._find_stated_endpoint("ec2")
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str], Any] = {}
         self._channels: dict[tuple[str, str], ProviderChannel] = {}
@@ -111,8 +111,8 @@ class Session:
         """Botocore's client. What it raises is a ProviderError, but for its own troubles: ask within `faults.in_words`."""
         with self._lock:
             if (service, region) not in self._clients:
-                with in_words(self.account):
-                    made = self._creator(service, region_name=region)
+                with translate_botocore_errors(self.account):
+                    made = self._make_client_creator(service, region_name=region)
                 self._clients[service, region] = made
             return self._clients[service, region]
 
@@ -127,16 +127,16 @@ class Session:
     ) -> bytes:
         """The good answer to one request of a Query API. An act is sent once."""
         fields = {"Action": action, "Version": VERSIONS[service], **(params or {})}
-        request = self._signed(service, region, urlencode(fields).encode())
-        return self._asked(request, service, region, action, deadline).body
+        request = self._sign(service, region, urlencode(fields).encode())
+        return self._ask(request, service, region, action, deadline).body
 
-    def date(self, service: str, region: str) -> datetime | None:
+    def read_server_date(self, service: str, region: str) -> datetime | None:
         """What the clock of AWS said at its last answer; None where it was not asked."""
-        return self._channel(service, region).date
+        return self._open_channel(service, region).date
 
-    def key_hint(self) -> str:
+    def read_key_hint(self) -> str:
         """The last four characters of the access key, for `doctor`."""
-        with in_words(self.account):
+        with translate_botocore_errors(self.account):
             return Secret(self.credentials.get_frozen_credentials().access_key or "").get_hint()
 
     @property
@@ -144,18 +144,18 @@ class Session:
         """Which place of the chain the key came from: env, shared-credentials-file, sso, assume-role, iam-role ..."""
         return str(self.credentials.method or "")
 
-    def _signed(self, service: str, region: str, body: bytes) -> HttpRequest:
+    def _sign(self, service: str, region: str, body: bytes) -> HttpRequest:
         form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
-        request = AWSRequest(method="POST", url=f"{self._address(service, region)}/", data=body, headers=form)
-        with in_words(self.account):
+        request = AWSRequest(method="POST", url=f"{self._find_endpoint(service, region)}/", data=body, headers=form)
+        with translate_botocore_errors(self.account):
             frozen = self.credentials.get_frozen_credentials()
             self._signed_with = (frozen.secret_key, frozen.token)
             SigV4Auth(frozen, service, region).add_auth(request)
-        return _carried(request.prepare())
+        return _to_transport_request(request.prepare())
 
-    def _address(self, service: str, region: str) -> str:
+    def _find_endpoint(self, service: str, region: str) -> str:
         """Where `service` of `region` is asked: what the settings or the environment say, else where AWS has it."""
-        stated = self._stated(service)
+        stated = self._find_stated_endpoint(service)
         if stated:
             return stated
         found = self.botocore.get_component("endpoint_resolver").construct_endpoint(service, region)
@@ -163,40 +163,42 @@ class Session:
             raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint="check regions")
         return f"https://{found['hostname']}"
 
-    def _stated(self, service: str) -> str:
+    def _find_stated_endpoint(self, service: str) -> str:
         """The address that somebody chose, as AWS's own tools look for it: for one service, for all, in the profile."""
         named = self._around.environ.get(f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}")
-        found = self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._profile().get("endpoint_url")
+        found = (
+            self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._read_profile().get("endpoint_url")
+        )
         return check_url(found, "AWS_ENDPOINT_URL") if found else ""
 
-    def _profile(self) -> Mapping[str, Any]:
-        with in_words(self.account):
+    def _read_profile(self) -> Mapping[str, Any]:
+        with translate_botocore_errors(self.account):
             found: Mapping[str, Any] = self.botocore.get_scoped_config()
         return found
 
-    def _config(self, name: str) -> str:
+    def _read_config(self, name: str) -> str:
         try:
             return str(self.botocore.get_config_variable(name) or "")
         except BotoCoreError:
             return ""
 
-    def _creator(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as botocore's create_client
+    def _make_client_creator(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as botocore's create_client
         """A client that sends each request once, to no proxy: how and when to send again is the transport's business."""
         config = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=5, read_timeout=20, proxies={})
-        more.setdefault("region_name", self._config("region") or FIRST_REGION)
-        more.update(config=config, endpoint_url=self._stated(service) or None)
+        more.setdefault("region_name", self._read_config("region") or FIRST_REGION)
+        more.update(config=config, endpoint_url=self._find_stated_endpoint(service) or None)
         return self.botocore.create_client(service, **more)
 
-    def _sent(self, request: AWSPreparedRequest, event_name: str = "", **_more: Any) -> AWSResponse:  # noqa: ANN401 - botocore's
+    def _send(self, request: AWSPreparedRequest, event_name: str = "", **_more: Any) -> AWSResponse:  # noqa: ANN401 - botocore's
         """Botocore's hook before it sends: our transport does, and hands back what came."""
         _, service, operation = str(event_name).split(".", maxsplit=2)
-        carried = _carried(request)
+        carried = _to_transport_request(request)
         self._tokens = (carried.headers.get("X-Amz-Security-Token"),)
-        reply = self._asked(carried, service, _region_of(request) or self.region, operation, None)
-        return AWSResponse(request.url, reply.status, _unpacked(reply), _Raw(reply.body))
+        reply = self._ask(carried, service, _parse_signed_region(request) or self.region, operation, None)
+        return AWSResponse(request.url, reply.status, _drop_encoding_headers(reply), _Raw(reply.body))
 
-    def _asked(self, request: HttpRequest, service: str, region: str, action: str, deadline: Deadline | None) -> HttpResponse:
-        channel, bounds, act = self._channel(service, region), _bounds.get(), action in ACTS
+    def _ask(self, request: HttpRequest, service: str, region: str, action: str, deadline: Deadline | None) -> HttpResponse:
+        channel, bounds, act = self._open_channel(service, region), _bounds.get(), action in ACTS
         limit = Deadline(ACT_S if act else READ_S)
         if bounds is not None and not act:
             limit = bounds.deadline
@@ -208,7 +210,7 @@ class Session:
             most_bytes=bounds.most_bytes if bounds else MOST_BYTES,
         )
 
-    def _channel(self, service: str, region: str) -> ProviderChannel:
+    def _open_channel(self, service: str, region: str) -> ProviderChannel:
         with self._lock:
             found = self._channels.get((service, region))
             if found is None:
@@ -216,15 +218,15 @@ class Session:
                 found = self._channels[service, region] = ProviderChannel(
                     self._around.transport,
                     provider=AWS,
-                    base_url=self._stated(service),
-                    account=f"{self.account or self.source.told} {region}",
+                    base_url=self._find_stated_endpoint(service),
+                    account=f"{self.account or self.source.label} {region}",
                     buckets={"": TokenBucket(per_s, burst, kept=kept)},
-                    fault=fault_of(self._secrets),
+                    fault=make_fault_reader(self._list_secrets),
                     advice={CredentialsError: "costguard doctor aws tells which key was used"},
                 )
             return found
 
-    def _secrets(self) -> tuple[Secret, ...]:
+    def _list_secrets(self) -> tuple[Secret, ...]:
         """What must never be shown, should AWS or a proxy echo it: what requests were signed with.
 
         Botocore is not asked for it here: it may be just fetching it, and holds a lock that it would wait for for ever.
@@ -244,7 +246,7 @@ class _Raw(BytesIO):
         yield self.read()
 
 
-def _carried(request: AWSPreparedRequest) -> HttpRequest:
+def _to_transport_request(request: AWSPreparedRequest) -> HttpRequest:
     """A signed request as the transport takes it."""
     headers = {k: v.decode("latin-1") if isinstance(v, bytes) else str(v) for k, v in request.headers.items()}
     headers.pop("Expect", None)
@@ -254,7 +256,7 @@ def _carried(request: AWSPreparedRequest) -> HttpRequest:
     return HttpRequest(method=request.method, url=request.url, headers=headers, body=bytes(body))
 
 
-def _region_of(request: AWSPreparedRequest) -> str:
+def _parse_signed_region(request: AWSPreparedRequest) -> str:
     """The region that the request was signed for: `Credential=KEY/20261121/us-east-1/ec2/aws4_request`."""
     stated = request.headers.get("Authorization", "")
     text = stated.decode("latin-1") if isinstance(stated, bytes) else str(stated)
@@ -262,7 +264,7 @@ def _region_of(request: AWSPreparedRequest) -> str:
     return parts[2] if len(parts) == 5 else ""  # noqa: PLR2004 - the scope's form
 
 
-def _unpacked(reply: HttpResponse) -> dict[str, str]:
+def _drop_encoding_headers(reply: HttpResponse) -> dict[str, str]:
     """Its headers, which no longer speak of a packed body."""
     kept = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
     return {**kept, "content-length": str(len(reply.body))}

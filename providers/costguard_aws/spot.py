@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from costguard.errors import InvalidAnswerError, ProviderError
 from costguard.metering.observation import Price, parse_hourly_rate
 from costguard.values.money import Rate
-from costguard_aws.seam import Aws, ask
+from costguard_aws.seam import AwsClients, call_operation
 
 LINUX = "Linux/UNIX"
 VPC = " (Amazon VPC)"
@@ -40,7 +40,7 @@ MOST_TYPES = 100
 """Types in one request. No limit is documented; a region has 60 types with GPUs."""
 
 
-class Market(NamedTuple):
+class SpotMarket(NamedTuple):
     """What has a spot price of its own. `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX."""
 
     instance_type: str
@@ -49,7 +49,7 @@ class Market(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
+class _MarketHistory:
     """The history of one market: when each price came, oldest first. It is whole from `since` to `until`."""
 
     since: datetime
@@ -62,32 +62,32 @@ class _Known:
 class SpotHistory:
     """The spot prices of one account (zone names are an account's own). Asked from several threads, for different regions."""
 
-    def __init__(self, aws: Aws) -> None:
+    def __init__(self, aws: AwsClients) -> None:
         self._aws = aws
         self._lock = threading.Lock()
-        self._known: dict[Market, _Known] = {}
+        self._known: dict[SpotMarket, _MarketHistory] = {}
 
-    def refresh(self, region: str, wanted: Mapping[Market, datetime], now: datetime) -> str:
+    def refresh(self, region: str, wanted: Mapping[SpotMarket, datetime], now: datetime) -> str:
         """Learn what `wanted` (each market with the earliest start of its running machines) has cost up to `now`.
 
         "" or why it could not be learned: what is known from before stays, and can be asked for.
         """
         with self._lock:
             self._forget(now)
-            asked = {market: self._from(market, start, now) for market, start in wanted.items()}
+            asked = {market: self._find_start(market, start, now) for market, start in wanted.items()}
         if not asked:
             return ""
         try:
-            entries = self._entries(region, asked, now)
+            entries = self._read_entries(region, asked, now)
         except ProviderError as broken:
             return f"spot prices of {region} could not be asked: {broken.what}"
         with self._lock:
             for market, start in asked.items():
                 self._learn(market, start, now, entries.get(market, {}))
         silent = [market for market in wanted if not self._known[market].prices]
-        return f"no spot price of {_shown(silent)} in {region}" if silent else ""
+        return f"no spot price of {_format_markets(silent)} in {region}" if silent else ""
 
-    def prices(self, market: Market, start: datetime | None) -> tuple[Price, ...]:
+    def list_prices(self, market: SpotMarket, start: datetime | None) -> tuple[Price, ...]:
         """What a machine of `market` that started at `start` has paid, oldest first; unknown where nothing is known.
 
         `start` None: today's price alone. Machines that share a history share its tuple.
@@ -98,7 +98,7 @@ class SpotHistory:
         first = bisect_right(known.times, start) - 1 if start is not None else -1
         return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
 
-    def _from(self, market: Market, start: datetime, now: datetime) -> datetime:
+    def _find_start(self, market: SpotMarket, start: datetime, now: datetime) -> datetime:
         """From when on the market is to be asked: from the start where it is new, from the last answer where it is known."""
         earliest = max(start.astimezone(UTC), now - LONGEST)
         known = self._known.get(market)
@@ -109,14 +109,14 @@ class SpotHistory:
         for market in [market for market, known in self._known.items() if now - known.until > IDLE]:
             del self._known[market]
 
-    def _entries(
-        self, region: str, asked: Mapping[Market, datetime], now: datetime
-    ) -> dict[Market, dict[datetime, tuple[bool, Rate]]]:
+    def _read_entries(
+        self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime
+    ) -> dict[SpotMarket, dict[datetime, tuple[bool, Rate]]]:
         """What the history says of the markets of `asked`; of two entries of one instant the one for VPC counts."""
-        found: dict[Market, dict[datetime, tuple[bool, Rate]]] = {}
-        for entry in self._pages(region, asked, now):
+        found: dict[SpotMarket, dict[datetime, tuple[bool, Rate]]] = {}
+        for entry in self._read_pages(region, asked, now):
             product = str(entry.get("ProductDescription") or "")
-            market = Market(str(entry.get("InstanceType")), str(entry.get("AvailabilityZone")), product.removesuffix(VPC))
+            market = SpotMarket(str(entry.get("InstanceType")), str(entry.get("AvailabilityZone")), product.removesuffix(VPC))
             at, (rate, _) = entry.get("Timestamp"), parse_hourly_rate(entry.get("SpotPrice"), gpus=16)
             if market not in asked or rate is None or not isinstance(at, datetime) or at.tzinfo is None or at > now:
                 continue
@@ -126,9 +126,9 @@ class SpotHistory:
                 times[at] = (product.endswith(VPC), rate)
         return found
 
-    def _pages(self, region: str, asked: Mapping[Market, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
+    def _read_pages(self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
         """Every entry since the earliest start; markets that are asked about from far apart are asked about apart."""
-        for group in _groups(asked, now):
+        for group in _group_markets(asked, now):
             products = sorted({market.product for market in group})
             more: dict[str, Any] = {
                 "InstanceTypes": sorted({market.instance_type for market in group}),
@@ -138,12 +138,12 @@ class SpotHistory:
                 "EndTime": now,
                 "MaxResults": PAGE,
             }
-            yield from pages(self._aws, region, more)
+            yield from read_pages(self._aws, region, more)
 
-    def _learn(self, market: Market, start: datetime, now: datetime, entries: Mapping[datetime, tuple[bool, Rate]]) -> None:
+    def _learn(self, market: SpotMarket, start: datetime, now: datetime, entries: Mapping[datetime, tuple[bool, Rate]]) -> None:
         known = self._known.get(market)
         if known is None or start < known.since:
-            known = self._known[market] = _Known(since=start, until=now, rates=known.rates if known else {})
+            known = self._known[market] = _MarketHistory(since=start, until=now, rates=known.rates if known else {})
         known.until = now
         fresh = {at: rate for at, (_, rate) in entries.items() if known.rates.get(at) != rate}
         if fresh:
@@ -153,12 +153,12 @@ class SpotHistory:
             known.times = tuple(at for at, _ in changes)
 
 
-def pages(aws: Aws, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+def read_pages(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """Every entry of every page of one question. An empty token ends it; OddAnswerError where it has no end."""
     token, seen = "", set[str]()
     for _ in range(MOST_PAGES):
         more = {"NextToken": token} if token else {}
-        answer = ask(aws, "ec2", region, "describe_spot_price_history", **asked, **more)
+        answer = call_operation(aws, "ec2", region, "describe_spot_price_history", **asked, **more)
         if not isinstance(answer.get("SpotPriceHistory"), list):
             raise InvalidAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
         yield from answer["SpotPriceHistory"]
@@ -171,13 +171,13 @@ def pages(aws: Aws, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[s
     raise InvalidAnswerError("the spot price history has no end", provider="aws", account=aws.account)
 
 
-def _groups(asked: Mapping[Market, datetime], now: datetime) -> list[list[Market]]:
+def _group_markets(asked: Mapping[SpotMarket, datetime], now: datetime) -> list[list[SpotMarket]]:
     """Those whose last answer is known together, those that are new together; each at most `MOST_TYPES` types."""
     recent = [market for market, start in asked.items() if now - start <= 3 * OVERLAP]
     groups = [sorted(recent), sorted(set(asked) - set(recent))]
     return [group[i : i + MOST_TYPES] for group in groups for i in range(0, len(group), MOST_TYPES)]
 
 
-def _shown(markets: Iterable[Market]) -> str:
+def _format_markets(markets: Iterable[SpotMarket]) -> str:
     named = sorted(f"{market.instance_type} in {market.zone}" for market in markets)
     return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")  # noqa: PLR2004 - a sentence's length

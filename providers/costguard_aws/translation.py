@@ -16,10 +16,10 @@ from xml.etree.ElementTree import Element
 from costguard.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
 from costguard.values.stated_time import parse_instant
-from costguard_aws.controllers import controller_of
-from costguard_aws.ec2_xml import flag_of, tags_of, text_of, whole_of
+from costguard_aws.controllers import find_controller
+from costguard_aws.ec2_xml import list_tags, read_flag, read_text, read_whole_number
 from costguard_aws.prices import PriceKey
-from costguard_aws.types import GpuType
+from costguard_aws.types import GpuInstanceType
 
 AWS = "aws"
 
@@ -54,7 +54,7 @@ BLOCK, HOST = "capacity block, paid up front", "dedicated host, billed in its pl
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListingScope:
     """Whose listing it is."""
 
     account: str
@@ -62,125 +62,131 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TypeAndPriceLookup:
     """What was learned beside the listing: of types, and of prices. Both answer for every name, and say so once."""
 
-    kind: Callable[[str], GpuType | None]
+    kind: Callable[[str], GpuInstanceType | None]
     price: Callable[[PriceKey], Price]
 
 
-def instance_of(item: Element, place: Place, known: Known, told: Callable[[str], None]) -> Observation:
+def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
     """One instance. `told` takes a sentence for whatever could not be read of it."""
     fields = {child.tag: child for child in item}
-    key = ResourceKey(AWS, place.account, place.region, text_of(fields.get("instanceId")))
-    word = text_of(fields.get("instanceState"), "name")
+    key = ResourceKey(AWS, place.account, place.region, read_text(fields.get("instanceId")))
+    word = read_text(fields.get("instanceState"), "name")
     state = STATES.get(word, "unknown")
-    type_name = intern(text_of(fields.get("instanceType")))
+    type_name = intern(read_text(fields.get("instanceType")))
     kind = known.kind(type_name)
-    labels = labels_of(fields.get("tagSet"))
-    launched = _time(fields.get("launchTime"), key.id, "launchTime", told)
-    tier = TIERS.get(text_of(fields.get("instanceLifecycle")), "reserved")
+    labels = parse_labels(fields.get("tagSet"))
+    launched = _parse_time(fields.get("launchTime"), key.id, "launchTime", told)
+    tier = TIERS.get(read_text(fields.get("instanceLifecycle")), "reserved")
     return Observation(
         key=key,
         state=state,
-        name=_label(labels, "name"),
+        name=_find_label(labels, "name"),
         instance_type=type_name,
         gpu=kind.gpu if kind else "",
         gpu_count=kind.gpu_count if kind else 0,
         tier=tier,
-        owner=_label(labels, "owner") or text_of(fields.get("keyName")) or _profile(fields.get("iamInstanceProfile")),
+        owner=_find_label(labels, "owner") or read_text(fields.get("keyName")) or _parse_role(fields.get("iamInstanceProfile")),
         labels=labels,
-        created_at=_born(fields, launched),
+        created_at=_find_created_at(fields, launched),
         started_at=None if state == "pending" else launched,
-        stopped_at=left_at(text_of(fields.get("reason"))) if word in LEFT_RUNNING else None,
-        prices=_prices(fields, type_name, place.region, tier, known),
+        stopped_at=parse_left_at(read_text(fields.get("reason"))) if word in LEFT_RUNNING else None,
+        prices=_list_prices(fields, type_name, place.region, tier, known),
         why="" if state == word else word[:80],
-        handling=_handling(fields, labels, word, tier, kind),
+        handling=_make_handling(fields, labels, word, tier, kind),
     )
 
 
-def price_key(fields: dict[str, Element], type_name: str, region: str) -> PriceKey:
+def make_price_key(fields: dict[str, Element], type_name: str, region: str) -> PriceKey:
     """What the list price of an instance hangs on."""
-    operation = text_of(fields.get("usageOperation")) or OPERATIONS.get(text_of(fields.get("platform")).lower(), "RunInstances")
-    return PriceKey(type_name, region, intern(operation), intern(text_of(fields.get("placement"), "tenancy") or "default"))
+    operation = read_text(fields.get("usageOperation")) or OPERATIONS.get(
+        read_text(fields.get("platform")).lower(), "RunInstances"
+    )
+    return PriceKey(type_name, region, intern(operation), intern(read_text(fields.get("placement"), "tenancy") or "default"))
 
 
-def _prices(fields: dict[str, Element], type_name: str, region: str, tier: str, known: Known) -> tuple[Price, ...]:
+def _list_prices(
+    fields: dict[str, Element], type_name: str, region: str, tier: str, known: TypeAndPriceLookup
+) -> tuple[Price, ...]:
     """Of today by the list. Those of spot are learned apart; those of reserved capacity are not in EC2."""
     if tier == "reserved":
-        return (Price(None, None, BLOCK, prepaid=text_of(fields.get("instanceLifecycle")) == "capacity-block"),)
+        return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block"),)
     if tier == "spot":
         return ()
-    key = price_key(fields, type_name, region)
+    key = make_price_key(fields, type_name, region)
     return (Price(None, None, HOST) if key.tenancy == "host" else known.price(key),)
 
 
 _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC|Z)?\)")
 
 
-def left_at(reason: str) -> datetime | None:
+def parse_left_at(reason: str) -> datetime | None:
     """When the run ended, of `User initiated (2026-11-21 09:30:00 GMT)`; None of any other text."""
     found = _LEFT.search(reason)
     return parse_instant(found[1]) if found else None
 
 
-def _born(fields: dict[str, Element], launched: datetime | None) -> datetime | None:
+def _find_created_at(fields: dict[str, Element], launched: datetime | None) -> datetime | None:
     """The first launch: when interface 0 was attached, or the root volume; None where EC2 shows neither (terminated ones)."""
     found: list[datetime | None] = []
     for interface in fields.get("networkInterfaceSet", ()):
         attachment = interface.find("attachment")
-        if text_of(attachment, "deviceIndex") == "0" and text_of(attachment, "networkCardIndex") in ("", "0"):
-            found.append(parse_instant(text_of(attachment, "attachTime")))
-    root = text_of(fields.get("rootDeviceName"))
+        if read_text(attachment, "deviceIndex") == "0" and read_text(attachment, "networkCardIndex") in ("", "0"):
+            found.append(parse_instant(read_text(attachment, "attachTime")))
+    root = read_text(fields.get("rootDeviceName"))
     devices = fields.get("blockDeviceMapping", ())
-    found += [parse_instant(text_of(device, "ebs/attachTime")) for device in devices if text_of(device, "deviceName") == root]
+    found += [
+        parse_instant(read_text(device, "ebs/attachTime")) for device in devices if read_text(device, "deviceName") == root
+    ]
     known = [at for at in found if at is not None]
     if not known:
         return None
     return min(*known, launched) if launched is not None else min(known)
 
 
-def labels_of(tag_set: Element | None) -> tuple[tuple[str, str], ...]:
+def parse_labels(tag_set: Element | None) -> tuple[tuple[str, str], ...]:
     """Sorted pairs. Equal words are kept once: thousands of machines have the same."""
-    return tuple(sorted((intern(key), intern(value)) for key, value in tags_of(tag_set)))
+    return tuple(sorted((intern(key), intern(value)) for key, value in list_tags(tag_set)))
 
 
-def _label(labels: tuple[tuple[str, str], ...], name: str) -> str:
+def _find_label(labels: tuple[tuple[str, str], ...], name: str) -> str:
     return next((value for key, value in labels if key.lower() == name), "")
 
 
-def _profile(profile: Element | None) -> str:
+def _parse_role(profile: Element | None) -> str:
     """The name of the role that it runs under: a hint of whose it is."""
-    return text_of(profile, "arn").rsplit("/", 1)[-1]
+    return read_text(profile, "arn").rsplit("/", 1)[-1]
 
 
-def _time(element: Element | None, id: str, name: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
-    text = text_of(element)
+def _parse_time(element: Element | None, id: str, name: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
+    text = read_text(element)
     at = parse_instant(text) if text else None
     if text and at is None:
         told(f"{id}: its {name} cannot be read")
     return at
 
 
-def _handling(
-    fields: dict[str, Element], labels: tuple[tuple[str, str], ...], word: str, tier: str, kind: GpuType | None
+def _make_handling(
+    fields: dict[str, Element], labels: tuple[tuple[str, str], ...], word: str, tier: str, kind: GpuInstanceType | None
 ) -> Handling:
     """What acting on it would do."""
     if word == "terminated":
         return UNKNOWN_HANDLING
     operator = fields.get("operator")
-    managed = flag_of(operator, "managed")
-    controller = controller_of(dict(labels), managed=managed, principal=text_of(operator, "principal"))
-    deleted = sum(flag_of(device, "ebs/deleteOnTermination") for device in fields.get("blockDeviceMapping", ()))
-    local = local_loss(kind)
+    managed = read_flag(operator, "managed")
+    controller = find_controller(dict(labels), managed=managed, principal=read_text(operator, "principal"))
+    deleted = sum(read_flag(device, "ebs/deleteOnTermination") for device in fields.get("blockDeviceMapping", ()))
+    local = list_local_losses(kind)
     made = Handling(
         controller=controller.name if controller else "",
-        stops=_stops(fields, word, tier, managed=managed),
+        stops=_can_stop(fields, word, tier, managed=managed),
         terminates=not managed and word in STATES,
         stop_loses=local,
         terminate_loses=(*local, *([f"{deleted} EBS volume{'s' * (deleted > 1)} that end with it"] if deleted else [])),
         restart_doubtful=bool(kind and kind.gpu),
-        committed=_committed(fields, tier),
+        committed=_describe_commitment(fields, tier),
     )
     if len(_SHARED) > MOST_SHARED:
         _SHARED.clear()
@@ -192,68 +198,68 @@ _SHARED: dict[Handling, Handling] = {}
 MOST_SHARED = 10_000
 
 
-def _stops(fields: dict[str, Element], word: str, tier: str, *, managed: bool) -> bool | None:
+def _can_stop(fields: dict[str, Element], word: str, tier: str, *, managed: bool) -> bool | None:
     """Whether EC2 stops it: not from an instance-store root, not for another service; of spot only its request can tell."""
-    if managed or text_of(fields.get("rootDeviceType")) == "instance-store" or word in ("pending", "shutting-down"):
+    if managed or read_text(fields.get("rootDeviceType")) == "instance-store" or word in ("pending", "shutting-down"):
         return False
     return None if tier == "spot" or word not in STATES else True
 
 
-def local_loss(kind: GpuType | None) -> tuple[str, ...]:
+def list_local_losses(kind: GpuInstanceType | None) -> tuple[str, ...]:
     """What a stop wipes: the disks inside the host."""
     if kind is not None and kind.local_gb is None:
         return ("local disk of unknown size",)
     return (f"{kind.local_gb} GB of local disk",) if kind and kind.local_gb else ()
 
 
-def _committed(fields: dict[str, Element], tier: str) -> str:
+def _describe_commitment(fields: dict[str, Element], tier: str) -> str:
     """What goes on billing when it stops."""
-    reservation = text_of(fields.get("capacityReservationId"))
+    reservation = read_text(fields.get("capacityReservationId"))
     if tier == "reserved":
-        return f"{BLOCK} {text_of(fields.get('capacityBlockId')) or reservation}".rstrip()
-    if text_of(fields.get("placement"), "tenancy") == "host":
+        return f"{BLOCK} {read_text(fields.get('capacityBlockId')) or reservation}".rstrip()
+    if read_text(fields.get("placement"), "tenancy") == "host":
         return HOST
     return f"capacity reservation {reservation}, which bills while it is unused" if reservation else ""
 
 
-def volume_of(item: Element, place: Place, told: Callable[[str], None]) -> Observation:
+def observe_volume(item: Element, place: ListingScope, told: Callable[[str], None]) -> Observation:
     """One EBS volume: it bills from its creation to its deletion, whatever it is attached to."""
-    key = ResourceKey(AWS, place.account, place.region, text_of(item, "volumeId"))
-    word, size = text_of(item, "status"), whole_of(item, "size")
-    state, kind = VOLUME_STATES.get(word, "unknown"), intern(text_of(item, "volumeType"))
-    labels, attached = labels_of(item.find("tagSet")), text_of(item, "attachmentSet/item/instanceId")
+    key = ResourceKey(AWS, place.account, place.region, read_text(item, "volumeId"))
+    word, size = read_text(item, "status"), read_whole_number(item, "size")
+    state, kind = VOLUME_STATES.get(word, "unknown"), intern(read_text(item, "volumeType"))
+    labels, attached = parse_labels(item.find("tagSet")), read_text(item, "attachmentSet/item/instanceId")
     if size is None:
         told(f"{key.id}: its size cannot be read, so what it costs is unknown")
     return Observation(
         key=key,
         state=state,
         kind=VOLUME,
-        name=_label(labels, "name") or (f"disk of {attached}" if attached else ""),
+        name=_find_label(labels, "name") or (f"disk of {attached}" if attached else ""),
         instance_type=kind,
-        owner=_label(labels, "owner"),
+        owner=_find_label(labels, "owner"),
         labels=labels,
-        created_at=_time(item.find("createTime"), key.id, "createTime", told),
+        created_at=_parse_time(item.find("createTime"), key.id, "createTime", told),
         disks=(Disk(size, kind),),
         why="" if state == RUNNING else word[:80],
     )
 
 
-def address_of(item: Element, place: Place) -> Observation | None:
+def observe_address(item: Element, place: ListingScope) -> Observation | None:
     """One Elastic IP: it bills in use or idle until it is released. None of one that its owner brought, which is free."""
-    if text_of(item, "publicIpv4Pool") not in ("", "amazon"):
+    if read_text(item, "publicIpv4Pool") not in ("", "amazon"):
         return None
-    labels, name = labels_of(item.find("tagSet")), text_of(item, "allocationId") or text_of(item, "publicIp")
+    labels, name = parse_labels(item.find("tagSet")), read_text(item, "allocationId") or read_text(item, "publicIp")
     return Observation(
         key=ResourceKey(AWS, place.account, place.region, name),
         state=RUNNING,
         kind=ADDRESS,
-        name=_label(labels, "name") or text_of(item, "publicIp"),
-        owner=_label(labels, "owner"),
+        name=_find_label(labels, "name") or read_text(item, "publicIp"),
+        owner=_find_label(labels, "owner"),
         labels=labels,
-        why="" if text_of(item, "associationId") or text_of(item, "instanceId") else "idle",
+        why="" if read_text(item, "associationId") or read_text(item, "instanceId") else "idle",
     )
 
 
-def protected(seen: Observation, acts: tuple[str, ...]) -> Observation:
+def add_protections(seen: Observation, acts: tuple[str, ...]) -> Observation:
     """`seen` with the protections that were asked for."""
     return replace(seen, handling=replace(seen.handling, protected=acts)) if acts else seen

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuType:
+class GpuInstanceType:
     """`gpu` is canonical. `gpu_count` is a fraction where several machines share a GPU (g6f.large: 0.125 of an L4).
 
     `vram_gb` is that of one whole GPU, as sold. `local_gb`: instance-store disks together, which a stop loses; 0: none;
@@ -31,14 +31,14 @@ class GpuType:
 
 
 @cache
-def known_types() -> Mapping[str, GpuType]:
+def load_known_types() -> Mapping[str, GpuInstanceType]:
     """Every type of the table by its name."""
     text = files("costguard_aws").joinpath("types.csv").read_text(encoding="utf-8")
-    return {row["instance_type"]: _type(row) for row in csv.DictReader(text.splitlines())}
+    return {row["instance_type"]: _parse_row(row) for row in csv.DictReader(text.splitlines())}
 
 
-def _type(row: Mapping[str, str]) -> GpuType:
-    return GpuType(
+def _parse_row(row: Mapping[str, str]) -> GpuInstanceType:
+    return GpuInstanceType(
         name=row["instance_type"],
         gpu=row["gpu"],
         gpu_count=float(row["gpu_count"]),
@@ -49,20 +49,20 @@ def _type(row: Mapping[str, str]) -> GpuType:
     )
 
 
-def family_of(instance_type: str) -> str:
+def parse_family(instance_type: str) -> str:
     """`p5en.48xlarge` is of family p5en."""
     return instance_type.partition(".")[0]
 
 
 @cache
-def family_gpus() -> Mapping[str, str]:
+def load_family_gpus() -> Mapping[str, str]:
     """The canonical GPU of each family; no family has two."""
-    return {family_of(kind.name): kind.gpu for kind in known_types().values()}
+    return {parse_family(kind.name): kind.gpu for kind in load_known_types().values()}
 
 
-def family_gpu(instance_type: str) -> str:
+def find_family_gpu(instance_type: str) -> str:
     """The GPU of a type that the table lacks, by its family; "" where the family is unknown too, which says nothing.
 
     How many GPUs it has cannot be told from a name.
     """
-    return family_gpus().get(family_of(instance_type), "")
+    return load_family_gpus().get(parse_family(instance_type), "")

@@ -88,18 +88,18 @@ class GcpPlugin:
     def bill_files(self) -> BillFiles:
         """What FOCUS files call it, and how they name its resources."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_gcp.wire import last
+        from costguard_gcp.wire import take_last_part
 
-        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=last)
+        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=take_last_part)
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for the one login, with all its projects."""
         checked = check_provider_table(table, MANIFEST.settings, "providers.gcp")
         from costguard_gcp.account import GcpAccount
-        from costguard_gcp.credentials import login_of
-        from costguard_gcp.settings import stated_of
+        from costguard_gcp.credentials import find_login
+        from costguard_gcp.settings import parse_settings
 
-        return [GcpAccount(stated_of(checked), login_of(checked, around), around)]
+        return [GcpAccount(parse_settings(checked), find_login(checked, around), around)]
 
 
 provider = GcpPlugin()

@@ -17,18 +17,18 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
 from costguard_gcp import actions
-from costguard_gcp.absence import Absence
-from costguard_gcp.api import RESOURCES, Google
-from costguard_gcp.catalogue import Catalogue
-from costguard_gcp.credentials import Login, Tokens
-from costguard_gcp.inventory import Lister
-from costguard_gcp.listing import Listing
-from costguard_gcp.sdk import Compute
-from costguard_gcp.settings import Stated
-from costguard_gcp.shapes import Shapes
-from costguard_gcp.singles import single
-from costguard_gcp.translation import observed
-from costguard_gcp.wire import Instance, ProjectPage, last
+from costguard_gcp.absence import AbsenceCheck
+from costguard_gcp.api import RESOURCES, GoogleApi
+from costguard_gcp.catalogue import PriceCatalogue
+from costguard_gcp.credentials import Login, TokenSource
+from costguard_gcp.inventory import ProjectLister
+from costguard_gcp.listing import AggregatedList
+from costguard_gcp.sdk import ComputeSdk
+from costguard_gcp.settings import GcpSettings
+from costguard_gcp.shapes import ShapeCatalogue
+from costguard_gcp.singles import find_resource
+from costguard_gcp.translation import observe_instance
+from costguard_gcp.wire import Instance, ProjectPage, take_last_part
 
 SCOPE = "project"
 NO_BILL = "no bill: name a FOCUS export of BigQuery in [providers.gcp] focus_export"
@@ -38,16 +38,16 @@ MOST_PAGES = 50
 class GcpAccount:
     """The projects of one login. What it asks is asked over one transport, a channel a project."""
 
-    def __init__(self, stated: Stated, login: Login, around: ProviderContext) -> None:
+    def __init__(self, stated: GcpSettings, login: Login, around: ProviderContext) -> None:
         self.stated, self.around = stated, around
-        self.tokens = Tokens(login, around.transport)
-        self.google = Google(around.transport, stated.bases, self.tokens)
-        self.compute = Compute(self.google)
-        self.catalogue = Catalogue(self.google, around.clock, around.cache)
-        self.shapes = Shapes(self.compute)
-        self.lister = Lister(self.compute, self.catalogue, self.shapes, Absence(self.google), around)
+        self.tokens = TokenSource(login, around.transport)
+        self.google = GoogleApi(around.transport, stated.bases, self.tokens)
+        self.compute = ComputeSdk(self.google)
+        self.catalogue = PriceCatalogue(self.google, around.clock, around.cache)
+        self.shapes = ShapeCatalogue(self.compute)
+        self.lister = ProjectLister(self.compute, self.catalogue, self.shapes, AbsenceCheck(self.google), around)
         self._discovered = frozenset[str]()
-        self.actor = actions.Actor(self.compute, self.shapes)
+        self.actor = actions.InstanceActions(self.compute, self.shapes)
 
     @property
     def providers(self) -> Sequence[str]:
@@ -58,23 +58,23 @@ class GcpAccount:
         """The projects that are stated, or, with `discover`, every active one that the credentials can see."""
         projects = dict.fromkeys(self.stated.projects)
         if self.stated.discover:
-            self._discovered = frozenset(self._found(Deadline(self.stated.timeout_s)))
+            self._discovered = frozenset(self._discover_projects(Deadline(self.stated.timeout_s)))
             projects |= dict.fromkeys(sorted(self._discovered))
         return [ScopeKey("gcp", project, SCOPE) for project in projects]
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Machines, disks and addresses of one project: three lists, and prices once a day."""
         asked = self._now()
-        inventory, notes = self.lister.listed(scope.account, Deadline(self.stated.timeout_s))
+        inventory, notes = self.lister.list_project(scope.account, Deadline(self.stated.timeout_s))
         return Poll(scope=scope, asked_at=asked, at=self._now(), inventory=inventory, notes=notes)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """The machine, disk or address with that number in that place."""
-        self._is_ours(key)
+        self._check_ours(key)
         deadline = Deadline(actions.LOOK_S)
-        instance = actions.find(self.compute, key, deadline) if key.region.count("-") > 1 else None
+        instance = actions.find_instance(self.compute, key, deadline) if key.region.count("-") > 1 else None
         try:
-            return single(self.compute, key, deadline) if instance is None else self._seen(instance, key, deadline)
+            return find_resource(self.compute, key, deadline) if instance is None else self._observe(instance, key, deadline)
         except InputError as odd:
             raise InvalidAnswerError(str(odd.what), provider="gcp", account=key.account) from None
 
@@ -84,18 +84,18 @@ class GcpAccount:
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """From Cloud Monitoring: a few calls a project, however many machines it has."""
-        from costguard_gcp.monitoring import measured
+        from costguard_gcp.monitoring import measure_utilization
 
-        return measured(self.google, seen, period, self.stated.timeout_s)
+        return measure_utilization(self.google, seen, period, self.stated.timeout_s)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Every GPU machine type in every region for which the price list has all parts."""
-        from costguard_gcp.offers import offers
+        from costguard_gcp.offers import list_offers
 
-        listed = self.catalogue.current(Deadline(self.stated.timeout_s), anew=True)
+        listed = self.catalogue.read_current(Deadline(self.stated.timeout_s), anew=True)
         if listed.why:
             raise UnreachableError(listed.why, provider="gcp")
-        return offers(listed, self.around.gpus, gpus)
+        return list_offers(listed, self.around.gpus, gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """The lines of the FOCUS export that the setting `focus_export` names; without it nothing is known of the bill."""
@@ -106,43 +106,43 @@ class GcpAccount:
 
     def examine(self) -> Sequence[HealthCheck]:
         """Credentials, reach and rights, proven without acting."""
-        from costguard_gcp.examination import examined
+        from costguard_gcp.examination import examine_account
 
-        return examined(self)
+        return examine_account(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop the machine; its disks stay. Its local SSD is given up only where `lose` holds all that would go."""
         deadline = Deadline(actions.LOOK_S)
         try:
-            self._is_ours(key)
-            instance = actions.find(self.compute, key, deadline)
+            self._check_ours(key)
+            instance = actions.find_instance(self.compute, key, deadline)
         except ProviderError as broken:
-            return actions.received(broken, looking=True)
+            return actions.interpret_error(broken, looking=True)
         if instance is None:
             return ActionResponse(said=MISSING, why=actions.NOT_THERE)
-        self.shapes.learn(key.account, {(key.region, last(instance.machine_type))}, deadline)
+        self.shapes.learn(key.account, {(key.region, take_last_part(instance.machine_type))}, deadline)
         return self.actor.stop(key, lose, instance)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Delete the machine, with the disks that are set to go with it."""
         try:
-            self._is_ours(key)
-            instance = actions.find(self.compute, key, Deadline(actions.LOOK_S))
+            self._check_ours(key)
+            instance = actions.find_instance(self.compute, key, Deadline(actions.LOOK_S))
         except ProviderError as broken:
-            return actions.received(broken, looking=True)
+            return actions.interpret_error(broken, looking=True)
         return ActionResponse(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
 
-    def _is_ours(self, key: ResourceKey) -> None:
+    def _check_ours(self, key: ResourceKey) -> None:
         """RefusedError for a key of another provider or of a project that this login does not watch."""
         if key.provider != "gcp" or (key.account not in self.stated.projects and key.account not in self._discovered):
             raise RefusedError("is not watched by this login", provider="gcp", account=key.account)
 
-    def _seen(self, instance: Instance, key: ResourceKey, deadline: Deadline) -> Observation:
-        alone = Listing[Instance](items=[(key.region, instance)])
-        reading = self.lister.reading(key.account, alone, deadline, [])
-        return observed(instance, key.region, reading)[0]
+    def _observe(self, instance: Instance, key: ResourceKey, deadline: Deadline) -> Observation:
+        alone = AggregatedList[Instance](items=[(key.region, instance)])
+        reading = self.lister.prepare_context(key.account, alone, deadline, [])
+        return observe_instance(instance, key.region, reading)[0]
 
-    def _found(self, deadline: Deadline) -> list[str]:
+    def _discover_projects(self, deadline: Deadline) -> list[str]:
         """Every active project, page by page."""
         found, token = list[str](), ""
         for _ in range(MOST_PAGES):

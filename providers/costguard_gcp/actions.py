@@ -27,13 +27,13 @@ from costguard.errors import (
 from costguard.providers.transport import Deadline, HttpResponse
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
-from costguard_gcp.handling import handling_of, replaced_by, scratch_gb
-from costguard_gcp.inventory import CLIENTS, told
-from costguard_gcp.listing import MOST_PAGES, aggregated
-from costguard_gcp.machine_types import Machine
-from costguard_gcp.sdk import PAGE, Compute
-from costguard_gcp.shapes import Shapes
-from costguard_gcp.wire import Instance, Numbered, Operation, PersistentDisk, Wire, last
+from costguard_gcp.handling import find_replacer, make_handling, sum_scratch_gb
+from costguard_gcp.inventory import CLIENTS, format_reason
+from costguard_gcp.listing import MOST_PAGES, read_aggregated
+from costguard_gcp.machine_types import MachineShape
+from costguard_gcp.sdk import PAGE, ComputeSdk
+from costguard_gcp.shapes import ShapeCatalogue
+from costguard_gcp.wire import Instance, Numbered, Operation, PersistentDisk, WireObject, take_last_part
 
 T = TypeVar("T", Instance, PersistentDisk)
 
@@ -45,7 +45,7 @@ NOT_THERE = "its zone has no machine with that number"
 OPERATING = frozenset(("PENDING", "RUNNING", "DONE"))
 
 
-class _Zonal(Wire):
+class _Zonal(WireObject):
     """A page of a list of one zone."""
 
     next_page_token: str | None = None
@@ -54,17 +54,17 @@ class _Zonal(Wire):
     warning: msgspec.Raw | None = None
 
 
-def find(compute: Compute, key: ResourceKey, deadline: Deadline) -> Instance | None:
+def find_instance(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Instance | None:
     """The machine with the number of `key` in its zone; None where the zone has none. ProviderError where it does not say."""
     try:
-        found = found_by_id(compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline)
+        found = list_by_id(compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline)
     except MissingError:
-        return among_all(compute, "instances", Instance, key, deadline)
-    return _read(found[0]) if found else None
+        return find_in_project(compute, "instances", Instance, key, deadline)
+    return _parse_instance(found[0]) if found else None
 
 
-def found_by_id(
-    compute: Compute, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+def list_by_id(
+    compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
 ) -> list[msgspec.Raw]:
     """What a zone or region lists under the number of `key`, one or nothing. `listed`: client and request.
 
@@ -77,8 +77,8 @@ def found_by_id(
     while token not in seen and len(seen) < MOST_PAGES:
         seen.add(token)
         reply = compute.ask(listed[0], "list", listed[1], fields | ({"page_token": token} if token else {}), deadline=deadline)
-        page = _page(reply, key.account)
-        ids = [_id(raw) for raw in page.items or ()]
+        page = _parse_page(reply, key.account)
+        ids = [_parse_id(raw) for raw in page.items or ()]
         if key.id in ids:
             return [(page.items or [])[ids.index(key.id)]]
         unwell = page.warning is not None and b"NO_RESULTS_ON_PAGE" not in bytes(page.warning)
@@ -90,7 +90,7 @@ def found_by_id(
     raise InvalidAnswerError("the answer is no whole list", provider="gcp", account=key.account)
 
 
-def _page(reply: HttpResponse, project: str) -> _Zonal:
+def _parse_page(reply: HttpResponse, project: str) -> _Zonal:
     try:
         page = msgspec.json.decode(reply.body, type=_Zonal)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -100,7 +100,7 @@ def _page(reply: HttpResponse, project: str) -> _Zonal:
     return page
 
 
-def _id(raw: msgspec.Raw) -> str | None:
+def _parse_id(raw: msgspec.Raw) -> str | None:
     """The number of an item; None where not even that can be read."""
     try:
         return str(msgspec.json.decode(raw, type=Numbered).id)
@@ -108,7 +108,7 @@ def _id(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def among_all(compute: Compute, what: str, kind: type[T], key: ResourceKey, deadline: Deadline) -> T | None:
+def find_in_project(compute: ComputeSdk, what: str, kind: type[T], key: ResourceKey, deadline: Deadline) -> T | None:
     """The machine or disk among all of its project, where the zone by itself is not to be asked for."""
     client, request = CLIENTS[what]
 
@@ -116,16 +116,16 @@ def among_all(compute: Compute, what: str, kind: type[T], key: ResourceKey, dead
         fields = {"project": key.account, "max_results": PAGE, **({"page_token": token} if token else {})}
         return compute.ask(client, "aggregated_list", request, fields, deadline=deadline)
 
-    listed = aggregated(ask, what, kind)
+    listed = read_aggregated(ask, what, kind)
     for where, one in listed.items:
-        if str(one.id) == key.id and (last(one.zone) or where) == key.region:
+        if str(one.id) == key.id and (take_last_part(one.zone) or where) == key.region:
             return one
     if listed.why or any(str(one.id) == key.id for _, one in listed.named):
         raise InvalidAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
     return None
 
 
-def _read(raw: msgspec.Raw) -> Instance:
+def _parse_instance(raw: msgspec.Raw) -> Instance:
     try:
         return msgspec.json.decode(raw, type=Instance)
     except (msgspec.DecodeError, RecursionError):
@@ -133,59 +133,59 @@ def _read(raw: msgspec.Raw) -> Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class InstanceActions:
     """Acts on one machine at a time. `compute` and `shapes` are the login's own."""
 
-    compute: Compute
-    shapes: Shapes
+    compute: ComputeSdk
+    shapes: ShapeCatalogue
 
     def stop(self, key: ResourceKey, lose: frozenset[str], instance: Instance) -> ActionResponse:
         """Stop `instance`, which was found under `key` a moment ago. Local SSD is given up only where `lose` says all of it."""
         if instance.status in GONE_OR_STOPPED:
             return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
-        if owner := replaced_by(instance):
+        if owner := find_replacer(instance):
             return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
-        shape = self.shapes.get(key.account, key.region, last(instance.machine_type))
-        missing = [one for one in handling_of(instance, shape, None).stop_loses if one not in lose]
+        shape = self.shapes.get(key.account, key.region, take_last_part(instance.machine_type))
+        missing = [one for one in make_handling(instance, shape, None).stop_loses if one not in lose]
         if missing:
             return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not agreed to")
-        fields = _fields(key, instance)
+        fields = _build_fields(key, instance)
         if _has_ssd(instance, shape):
             fields["discard_local_ssd"] = True
-        return self._sent("stop_unary", "StopInstanceRequest", fields, key)
+        return self._send_act("stop_unary", "StopInstanceRequest", fields, key)
 
     def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
         """Delete `instance`, which was found under `key` a moment ago. Protection is looked at here, and never lifted."""
         if instance.deletion_protection:
             return ActionResponse(said=REFUSED, why="deletion protection is on; somebody must lift it")
-        if owner := replaced_by(instance):
+        if owner := find_replacer(instance):
             return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
-        return self._sent("delete_unary", "DeleteInstanceRequest", _fields(key, instance), key)
+        return self._send_act("delete_unary", "DeleteInstanceRequest", _build_fields(key, instance), key)
 
-    def _sent(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
+    def _send_act(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
         """The one request that changes something."""
         try:
             reply = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
         except ProviderError as broken:
-            return received(broken)
-        return operated(reply, key)
+            return interpret_error(broken)
+        return interpret_operation(reply, key)
 
 
-def _has_ssd(instance: Instance, shape: Machine | None) -> bool:
+def _has_ssd(instance: Instance, shape: MachineShape | None) -> bool:
     """Google refuses a stop of a machine with local SSD, seen or bundled, that does not say what becomes of it."""
-    return bool(scratch_gb(instance, shape)) or any(disk.type == "SCRATCH" for disk in instance.disks or ())
+    return bool(sum_scratch_gb(instance, shape)) or any(disk.type == "SCRATCH" for disk in instance.disks or ())
 
 
-def _fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
+def _build_fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
     return {"project": key.account, "zone": key.region, "instance": instance.name, "request_id": str(uuid.uuid4())}
 
 
-def received(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
+def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
     """What an error means for an act: a clear no, nothing there, or no answer that can be believed.
 
     `looking`: it befell the look before the act, so nothing was sent; but a zone or project that is not found proves nothing.
     """
-    why = told(broken)
+    why = format_reason(broken)
     if looking:
         return ActionResponse(said=REFUSED, why=f"not sent, as the machine could not be looked at: {why}")
     if isinstance(broken, MissingError):
@@ -195,7 +195,7 @@ def received(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
     return ActionResponse(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
 
 
-def operated(reply: HttpResponse, key: ResourceKey) -> ActionResponse:
+def interpret_operation(reply: HttpResponse, key: ResourceKey) -> ActionResponse:
     """What the operation says that an act answered with."""
     try:
         operation = msgspec.json.decode(reply.body, type=Operation)

@@ -25,7 +25,7 @@ from costguard.providers.transport import (
 )
 from costguard.providers.transport.channel import FaultReader, parse_retry_after
 from costguard.system.secret import scrub_text
-from costguard_gcp.credentials import FIX, Tokens
+from costguard_gcp.credentials import FIX, TokenSource
 from costguard_gcp.wire import ErrorBody, Refusal
 
 T = TypeVar("T")
@@ -51,15 +51,15 @@ UNBILLED = frozenset(("billingNotEnabled", "billingDisabled", "accountDisabled",
 """A project without the API or without billing has no machines: gcp.md, section 6 and 8. By these exact reasons only."""
 
 
-class Google:
+class GoogleApi:
     """One login's way to every service. `account` of a channel is the project it is about, "" for what is of no project."""
 
-    def __init__(self, transport: Transport, bases: Mapping[str, str], tokens: Tokens) -> None:
+    def __init__(self, transport: Transport, bases: Mapping[str, str], tokens: TokenSource) -> None:
         self._transport, self._bases, self.tokens = transport, dict(bases), tokens
         self._channels: dict[tuple[str, str], ProviderChannel] = {}
         self._lock = threading.Lock()
 
-    def channel(self, service: str, project: str) -> ProviderChannel:
+    def open_channel(self, service: str, project: str) -> ProviderChannel:
         """The channel to `service` about `project`."""
         with self._lock:
             found = self._channels.get((service, project))
@@ -70,7 +70,7 @@ class Google:
                     account=project,
                     base_url=self._bases[service],
                     buckets={"": TokenBucket(PER_S, BURST, kept=KEPT)},
-                    fault=_fault(self.tokens),
+                    fault=_make_fault_reader(self.tokens),
                     advice={
                         CredentialsError: FIX,
                         ForbiddenError: "grant it the role of config/iam/gcp-reader.yaml",
@@ -79,7 +79,7 @@ class Google:
                 )
             return found
 
-    def base(self, service: str) -> str:
+    def get_base_url(self, service: str) -> str:
         """The base address of `service`."""
         return self._bases[service]
 
@@ -95,13 +95,13 @@ class Google:
         body: object = None,
     ) -> HttpResponse:
         """The good reply to a question by plain REST."""
-        request = self.channel(service, project).build_request(method, path, params, body)
+        request = self.open_channel(service, project).build_request(method, path, params, body)
         return self.ask(service, project, request, deadline=deadline)
 
     def ask(self, service: str, project: str, request: HttpRequest, *, deadline: Deadline, act: bool = False) -> HttpResponse:
         """The good reply to `request`, with a token."""
-        headers = {**request.headers, **self.tokens.header(deadline)}
-        channel = self.channel(service, project)
+        headers = {**request.headers, **self.tokens.build_header(deadline)}
+        channel = self.open_channel(service, project)
         try:
             return channel.ask(replace(request, headers=headers), scope=service, deadline=deadline, act=act)
         except CredentialsError:
@@ -110,15 +110,15 @@ class Google:
 
     def decode(self, service: str, project: str, reply: HttpResponse, kind: type[T], what: str) -> T:
         """`reply` as JSON of the shape `kind`."""
-        return self.channel(service, project).decode(reply, kind, what)
+        return self.open_channel(service, project).decode(reply, kind, what)
 
 
-def _fault(tokens: Tokens) -> FaultReader:
+def _make_fault_reader(tokens: TokenSource) -> FaultReader:
     """What an answer means: by its reason first, by its status where it gives none."""
 
     def told(reply: HttpResponse) -> tuple[str, str]:
-        body = refusal_of(reply)
-        return ("", "") if body is None else (reason_of(body), scrub_text(body.message or "", tokens.secrets()))
+        body = parse_refusal(reply)
+        return ("", "") if body is None else (find_reason(body), scrub_text(body.message or "", tokens.list_secrets()))
 
     usual = make_status_fault_reader("gcp", told)
 
@@ -126,7 +126,9 @@ def _fault(tokens: Tokens) -> FaultReader:
         found = usual(reply)
         code = found.code if found else ""
         if isinstance(found, ForbiddenError) and code in DISABLED | UNBILLED:
-            return ForbiddenError(f"{found.what}{_speaks_of(reply)}", provider="gcp", status=reply.status, code=code)
+            return ForbiddenError(
+                f"{found.what}{_find_disabled_project(reply)}", provider="gcp", status=reply.status, code=code
+            )
         if found is not None and code in THROTTLED and reply.status in (403, 429):
             what = f"asked too often ({reply.status} {code})"
             return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=parse_retry_after(reply))
@@ -139,9 +141,9 @@ SPEAKS_OF = "; it speaks of project "
 _IN_MESSAGE = re.compile(r"\bproject (\d{6,20})\b|\bproject #([a-z0-9-]{6,30})\b|[?&]project=([a-z0-9-]{6,30})")
 
 
-def _speaks_of(reply: HttpResponse) -> str:
+def _find_disabled_project(reply: HttpResponse) -> str:
     """Whose API or billing it is that is off, as the error's details and message name it; "" where they name nobody."""
-    body = refusal_of(reply)
+    body = parse_refusal(reply)
     if body is None:
         return ""
     consumers = [(one.metadata or {}).get("consumer", "") for one in body.details or ()]
@@ -151,7 +153,7 @@ def _speaks_of(reply: HttpResponse) -> str:
     return f"{SPEAKS_OF}{', '.join(sound)}" if sound else ""
 
 
-def refusal_of(reply: HttpResponse) -> ErrorBody | None:
+def parse_refusal(reply: HttpResponse) -> ErrorBody | None:
     """Google's own words in an error; None where the body is something else."""
     try:
         return msgspec.json.decode(reply.body, type=Refusal).error
@@ -159,7 +161,7 @@ def refusal_of(reply: HttpResponse) -> ErrorBody | None:
         return None
 
 
-def reason_of(body: ErrorBody) -> str:
+def find_reason(body: ErrorBody) -> str:
     """The reason: of `errors`, where that is exact, else of `details`, else the status."""
     stated = [one.reason for one in body.errors or () if one.reason]
     detailed = [one.reason for one in body.details or () if one.reason]

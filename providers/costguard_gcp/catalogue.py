@@ -12,8 +12,8 @@ from costguard.errors import InvalidAnswerError, ProviderError, to_one_line
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
 from costguard.system.clock import Clock
-from costguard_gcp.api import BILLING, Google
-from costguard_gcp.price_list import SERVICE, take_in
+from costguard_gcp.api import BILLING, GoogleApi
+from costguard_gcp.price_list import SERVICE, collect_prices
 from costguard_gcp.wire import SkuPage
 
 KEEP = timedelta(hours=24)
@@ -33,55 +33,55 @@ class PriceList:
     why: str = ""
 
 
-class _Kept(msgspec.Struct):
+class _CachedPrices(msgspec.Struct):
     at: datetime
     prices: dict[str, int]
 
 
-class Catalogue:
+class PriceCatalogue:
     """The price list of one login; every project has the same."""
 
-    def __init__(self, google: Google, clock: Clock, cache: Cache) -> None:
+    def __init__(self, google: GoogleApi, clock: Clock, cache: Cache) -> None:
         self._google, self._clock, self._cache = google, clock, cache
         self._lock = threading.Lock()
         self._now: PriceList | None = None
         self.keep = KEEP
 
-    def current(self, deadline: Deadline, *, anew: bool = False) -> PriceList:
+    def read_current(self, deadline: Deadline, *, anew: bool = False) -> PriceList:
         """Today's prices; `anew`: asked now. Where they cannot be had the list is empty, and says why; it raises nothing."""
         with self._lock:
             now, held = self._clock.now(), self._now
             if not anew and held is not None and now - held.at < (AGAIN if held.why else self.keep):
                 return held
-            kept = None if anew else self._cached(now)
+            kept = None if anew else self._read_cache(now)
             if kept is None:
-                kept = self._asked(now, deadline)
+                kept = self._fetch(now, deadline)
             self._now = kept
             return kept
 
-    def _cached(self, now: datetime) -> PriceList | None:
+    def _read_cache(self, now: datetime) -> PriceList | None:
         data = self._cache.get(CACHED_AS, now - self.keep)
         if data is None:
             return None
         try:
-            kept = msgspec.json.decode(data, type=_Kept)
+            kept = msgspec.json.decode(data, type=_CachedPrices)
         except (msgspec.DecodeError, RecursionError):
             return None
         sound = kept.prices and kept.at.tzinfo is not None and timedelta(0) <= now - kept.at < self.keep
         return PriceList(at=kept.at, prices=kept.prices) if sound else None
 
-    def _asked(self, now: datetime, deadline: Deadline) -> PriceList:
+    def _fetch(self, now: datetime, deadline: Deadline) -> PriceList:
         try:
-            prices, unread = self._pages(deadline)
+            prices, unread = self._fetch_pages(deadline)
         except ProviderError as broken:
             return PriceList(at=now, prices={}, why=f"the price list cannot be read: {to_one_line(broken.what)}")
         if not prices:
             return PriceList(at=now, prices={}, why="the price list names no machine")
         if not unread:
-            self._cache.put(CACHED_AS, msgspec.json.encode(_Kept(at=now, prices=prices)))
+            self._cache.put(CACHED_AS, msgspec.json.encode(_CachedPrices(at=now, prices=prices)))
         return PriceList(at=now, prices=prices)
 
-    def _pages(self, deadline: Deadline) -> tuple[dict[str, int], int]:
+    def _fetch_pages(self, deadline: Deadline) -> tuple[dict[str, int], int]:
         """Every price, and how many SKUs could not be read. Half a list could pass a doubtful price for a single one."""
         prices: dict[str, int] = {}
         token, seen, unread = "", set[str](), 0
@@ -89,7 +89,7 @@ class Catalogue:
             params = {"pageSize": "5000", "currencyCode": "USD", **({"pageToken": token} if token else {})}
             reply = self._google.read(BILLING, "", f"/v1/services/{SERVICE}/skus", params, deadline=deadline)
             page = self._google.decode(BILLING, "", reply, SkuPage, "the price list")
-            unread += take_in(page.skus, prices)
+            unread += collect_prices(page.skus, prices)
             token = page.next_page_token or ""
             if not token:
                 return prices, unread

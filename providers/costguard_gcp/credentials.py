@@ -38,28 +38,28 @@ class Login:
     anonymous: bool = False
 
 
-def login_of(table: Mapping[str, object], around: ProviderContext) -> Login:
+def find_login(table: Mapping[str, object], around: ProviderContext) -> Login:
     """Where the settings and the environment say; CredentialsError where there is nothing to be found."""
     impersonate = str(table.get("impersonate") or "")
     if table.get("anonymous"):
         return Login(source="anonymous", anonymous=True)
     stated = table.get("credentials_file")
     if stated:
-        return _in_file(Path(str(stated)).expanduser(), "[providers.gcp] credentials_file", impersonate)
+        return _read_login_file(Path(str(stated)).expanduser(), "[providers.gcp] credentials_file", impersonate)
     environ = around.environ
     if named := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        return _in_file(Path(named).expanduser(), "GOOGLE_APPLICATION_CREDENTIALS", impersonate)
+        return _read_login_file(Path(named).expanduser(), "GOOGLE_APPLICATION_CREDENTIALS", impersonate)
     folder = Path(environ["CLOUDSDK_CONFIG"]) if environ.get("CLOUDSDK_CONFIG") else around.home / ".config" / "gcloud"
     own = folder / "application_default_credentials.json"
     if own.is_file():
-        return _in_file(own, "gcloud's own file", impersonate)
+        return _read_login_file(own, "gcloud's own file", impersonate)
     if environ.get("NO_GCE_CHECK", "").lower() == "true":
         what = f"has no credentials: looked at GOOGLE_APPLICATION_CREDENTIALS and {own}"
         raise CredentialsError(what, provider="gcp", hint=FIX)
     return Login(source="the machine's metadata server", impersonate=impersonate)
 
 
-def _in_file(path: Path, source: str, impersonate: str) -> Login:
+def _read_login_file(path: Path, source: str, impersonate: str) -> Login:
     if not path.is_file():
         raise CredentialsError(f"has no credentials: {source} names {path}, which is no file", provider="gcp", hint=FIX)
     if others := describe_exposure(path):
@@ -67,7 +67,7 @@ def _in_file(path: Path, source: str, impersonate: str) -> Login:
     return Login(source=f"{source} ({path})", file=path, impersonate=impersonate)
 
 
-class Tokens:
+class TokenSource:
     """Bearer tokens of one login, renewed when they are about to expire. Asked from several threads."""
 
     def __init__(self, login: Login, transport: Transport) -> None:
@@ -78,14 +78,14 @@ class Tokens:
         self._token = ""
         self._broken: tuple[float, str] | None = None
 
-    def header(self, deadline: Deadline) -> dict[str, str]:
+    def build_header(self, deadline: Deadline) -> dict[str, str]:
         """The header that says who asks; none where nobody in particular does. ProviderError where there is no token."""
         if self.login.anonymous:
             return {}
         with self._lock:
             if self._broken and read_monotonic() < self._broken[0] + FAILED_FOR_S:
                 raise CredentialsError(self._broken[1], provider="gcp", hint=FIX)
-            return {"Authorization": f"Bearer {self._current(deadline)}"}
+            return {"Authorization": f"Bearer {self._get_token(deadline)}"}
 
     def forget(self) -> None:
         """The token was refused: make a new one next time."""
@@ -93,11 +93,11 @@ class Tokens:
             if self._credentials is not None:
                 self._credentials.token = None
 
-    def secrets(self) -> tuple[Secret, ...]:
+    def list_secrets(self) -> tuple[Secret, ...]:
         """What must appear nowhere."""
         return (Secret(self._token),) if self._token else ()
 
-    def hint(self) -> str:
+    def read_hint(self) -> str:
         """The last characters of the present token."""
         return Secret(self._token).get_hint() if self._token else ""
 
@@ -106,21 +106,21 @@ class Tokens:
         """The service account that asks; "" where the credentials do not say."""
         return str(getattr(self._credentials, "service_account_email", "") or "")
 
-    def _current(self, deadline: Deadline) -> str:
+    def _get_token(self, deadline: Deadline) -> str:
         """A token that holds; under the lock."""
         try:
             if self._credentials is None:
-                self._credentials = self._loaded()
+                self._credentials = self._load_credentials()
             if not self._credentials.valid:
-                self._credentials.refresh(self._asking(deadline))
+                self._credentials.refresh(self._make_requester(deadline))
         except ProviderError:
             raise
         except Exception as broken:  # noqa: BLE001 - google-auth has many kinds of credentials, each with errors of its own
-            raise self._told(broken) from None
+            raise self._explain_failure(broken) from None
         self._broken, self._token = None, str(self._credentials.token)
         return self._token
 
-    def _told(self, broken: Exception) -> ProviderError:
+    def _explain_failure(self, broken: Exception) -> ProviderError:
         """google-auth's own words may hold tokens and whole answers: of them only OAuth's code is shown."""
         from google.auth import exceptions
 
@@ -135,15 +135,15 @@ class Tokens:
         self._broken = (read_monotonic(), what)
         return CredentialsError(what, provider="gcp", hint=FIX)
 
-    def _asking(self, deadline: Deadline) -> Any:  # noqa: ANN401 - a google.auth.transport.Request of either kind
+    def _make_requester(self, deadline: Deadline) -> Any:  # noqa: ANN401 - a google.auth.transport.Request of either kind
         if self.login.file is not None:
-            return Asking(self._transport, deadline)
+            return TransportRequest(self._transport, deadline)
         from google.auth.transport.requests import Request as Plain
 
-        return Plain(session=_alone())
+        return Plain(session=_open_plain_session())
 
-    def _loaded(self) -> Any:  # noqa: ANN401 - one of google-auth's many kinds
-        found = _of_machine() if self.login.file is None else _of_file(self.login.file)
+    def _load_credentials(self) -> Any:  # noqa: ANN401 - one of google-auth's many kinds
+        found = _load_machine_credentials() if self.login.file is None else _load_file_credentials(self.login.file)
         if not self.login.impersonate:
             return found
         from google.auth import impersonated_credentials
@@ -153,7 +153,7 @@ class Tokens:
         )
 
 
-def _alone() -> Any:  # noqa: ANN401 - requests has no types here
+def _open_plain_session() -> Any:  # noqa: ANN401 - requests has no types here
     """A session to which the environment says nothing: HTTP_PROXY would hear the machine's token in the open."""
     import requests
 
@@ -162,13 +162,13 @@ def _alone() -> Any:  # noqa: ANN401 - requests has no types here
     return session
 
 
-def _of_machine() -> Any:  # noqa: ANN401 - google-auth has no types
+def _load_machine_credentials() -> Any:  # noqa: ANN401 - google-auth has no types
     from google.auth import compute_engine
 
     return compute_engine.Credentials(scopes=[SCOPE])  # type: ignore[no-untyped-call]
 
 
-def _of_file(path: Path) -> Any:  # noqa: ANN401 - google-auth has no types
+def _load_file_credentials(path: Path) -> Any:  # noqa: ANN401 - google-auth has no types
     import google.auth
 
     try:
@@ -198,7 +198,7 @@ class _Answer:
     data: bytes
 
 
-class Asking:
+class TransportRequest:
     """A `google.auth.transport.Request` over costguard's transport: within the deadline, capped, TLS verified."""
 
     def __init__(self, transport: Transport, deadline: Deadline) -> None:

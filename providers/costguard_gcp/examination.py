@@ -21,11 +21,11 @@ from costguard.values.health import (
     UTILIZATION_CHECK,
     HealthCheck,
 )
-from costguard_gcp.absence import none_there
+from costguard_gcp.absence import is_no_compute_refusal
 from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
 from costguard_gcp.credentials import FIX
 from costguard_gcp.inventory import CLIENTS
-from costguard_gcp.listing import page_of
+from costguard_gcp.listing import parse_aggregated_page
 from costguard_gcp.wire import Permissions, SeriesPage
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ RIGHTS = (
 READER, ACTOR = "config/iam/gcp-reader.yaml", "config/iam/gcp-actor.yaml"
 
 
-def examined(account: GcpAccount) -> list[HealthCheck]:
+def examine_account(account: GcpAccount) -> list[HealthCheck]:
     """Every check, in the order of looking; what comes after a failure is skipped. It raises nothing."""
-    found = list(_credentials(account))
+    found = list(_check_credentials(account))
     if found[-1].outcome == CHECK_BAD:
         return [
             *found,
@@ -61,12 +61,14 @@ def examined(account: GcpAccount) -> list[HealthCheck]:
     except CostguardError as broken:
         return [
             *found,
-            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=to_one_line(str(broken)), fix=_enable(RESOURCES, "")),
+            HealthCheck(
+                subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=to_one_line(str(broken)), fix=_explain_enable(RESOURCES, "")
+            ),
         ]
     if not projects:
         fix = "set projects in [providers.gcp], or grant roles/browser on the projects"
         return [*found, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told="the credentials see no project", fix=fix)]
-    reached = [_reachable(account, project) for project in projects[:MOST_PROJECTS]]
+    reached = [_check_reach(account, project) for project in projects[:MOST_PROJECTS]]
     found += reached
     who = account.tokens.who or account.tokens.login.source
     shown = ", ".join(projects[:MOST_PROJECTS]) + (
@@ -74,43 +76,53 @@ def examined(account: GcpAccount) -> list[HealthCheck]:
     )
     found.append(HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"{who}, for {shown}"))
     for project, check in zip(projects, reached, strict=False):
-        found += _rights(account, project) if check.outcome == CHECK_GOOD else ()
-    found += [_prices(account), _bill(account), _clock(account, projects[0]), _utilization(account, projects[0])]
+        found += _check_rights(account, project) if check.outcome == CHECK_GOOD else ()
+    found += [
+        _check_prices(account),
+        _check_bill(account),
+        _check_clock(account, projects[0]),
+        _check_utilization(account, projects[0]),
+    ]
     return found
 
 
-def _credentials(account: GcpAccount) -> Iterator[HealthCheck]:
+def _check_credentials(account: GcpAccount) -> Iterator[HealthCheck]:
     tokens = account.tokens
     try:
-        tokens.header(Deadline(ASKED_S))
+        tokens.build_header(Deadline(ASKED_S))
     except ProviderError as broken:
         yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or FIX)
         return
-    hint = f", token {tokens.hint()}" if tokens.hint() else ""
+    hint = f", token {tokens.read_hint()}" if tokens.read_hint() else ""
     yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=f"{tokens.login.source}{hint}")
 
 
-def _reachable(account: GcpAccount, project: str) -> HealthCheck:
+def _check_reach(account: GcpAccount, project: str) -> HealthCheck:
     subject = f"{REACHABLE_CHECK}: {project}"
     try:
         fields = {"project": project, "max_results": 1}
         client, request = CLIENTS["instances"]
-        page_of(account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances")
+        parse_aggregated_page(
+            account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances"
+        )
     except CredentialsError as broken:
         return HealthCheck(
             subject=f"{CREDENTIALS_CHECK}: {project}", outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or FIX
         )
     except ProviderError as broken:
-        if none_there(broken) and not account.lister.absence.doubt(broken, project, Deadline(ASKED_S)):
+        if is_no_compute_refusal(broken) and not account.lister.absence.doubt(broken, project, Deadline(ASKED_S)):
             fix = f"gcloud services enable compute.googleapis.com --project {project}, or leave the project out"
             return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=f"no Compute Engine there ({broken.code})", fix=fix)
         return HealthCheck(
-            subject=subject, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or _grant(project, READER)
+            subject=subject,
+            outcome=CHECK_BAD,
+            told=to_one_line(broken.what),
+            fix=broken.hint or _explain_grant(project, READER),
         )
-    return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"{account.google.base(COMPUTE)} answers")
+    return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"{account.google.get_base_url(COMPUTE)} answers")
 
 
-def _rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
+def _check_rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
     """TestIamPermissions says what the caller may do, and does nothing."""
     wanted = [right for _, rights, _ in RIGHTS for right in rights]
     try:
@@ -124,7 +136,7 @@ def _rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
             subject=f"{PERMISSION_CHECK}: {project}",
             outcome=CHECK_UNSURE,
             told=to_one_line(broken.what),
-            fix=_enable(RESOURCES, project),
+            fix=_explain_enable(RESOURCES, project),
         )
         return
     for name, rights, needed in RIGHTS:
@@ -135,12 +147,12 @@ def _rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
         else:
             told = f"may not {', '.join(missing)}"
             told = told if needed else f"this key may not {name}: costguard can watch, not act ({told})"
-            fix = _grant(project, READER if needed else ACTOR)
+            fix = _explain_grant(project, READER if needed else ACTOR)
             yield HealthCheck(subject=subject, outcome=CHECK_BAD if needed else CHECK_UNSURE, told=told, fix=fix)
 
 
-def _prices(account: GcpAccount) -> HealthCheck:
-    listed = account.catalogue.current(Deadline(account.stated.timeout_s))
+def _check_prices(account: GcpAccount) -> HealthCheck:
+    listed = account.catalogue.read_current(Deadline(account.stated.timeout_s))
     if listed.why:
         fix = "gcloud services enable cloudbilling.googleapis.com"
         return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=listed.why, fix=fix)
@@ -149,7 +161,7 @@ def _prices(account: GcpAccount) -> HealthCheck:
     )
 
 
-def _bill(account: GcpAccount) -> HealthCheck:
+def _check_bill(account: GcpAccount) -> HealthCheck:
     subject = f"{PERMISSION_CHECK}: bill"
     if not account.stated.focus_export:
         fix = 'export the FOCUS table of BigQuery to files and set focus_export = "..." in [providers.gcp]'
@@ -166,8 +178,8 @@ def _bill(account: GcpAccount) -> HealthCheck:
     return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"{len(pieces)} files at {account.stated.focus_export}")
 
 
-def _clock(account: GcpAccount, project: str) -> HealthCheck:
-    stated = account.google.channel(COMPUTE, project).date
+def _check_clock(account: GcpAccount, project: str) -> HealthCheck:
+    stated = account.google.open_channel(COMPUTE, project).date
     if stated is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Google did not state its time")
     skew = account.around.clock.now() - stated
@@ -179,7 +191,7 @@ def _clock(account: GcpAccount, project: str) -> HealthCheck:
     )
 
 
-def _utilization(account: GcpAccount, project: str) -> HealthCheck:
+def _check_utilization(account: GcpAccount, project: str) -> HealthCheck:
     """Whether any machine of the project reports its GPUs by the Ops Agent: a listing of headers, which is cheap."""
     now = account.around.clock.now()
     params = {
@@ -195,7 +207,10 @@ def _utilization(account: GcpAccount, project: str) -> HealthCheck:
         series = account.google.decode(MONITORING, project, reply, SeriesPage, "the time series").time_series or []
     except ProviderError as broken:
         return HealthCheck(
-            subject=UTILIZATION_CHECK, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=_enable(MONITORING, project)
+            subject=UTILIZATION_CHECK,
+            outcome=CHECK_BAD,
+            told=to_one_line(broken.what),
+            fix=_explain_enable(MONITORING, project),
         )
     machines = {(one.resource.labels or {}).get("instance_id") for one in series if one.resource}
     if machines:
@@ -210,10 +225,10 @@ def _utilization(account: GcpAccount, project: str) -> HealthCheck:
     return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)
 
 
-def _grant(project: str, file: str) -> str:
+def _explain_grant(project: str, file: str) -> str:
     return f"gcloud iam roles create costguard --project {project} --file {file}, and grant it"
 
 
-def _enable(service: str, project: str) -> str:
+def _explain_enable(service: str, project: str) -> str:
     api = {RESOURCES: "cloudresourcemanager", MONITORING: "monitoring"}[service]
     return f"gcloud services enable {api}.googleapis.com{f' --project {project}' if project else ''}"

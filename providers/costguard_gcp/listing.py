@@ -15,7 +15,7 @@ import msgspec
 
 from costguard.errors import InvalidAnswerError, ProviderError, shorten, to_one_line
 from costguard.providers.transport import HttpResponse
-from costguard_gcp.wire import Named, Text, Warning_, Wire, last
+from costguard_gcp.wire import ListWarning, Named, Text, WireObject, take_last_part
 
 T = TypeVar("T")
 
@@ -24,18 +24,18 @@ MOST_PAGES, MOST_ITEMS = 1000, 50_000
 EMPTY = "NO_RESULTS_ON_PAGE"
 
 
-class Page(Wire):
+class AggregatedPage(WireObject):
     """One page of an aggregated list. The items of each scope are read later, one scope at a time."""
 
     kind: Text = None
     items: dict[str, msgspec.Raw] | None = None
     next_page_token: Text = None
     unreachables: list[str] | None = None
-    warning: Warning_ | None = None
+    warning: ListWarning | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Listing(Generic[T]):
+class AggregatedList(Generic[T]):
     """Items with the zone or region they stand in.
 
     `named`: those of which only the id can be read. `why`: what is missing.
@@ -51,20 +51,20 @@ Ask = Callable[[str], HttpResponse]
 """The page that a token names, "" for the first."""
 
 
-def aggregated(ask: Ask, what: str, kind: type[T]) -> Listing[T]:
+def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
     """Every page of the list of `what` ("instances"). A ProviderError where the first one fails; later ones leave a reason."""
-    found: Listing[T] = Listing()
+    found: AggregatedList[T] = AggregatedList()
     token, seen = "", set[str]()
     while True:
         try:
-            page = page_of(ask(token), what)
+            page = parse_aggregated_page(ask(token), what)
         except ProviderError as broken:
             if not found.pages:
                 raise
             found.why.append(f"page {found.pages + 1} of {what}: {to_one_line(broken.what)}")
             return found
         found.pages += 1
-        _merge(page, what, kind, found)
+        _merge_page(page, what, kind, found)
         if len(found.items) > MOST_ITEMS:
             del found.items[MOST_ITEMS:]
             found.why.append(f"more than {MOST_ITEMS} {what}")
@@ -78,10 +78,10 @@ def aggregated(ask: Ask, what: str, kind: type[T]) -> Listing[T]:
         seen.add(token)
 
 
-def page_of(reply: HttpResponse, what: str) -> Page:
+def parse_aggregated_page(reply: HttpResponse, what: str) -> AggregatedPage:
     """`reply` as a page of the list of `what`; OddAnswerError where it is none."""
     try:
-        page = msgspec.json.decode(reply.body, type=Page)
+        page = msgspec.json.decode(reply.body, type=AggregatedPage)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
         told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shorten(str(odd))})"
         raise InvalidAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
@@ -90,35 +90,35 @@ def page_of(reply: HttpResponse, what: str) -> Page:
     return page
 
 
-def _merge(page: Page, what: str, kind: type[T], found: Listing[T]) -> None:
+def _merge_page(page: AggregatedPage, what: str, kind: type[T], found: AggregatedList[T]) -> None:
     for scope, raw in (page.items or {}).items():
-        where = last(scope)
+        where = take_last_part(scope)
         try:
             scoped = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         except (msgspec.DecodeError, RecursionError):
-            found.why.append(f"{_told(where)} cannot be read")
+            found.why.append(f"{_shorten_text(where)} cannot be read")
             continue
-        _warned(scoped.get("warning"), _told(where), found.why)
+        _note_warning(scoped.get("warning"), _shorten_text(where), found.why)
         if what in scoped:
-            _items(scoped[what], where, kind, found)
-    dead = sorted({_told(last(one)) for one in page.unreachables or ()})
+            _add_items(scoped[what], where, kind, found)
+    dead = sorted({_shorten_text(take_last_part(one)) for one in page.unreachables or ()})
     if dead:
         found.why.append(f"not reached: {', '.join(dead)}")
     if page.warning and page.warning.code not in (None, EMPTY):
-        found.why.append(_told(page.warning.code or ""))
+        found.why.append(_shorten_text(page.warning.code or ""))
 
 
-def _warned(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
+def _note_warning(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
     """Any warning but that of an empty scope makes the scope unknown."""
     try:
-        warning = None if raw is None else msgspec.json.decode(raw, type=Warning_ | None)
+        warning = None if raw is None else msgspec.json.decode(raw, type=ListWarning | None)
     except (msgspec.DecodeError, RecursionError):
-        warning = Warning_(code="a warning that cannot be read")
+        warning = ListWarning(code="a warning that cannot be read")
     if warning is not None and warning.code != EMPTY:
-        why.append(f"{where}: {_told(warning.code or 'a warning without a code')}")
+        why.append(f"{where}: {_shorten_text(warning.code or 'a warning without a code')}")
 
 
-def _items(raw: msgspec.Raw, where: str, kind: type[T], found: Listing[T]) -> None:
+def _add_items(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList[T]) -> None:
     """All of them at once where they are as they should be, else one by one."""
     try:
         found.items += [(where, one) for one in msgspec.json.decode(raw, type=list[kind] | None) or ()]  # type: ignore[valid-type]
@@ -126,26 +126,26 @@ def _items(raw: msgspec.Raw, where: str, kind: type[T], found: Listing[T]) -> No
         try:
             each = msgspec.json.decode(raw, type=list[msgspec.Raw])
         except (msgspec.DecodeError, RecursionError):
-            found.why.append(f"what {_told(where)} holds is no list")
+            found.why.append(f"what {_shorten_text(where)} holds is no list")
             return
         for one in each:
-            _one(one, where, kind, found)
+            _add_item(one, where, kind, found)
 
 
-def _one(raw: msgspec.Raw, where: str, kind: type[T], found: Listing[T]) -> None:
+def _add_item(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList[T]) -> None:
     with suppress(msgspec.DecodeError, RecursionError):
         found.items.append((where, msgspec.json.decode(raw, type=kind)))
         return
-    for partly in (raw, _only_id(raw)):
+    for partly in (raw, _keep_only_id(raw)):
         try:
             found.named.append((where, msgspec.json.decode(partly, type=Named)))
         except (msgspec.DecodeError, RecursionError):
             continue
         return
-    found.why.append(f"an item in {_told(where)} cannot be read, not even its id")
+    found.why.append(f"an item in {_shorten_text(where)} cannot be read, not even its id")
 
 
-def _only_id(raw: msgspec.Raw) -> bytes:
+def _keep_only_id(raw: msgspec.Raw) -> bytes:
     """The item without anything but its id, which may be all of it that is sound."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -154,5 +154,5 @@ def _only_id(raw: msgspec.Raw) -> bytes:
         return b"{}"
 
 
-def _told(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return shorten(to_one_line(text))

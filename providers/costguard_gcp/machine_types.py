@@ -13,7 +13,7 @@ SSD_PART_GIB = 375
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachineShape:
     """`accelerator`: the API's name, "" for none. `gpus`: 0.125 for an eighth. `ssd_gib`: local SSD that comes with it."""
 
     name: str
@@ -27,22 +27,22 @@ class Machine:
     @property
     def family(self) -> str:
         """What its core and memory are called in the price list: "a3plus", "n1 custom"."""
-        return family_of(self.name)
+        return parse_family(self.name)
 
 
-def machine(name: str) -> Machine | None:
+def find_shape(name: str) -> MachineShape | None:
     """The machine type `name`, where this file or its name tells what it is; None: the provider must be asked."""
     if name in TABLE:
         return TABLE[name]
     if custom := _CUSTOM.fullmatch(name):
-        return _custom(name, custom["family"] or "n1", int(custom["cpus"]), int(custom["mb"]))
+        return _parse_custom(name, custom["family"] or "n1", int(custom["cpus"]), int(custom["mb"]))
     if shaped := _SHAPED.fullmatch(name):
         cpus = int(shaped["cpus"])
-        return Machine(name=name, vcpus=cpus, ram_gib=cpus * _RAM_GIB[shaped["family"]][shaped["shape"]])
+        return MachineShape(name=name, vcpus=cpus, ram_gib=cpus * _RAM_GIB[shaped["family"]][shaped["shape"]])
     return None
 
 
-def family_of(name: str) -> str:
+def parse_family(name: str) -> str:
     """The word of the price list for the cores and memory of the machine type `name`."""
     for start, family in (("a3-megagpu", "a3plus"), ("a3-ultragpu", "a3ultra")):
         if name.startswith(start):
@@ -52,12 +52,12 @@ def family_of(name: str) -> str:
     return f"{first} custom" if custom and first != "g2" else first
 
 
-def _custom(name: str, family: str, vcpus: int, mb: int) -> Machine | None:
+def _parse_custom(name: str, family: str, vcpus: int, mb: int) -> MachineShape | None:
     """G2 alone has GPUs with a custom size: as many as the standard type of as many processors."""
     like = TABLE.get(f"g2-standard-{vcpus}") if family == "g2" else None
     if (family == "g2" and like is None) or not vcpus:
         return None
-    return Machine(
+    return MachineShape(
         name=name,
         vcpus=vcpus,
         ram_gib=mb / 1024,
@@ -115,15 +115,15 @@ g2-standard-96 nvidia-l4 8 96 384 0
 machine types, 2026-11. A test holds the two together."""
 
 
-def _table() -> dict[str, Machine]:
+def _build_table() -> dict[str, MachineShape]:
     rows = (line.split() for line in _ROWS.strip().splitlines())
     return {
-        name: Machine(name=name, accelerator=gpu, gpus=float(n), vcpus=int(cpus), ram_gib=int(ram), ssd_gib=int(ssd))
+        name: MachineShape(name=name, accelerator=gpu, gpus=float(n), vcpus=int(cpus), ram_gib=int(ram), ssd_gib=int(ssd))
         for name, gpu, n, cpus, ram, ssd in rows
     }
 
 
-TABLE = _table()
+TABLE = _build_table()
 
 NOT_ON_DEMAND = ("a4x-", "a4-", "a3-ultragpu-", "a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g")
 """Types that are given only as spot, Flex-start or from a reservation (gcp.md, section 1), 2026-11."""

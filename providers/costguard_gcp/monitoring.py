@@ -18,9 +18,9 @@ from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Sample, UtilizationSamples
 from costguard.values.stated_time import parse_instant
-from costguard_gcp.api import MONITORING, Google
+from costguard_gcp.api import MONITORING, GoogleApi
 from costguard_gcp.machine_types import LIVE_SM
-from costguard_gcp.wire import Point, Series, SeriesPage, whole_stated
+from costguard_gcp.wire import Point, Series, SeriesPage, parse_whole_number
 
 ALIGN_S = 60
 """Samples come once a minute, and are to be seen up to 240 s later (gcp.md, section 4)."""
@@ -33,7 +33,7 @@ MEMORY_STATE, GPU_NUMBER = "metric.label.memory_state", "metric.label.gpu_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class MonitoredMetric:
     """`align` and `reduce`: how points of a minute, and of the GPUs of a machine, become one. `gpu`: only GPU machines have it.
 
     `rank`: where several metrics tell one signal, the lowest that has data counts.
@@ -50,18 +50,22 @@ class Metric:
 
 
 METRICS = (
-    Metric(type="compute.googleapis.com/instance/cpu/utilization", signal=CPU_UTIL, scale=FRACTION),
-    Metric(type="agent.googleapis.com/gpu/utilization", signal=GPU_UTIL, scale=PERCENT, gpu=True),
-    Metric(type="workload.googleapis.com/dcgm.gpu.profiling.sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=1),
-    Metric(type="compute.googleapis.com/instance/gpu/sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=2),
-    Metric(
+    MonitoredMetric(type="compute.googleapis.com/instance/cpu/utilization", signal=CPU_UTIL, scale=FRACTION),
+    MonitoredMetric(type="agent.googleapis.com/gpu/utilization", signal=GPU_UTIL, scale=PERCENT, gpu=True),
+    MonitoredMetric(
+        type="workload.googleapis.com/dcgm.gpu.profiling.sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=1
+    ),
+    MonitoredMetric(
+        type="compute.googleapis.com/instance/gpu/sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=2
+    ),
+    MonitoredMetric(
         type="agent.googleapis.com/gpu/memory/bytes_used",
         signal=GPU_MEMORY_USED,
         scale=PLAIN,
         gpu=True,
         group=(GPU_NUMBER, MEMORY_STATE),
     ),
-    Metric(
+    MonitoredMetric(
         type="compute.googleapis.com/instance/gpu/power_consumption",
         signal=GPU_POWER,
         scale=PLAIN,
@@ -69,7 +73,7 @@ METRICS = (
         gpu=True,
     ),
     *(
-        Metric(
+        MonitoredMetric(
             type=f"compute.googleapis.com/instance/{name}", signal=signal, scale=PLAIN, align="ALIGN_RATE", reduce="REDUCE_SUM"
         )
         for name, signal in (
@@ -93,46 +97,46 @@ Points = dict[tuple[str, datetime], float]
 """(instance id, instant) -> value."""
 
 
-def measured(google: Google, seen: Sequence[Observation], period: Period, timeout_s: float) -> UtilizationSamples:
+def measure_utilization(google: GoogleApi, seen: Sequence[Observation], period: Period, timeout_s: float) -> UtilizationSamples:
     """Samples of the running machines among `seen`, project by project; a reason for each without."""
     samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
     running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
     for project in dict.fromkeys(one.key.account for one in running):
         own = [one for one in running if one.key.account == project]
-        found, why = _project(google, project, own, period, Deadline(timeout_s))
+        found, why = _measure_project(google, project, own, period, Deadline(timeout_s))
         samples += found
-        blind += _blind(own, found, why)
+        blind += _explain_blindness(own, found, why)
     return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
 
-def _project(
-    google: Google, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
+def _measure_project(
+    google: GoogleApi, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
 ) -> tuple[list[Sample], str]:
     """The samples of one project, and why a metric could not be asked."""
-    asked, why = list[tuple[Metric, list[Series]]](), ""
+    asked, why = list[tuple[MonitoredMetric, list[Series]]](), ""
     for metric in METRICS:
-        if not _wanted(metric, own):
+        if not _is_wanted(metric, own):
             continue
         try:
-            asked.append((metric, _series(google, project, metric, period, deadline)))
+            asked.append((metric, _fetch_series(google, project, metric, period, deadline)))
         except MissingError as missing:
             why = why if metric.gpu else why or to_one_line(missing.what)  # a metric that nobody ever wrote is not there
         except ProviderError as broken:
             why = why or to_one_line(broken.what)
-    return samples_of(asked, {one.key.id: one.key for one in own}, period), why
+    return build_samples(asked, {one.key.id: one.key for one in own}, period), why
 
 
-def _wanted(metric: Metric, own: Iterable[Observation]) -> bool:
+def _is_wanted(metric: MonitoredMetric, own: Iterable[Observation]) -> bool:
     """GPU metrics are asked for only where there are GPUs, and the host's only where there is a type that has them."""
     if metric.gpu and metric.type.startswith("compute."):
         return any(one.instance_type.startswith(LIVE_SM) for one in own)
     return not metric.gpu or any(one.gpu_count for one in own)
 
 
-def _series(google: Google, project: str, metric: Metric, period: Period, deadline: Deadline) -> list[Series]:
+def _fetch_series(google: GoogleApi, project: str, metric: MonitoredMetric, period: Period, deadline: Deadline) -> list[Series]:
     found, token = list[Series](), ""
     for _ in range(MOST_PAGES):
-        params = [*_params(metric, period), *([("pageToken", token)] if token else [])]
+        params = [*_build_params(metric, period), *([("pageToken", token)] if token else [])]
         reply = google.read(MONITORING, project, f"/v3/projects/{project}/timeSeries?{urlencode(params)}", deadline=deadline)
         page = google.decode(MONITORING, project, reply, SeriesPage, "the time series")
         found += page.time_series or ()
@@ -142,13 +146,13 @@ def _series(google: Google, project: str, metric: Metric, period: Period, deadli
     raise InvalidAnswerError("the pages of time series do not end", provider="gcp", account=project)
 
 
-def _params(metric: Metric, period: Period) -> list[tuple[str, str]]:
+def _build_params(metric: MonitoredMetric, period: Period) -> list[tuple[str, str]]:
     """The question; a field that may be there several times comes several times, as Google's REST has it."""
     groups = ("resource.label.instance_id", *metric.group)
     plain = {
         "filter": f'metric.type="{metric.type}" AND resource.type="gce_instance"',
-        "interval.startTime": _text(period.start),
-        "interval.endTime": _text(max(period.end, period.start + timedelta(seconds=1))),
+        "interval.startTime": _format_instant(period.start),
+        "interval.endTime": _format_instant(max(period.end, period.start + timedelta(seconds=1))),
         "aggregation.alignmentPeriod": f"{ALIGN_S}s",
         "aggregation.perSeriesAligner": metric.align,
         "aggregation.crossSeriesReducer": metric.reduce,
@@ -157,45 +161,45 @@ def _params(metric: Metric, period: Period) -> list[tuple[str, str]]:
     return [*plain.items(), *(("aggregation.groupByFields", group) for group in groups)]
 
 
-def _text(at: datetime) -> str:
+def _format_instant(at: datetime) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def samples_of(
-    asked: Sequence[tuple[Metric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
+def build_samples(
+    asked: Sequence[tuple[MonitoredMetric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
 ) -> list[Sample]:
     """What the series say of the machines in `keys` (by number) within `period`. Pure."""
     by_signal: dict[str, list[tuple[int, Points]]] = {}
     for metric, series in asked:
-        points = _memory(series) if metric.signal == GPU_MEMORY_USED else _values(metric, series)
+        points = _compute_memory_use(series) if metric.signal == GPU_MEMORY_USED else _read_values(metric, series)
         by_signal.setdefault(metric.signal, []).append((metric.rank, points))
     samples = list[Sample]()
     for signal, told in by_signal.items():
-        points = _summed([p for _, p in told]) if signal in ADDED_UP else _first(told)
+        points = _sum_points([p for _, p in told]) if signal in ADDED_UP else _choose_first(told)
         for (number, at), value in sorted(points.items()):
             if number in keys and period.holds(at):
                 samples.append(Sample(key=keys[number], signal=signal, at=at, value=value))
     return samples
 
 
-def _values(metric: Metric, series: Sequence[Series]) -> Points:
+def _read_values(metric: MonitoredMetric, series: Sequence[Series]) -> Points:
     points: Points = {}
     for one in series:
         number = (one.resource.labels or {}).get("instance_id") if one.resource else None
-        for at, value in _stated(one.points or ()):
-            scaled = _scaled(value, metric.scale)
+        for at, value in _list_points(one.points or ()):
+            scaled = _scale(value, metric.scale)
             if number and scaled is not None:
                 points[number, at] = max(scaled, points.get((number, at), 0.0))
     return points
 
 
-def _memory(series: Sequence[Series]) -> Points:
+def _compute_memory_use(series: Sequence[Series]) -> Points:
     """Used over used and free, of the fullest GPU; where one of the two is missing there is no sample."""
     held: dict[tuple[str, str, datetime], dict[str, float]] = {}
     for one in series:
         number = (one.resource.labels or {}).get("instance_id") if one.resource else None
         labels = (one.metric.labels or {}) if one.metric else {}
-        for at, value in _stated(one.points or ()):
+        for at, value in _list_points(one.points or ()):
             if number and value >= 0:
                 held.setdefault((number, labels.get("gpu_number", ""), at), {})[labels.get("memory_state", "")] = value
     points: Points = {}
@@ -206,19 +210,19 @@ def _memory(series: Sequence[Series]) -> Points:
     return points
 
 
-def _stated(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
+def _list_points(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
     """(end of the interval, value) of every point that can be read."""
     for point in points:
         at = parse_instant(point.interval.end_time) if point.interval else None
         stated = point.value
         if at is None or stated is None:
             continue
-        value = stated.double_value if stated.double_value is not None else whole_stated(stated.int64_value)
+        value = stated.double_value if stated.double_value is not None else parse_whole_number(stated.int64_value)
         if value is not None and math.isfinite(value):
             yield at, float(value)
 
 
-def _scaled(value: float, scale: str) -> float | None:
+def _scale(value: float, scale: str) -> float | None:
     """Percent of 0 to 100, or the plain value; None for what cannot be meant."""
     if value < 0 or value > LARGEST_PLAIN:
         return None
@@ -232,13 +236,13 @@ def _scaled(value: float, scale: str) -> float | None:
 LARGEST_PLAIN, HUNDRED = 1e15, 100.0
 
 
-def _summed(parts: Sequence[Points]) -> Points:
+def _sum_points(parts: Sequence[Points]) -> Points:
     if len(parts) < 2:  # noqa: PLR2004 - half of what counts together is not the whole
         return {}
     return {key: sum(one[key] for one in parts) for key in parts[0] if all(key in one for one in parts)}
 
 
-def _first(told: Sequence[tuple[int, Points]]) -> Points:
+def _choose_first(told: Sequence[tuple[int, Points]]) -> Points:
     """For each machine the points of the first metric that has any."""
     chosen: Points = {}
     for _, points in sorted(told, key=lambda one: one[0]):
@@ -247,7 +251,7 @@ def _first(told: Sequence[tuple[int, Points]]) -> Points:
     return chosen
 
 
-def _blind(own: Sequence[Observation], found: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
+def _explain_blindness(own: Sequence[Observation], found: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
     """A reason for every machine without a sample, and for every GPU machine without one of its GPU."""
     any_of = {one.key for one in found}
     gpu_of = {one.key for one in found if one.signal == GPU_UTIL}

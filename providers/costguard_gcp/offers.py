@@ -8,10 +8,10 @@ from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.gpu_names import GpuNames
 from costguard_gcp.catalogue import PriceList
 from costguard_gcp.inventory import SOURCE
-from costguard_gcp.machine_types import NOT_ON_DEMAND, TABLE, Machine, machine
-from costguard_gcp.price_list import ON_DEMAND, SPOT, rate_of
+from costguard_gcp.machine_types import NOT_ON_DEMAND, TABLE, MachineShape, find_shape
+from costguard_gcp.price_list import ON_DEMAND, SPOT, compute_rate
 
-Sold = tuple[str, Machine, tuple[tuple[str, int], ...]]
+Sold = tuple[str, MachineShape, tuple[tuple[str, int], ...]]
 """Its name, its machine type, the GPUs attached to it."""
 
 ATTACHED = (
@@ -25,37 +25,37 @@ ATTACHED = (
 NOTE = "list price; whether there is capacity is not known"
 
 
-def offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None) -> OfferListing:
+def list_offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None) -> OfferListing:
     """On-demand and spot offers of the canonical `gpus`; None: of every GPU. A type with a slice of a GPU is left out."""
     regions = sorted({key.rsplit("|", 1)[-1] for key in listed.prices})
     found, unnamed = list[Offer](), dict[str, None]()
-    for sold in _sold():
+    for sold in _list_sold():
         accelerator = sold[2][0][0] if sold[2] else sold[1].accelerator
         name = names.find(accelerator)
         if name is None:
             unnamed[accelerator] = None
         elif gpus is None or name.canonical in gpus:
-            found += [one for region in regions for one in _in(region, sold, name.canonical, listed)]
+            found += [one for region in regions for one in _list_offers_in(region, sold, name.canonical, listed)]
     return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
 
 
-def _sold() -> Iterator[Sold]:
+def _list_sold() -> Iterator[Sold]:
     for name, one in TABLE.items():
         if one.gpus >= 1:
             yield name, one, ()
     for accelerator, sizes in ATTACHED:
         for count, vcpus in sizes:
-            host = machine(f"n1-standard-{vcpus}")
+            host = find_shape(f"n1-standard-{vcpus}")
             if host is not None:
                 yield f"{host.name}+{accelerator}x{count}", host, ((accelerator, count),)
 
 
-def _in(region: str, sold: Sold, gpu: str, listed: PriceList) -> Iterator[Offer]:
+def _list_offers_in(region: str, sold: Sold, gpu: str, listed: PriceList) -> Iterator[Offer]:
     name, shape, attached = sold
     for tier in (ON_DEMAND, SPOT):
         if tier == ON_DEMAND and name.startswith(NOT_ON_DEMAND):
             continue
-        rate, _ = rate_of(shape, attached, tier, region, listed.prices)
+        rate, _ = compute_rate(shape, attached, tier, region, listed.prices)
         if rate is not None:
             yield Offer(
                 provider="gcp",

@@ -16,8 +16,8 @@ import msgspec
 
 from costguard.metering.observation import parse_hourly_rate
 from costguard.values.money import Rate
-from costguard_gcp.machine_types import Machine
-from costguard_gcp.wire import Sku, UnitPrice, whole_stated
+from costguard_gcp.machine_types import MachineShape
+from costguard_gcp.wire import Sku, UnitPrice, parse_whole_number
 
 SERVICE = "6F81-5844-456A"
 """Compute Engine in the catalogue (gcp.md, section 3)."""
@@ -34,7 +34,7 @@ NANO = 10**9
 Prices = Mapping[str, int]
 
 
-def take_in(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:
+def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:
     """Put every SKU that prices a machine into `prices`; how many could not be read."""
     unread = 0
     for raw in skus:
@@ -43,8 +43,8 @@ def take_in(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> in
         except (msgspec.DecodeError, RecursionError):
             unread += 1
             continue
-        named = part_of(sku)
-        nano = _nano(sku, named[0]) if named else None
+        named = classify_sku(sku)
+        nano = _parse_nano(sku, named[0]) if named else None
         if named is None or nano is None:
             continue
         for region in sku.service_regions or ():
@@ -53,7 +53,7 @@ def take_in(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> in
     return unread
 
 
-def part_of(sku: Sku) -> tuple[str, str] | None:
+def classify_sku(sku: Sku) -> tuple[str, str] | None:
     """(part, tier) that a SKU prices; None for what no machine here pays: commitments, sole tenancy, calendar mode ..."""
     text = (sku.description or "").lower()
     usage = (sku.category.usage_type if sku.category else None) or ""
@@ -61,7 +61,7 @@ def part_of(sku: Sku) -> tuple[str, str] | None:
         return None
     tier = SPOT if "preemptible" in text or usage == "Preemptible" else FLEX if "dws" in text else ON_DEMAND
     head = _HEAD.match(_TIER_WORDS.sub("", text))
-    part = _part(re.sub(r"\s+", " ", head[1]).strip()) if head else None
+    part = _classify_words(re.sub(r"\s+", " ", head[1]).strip()) if head else None
     return None if part is None else (part, tier)
 
 
@@ -117,7 +117,7 @@ GPUS = {
 section 3, and descriptions quoted in public price readers, 2026-11. A3 Mega's has "Mega" and, in the Americas, "Plus"."""
 
 
-def _part(words: str) -> str | None:
+def _classify_words(words: str) -> str | None:
     if words == "ssd backed local storage":
         return "ssd"
     if core := _CORE.fullmatch(words):
@@ -134,18 +134,18 @@ def _part(words: str) -> str | None:
 _UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.mo"}
 
 
-def _nano(sku: Sku, part: str) -> int | None:
+def _parse_nano(sku: Sku, part: str) -> int | None:
     """Nano-USD for one unit; None where it is free, in another unit or currency, or cannot be read."""
     expression = sku.pricing_info[0].pricing_expression if sku.pricing_info else None
     if expression is None or not expression.tiered_rates or expression.usage_unit != _UNITS[part.split(":", maxsplit=1)[0]]:
         return None
     price = expression.tiered_rates[-1].unit_price
-    return None if price is None or price.currency_code not in (None, "USD") else _amount(price)
+    return None if price is None or price.currency_code not in (None, "USD") else _parse_amount(price)
 
 
-def _amount(price: UnitPrice) -> int | None:
+def _parse_amount(price: UnitPrice) -> int | None:
     """`units` is text and missing where it is zero; so is `nanos`."""
-    units = 0 if price.units in (None, "") else whole_stated(price.units)
+    units = 0 if price.units in (None, "") else parse_whole_number(price.units)
     nanos = price.nanos or 0
     if units is None or units > MOST_UNITS or not 0 <= nanos < NANO:
         return None
@@ -156,8 +156,8 @@ MOST_UNITS = 1000
 """USD for one core, GiB or GPU an hour: more is a wrong unit (`HIGHEST_PER_GPU`)."""
 
 
-def rate_of(
-    machine: Machine | None, accelerators: tuple[tuple[str, int], ...], tier: str, region: str, prices: Prices
+def compute_rate(
+    machine: MachineShape | None, accelerators: tuple[tuple[str, int], ...], tier: str, region: str, prices: Prices
 ) -> tuple[Rate | None, str]:
     """What the machine costs an hour in all, and "" or why it is unknown: where a part has no price, the whole has none."""
     if machine is None:
@@ -174,7 +174,7 @@ def rate_of(
     else:
         for name, count in accelerators:
             gpus[name] = gpus.get(name, Decimal(0)) + count
-    needed = _sliced(machine, gpus, tier, region, prices) or _summed(machine, gpus)
+    needed = _list_slice_parts(machine, gpus, tier, region, prices) or _list_machine_parts(machine, gpus)
     total = Decimal(0)
     for part, amount in needed:
         nano = prices.get(f"{part}|{tier}|{region}", TORN)
@@ -184,13 +184,15 @@ def rate_of(
     return parse_hourly_rate(total.scaleb(-9), gpus=max(1.0, float(sum(gpus.values(), Decimal(0)))))
 
 
-def _sliced(machine: Machine, gpus: Mapping[str, Decimal], tier: str, region: str, prices: Prices) -> list[tuple[str, Decimal]]:
+def _list_slice_parts(
+    machine: MachineShape, gpus: Mapping[str, Decimal], tier: str, region: str, prices: Prices
+) -> list[tuple[str, Decimal]]:
     """A slice is one GPU with its share of cores and memory: nothing is added to it. Empty where it is not sold so."""
     slices = [(f"slice:{name}", count) for name, count in gpus.items()]
     return slices if machine.gpus and all(f"{part}|{tier}|{region}" in prices for part, _ in slices) else []
 
 
-def _summed(machine: Machine, gpus: Mapping[str, Decimal]) -> list[tuple[str, Decimal]]:
+def _list_machine_parts(machine: MachineShape, gpus: Mapping[str, Decimal]) -> list[tuple[str, Decimal]]:
     parts = [
         (f"core:{machine.family}", Decimal(str(machine.vcpus))),
         (f"ram:{machine.family}", Decimal(str(machine.ram_gib))),

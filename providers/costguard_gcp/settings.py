@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class GcpSettings:
     """`bases`: service -> base address. `focus_export`: a file or folder, "" for none. `timeout_s`: for one poll."""
 
     projects: tuple[str, ...]
@@ -30,10 +30,10 @@ class Stated:
     timeout_s: float = TIMEOUT_S
 
 
-def stated_of(table: Mapping[str, object]) -> Stated:
+def parse_settings(table: Mapping[str, object]) -> GcpSettings:
     """The table as settings; InputError says which key cannot be used."""
     listed = table.get("projects") or ()
-    projects = tuple(_project(str(one)) for one in listed) if isinstance(listed, list | tuple) else ()
+    projects = tuple(_check_project(str(one)) for one in listed) if isinstance(listed, list | tuple) else ()
     discover = bool(table.get("discover"))
     if not projects and not discover:
         hint = 'write projects = ["my-project"], or discover = true for all that the credentials can see'
@@ -44,9 +44,9 @@ def stated_of(table: Mapping[str, object]) -> Stated:
     timeout = table.get("timeout_s", TIMEOUT_S)
     if not isinstance(timeout, int) or not 1 <= timeout <= LONGEST_S:
         raise InputError(f"must be from 1 to {LONGEST_S} seconds", field="providers.gcp.timeout_s", hint="write timeout_s = 60")
-    return Stated(
+    return GcpSettings(
         projects=projects,
-        bases=_bases(table),
+        bases=_parse_bases(table),
         discover=discover,
         focus_export=str(table.get("focus_export") or ""),
         timeout_s=timeout,
@@ -56,7 +56,7 @@ def stated_of(table: Mapping[str, object]) -> Stated:
 LONGEST_S = 600
 
 
-def _bases(table: Mapping[str, object]) -> dict[str, str]:
+def _parse_bases(table: Mapping[str, object]) -> dict[str, str]:
     """Where `api_endpoint` is stated, the other services are there too, unless they are stated themselves."""
     own = table.get(SETTINGS[COMPUTE])
     bases = {}
@@ -66,7 +66,7 @@ def _bases(table: Mapping[str, object]) -> dict[str, str]:
     return bases
 
 
-def _project(name: str) -> str:
+def _check_project(name: str) -> str:
     """A project's id. Its number would be a second name for the same project, and all of it would be charged twice."""
     if name.isdigit():
         hint = f"write the project's id: gcloud projects describe {name} --format='value(projectId)'"

@@ -13,10 +13,10 @@ from costguard.metering.observation import Disk, Observation, Price
 from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import SPOT, ResourceKey, make_storable
 from costguard.values.stated_time import parse_instant
-from costguard_gcp.handling import handling_of
-from costguard_gcp.machine_types import Machine
+from costguard_gcp.handling import make_handling
+from costguard_gcp.machine_types import MachineShape
 from costguard_gcp.price_list import FLEX, ON_DEMAND
-from costguard_gcp.wire import Accelerator, Instance, Named, last, whole_stated
+from costguard_gcp.wire import Accelerator, Instance, Named, parse_whole_number, take_last_part
 
 STATES = {
     "PENDING": "pending",
@@ -43,37 +43,37 @@ LONGEST_WORD = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PriceQuestion:
     """What the price of one machine depends on. `accelerators`: (API's name, count); `sku_tier`: of the price list."""
 
-    machine: Machine | None
+    machine: MachineShape | None
     accelerators: tuple[tuple[str, int], ...]
     sku_tier: str
     region: str
 
 
-Pricing = Callable[[Asked], tuple[Price, str]]
+Pricing = Callable[[PriceQuestion], tuple[Price, str]]
 """The price of a machine, and "" or why it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ListingContext:
     """What reading a listing needs: GPU names, machine types (by zone and name), prices."""
 
     project: str
     gpus: GpuNames
-    machines: Callable[[str, str], Machine | None]
+    machines: Callable[[str, str], MachineShape | None]
     price: Pricing
 
 
-def observed(instance: Instance, zone: str, reading: Reading) -> tuple[Observation, tuple[str, ...]]:
+def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> tuple[Observation, tuple[str, ...]]:
     """`instance`, found in `zone`, and what could not be learned of it. InputError where no ledger could hold it."""
-    name, type_name = instance.name or "", last(instance.machine_type)
-    where = last(instance.zone) or zone
+    name, type_name = instance.name or "", take_last_part(instance.machine_type)
+    where = take_last_part(instance.zone) or zone
     shape = reading.machines(where, type_name) if type_name else None
     notes: list[str] = []
-    attached = accelerators(instance)
-    gpu, count = _gpu(attached, shape, reading.gpus, notes)
+    attached = list_accelerators(instance)
+    gpu, count = _find_gpu(attached, shape, reading.gpus, notes)
     started = parse_instant(instance.last_start_timestamp)
     times = {
         "creationTimestamp": instance.creation_timestamp,
@@ -84,9 +84,9 @@ def observed(instance: Instance, zone: str, reading: Reading) -> tuple[Observati
     state = STATES.get(instance.status or "", "unknown")
     if state == "unknown":
         notes.append(f"status {shorten(instance.status or 'missing')} is not known")
-    asked = Asked(machine=shape, accelerators=attached, sku_tier=sku_tier(instance), region=region_of(where))
+    asked = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
     price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
-    if not (shape and shape.gpus) and _uncounted(instance):
+    if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
         price, why = Price(None), "price unknown: how many GPUs it has cannot be read"
     if why and state == "running":
         notes.append(why)
@@ -98,28 +98,28 @@ def observed(instance: Instance, zone: str, reading: Reading) -> tuple[Observati
         instance_type=make_storable(shorten(type_name)),
         gpu=gpu,
         gpu_count=count,
-        tier=tier_of(instance),
-        owner=make_storable(shorten(owner_of(instance.labels))),
-        labels=labels_of(instance.labels),
+        tier=find_tier(instance),
+        owner=make_storable(shorten(find_owner(instance.labels))),
+        labels=sort_labels(instance.labels),
         created_at=parse_instant(instance.creation_timestamp),
         started_at=started,
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
         prices=(price,),
-        disks=_local_ssds(instance, shape),
+        disks=_list_local_ssds(instance, shape),
         why=make_storable(shorten(instance.status or "")),
-        handling=handling_of(instance, shape, started),
+        handling=make_handling(instance, shape, started),
     )
     return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
 
 
-def unreadable(item: Named, zone: str, project: str, kind: str) -> Observation:
+def observe_unreadable(item: Named, zone: str, project: str, kind: str) -> Observation:
     """An item of which only its id could be read: there, and unknown in everything else."""
-    where = last(item.zone) or last(item.region) or zone
+    where = take_last_part(item.zone) or take_last_part(item.region) or zone
     key = ResourceKey(PROVIDER, project, where, str(item.id))
     return Observation(key=key, state="unknown", kind=kind, name=make_storable(shorten(item.name or "")), why="unreadable")
 
 
-def region_of(zone: str) -> str:
+def parse_region(zone: str) -> str:
     """us-central1-a lies in us-central1."""
     head, _, tail = zone.rpartition("-")
     return head if head.count("-") >= 1 and len(tail) <= LONGEST_ZONE_LETTER else zone
@@ -129,18 +129,18 @@ LONGEST_ZONE_LETTER = 2
 """Letters of a zone within its region: `a`; AI zones have two (us-central1-ai1a is written with a region of its own)."""
 
 
-def accelerators(instance: Instance) -> tuple[tuple[str, int], ...]:
+def list_accelerators(instance: Instance) -> tuple[tuple[str, int], ...]:
     """(API's name, count) of the GPUs that the machine says it has; TPUs (ct...) are not GPUs."""
-    stated = [(last(one.accelerator_type), _count(one)) for one in instance.guest_accelerators or ()]
+    stated = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators or ()]
     return tuple((name, count) for name, count in stated if name and count and not name.startswith("ct"))
 
 
-def _uncounted(instance: Instance) -> bool:
+def _has_uncounted_gpus(instance: Instance) -> bool:
     """Whether it says that it has GPUs, and not how many: none is no answer to that."""
-    return any(one.accelerator_type and not _count(one) for one in instance.guest_accelerators or ())
+    return any(one.accelerator_type and not _parse_count(one) for one in instance.guest_accelerators or ())
 
 
-def _count(one: Accelerator) -> int:
+def _parse_count(one: Accelerator) -> int:
     count = one.accelerator_count
     return count if count is not None and 0 < count <= MOST_ACCELERATORS else 0
 
@@ -148,7 +148,9 @@ def _count(one: Accelerator) -> int:
 MOST_ACCELERATORS = 1000
 
 
-def _gpu(attached: tuple[tuple[str, int], ...], shape: Machine | None, names: GpuNames, notes: list[str]) -> tuple[str, float]:
+def _find_gpu(
+    attached: tuple[tuple[str, int], ...], shape: MachineShape | None, names: GpuNames, notes: list[str]
+) -> tuple[str, float]:
     """The canonical GPU and how many: what the machine says, else what its type brings; never both together.
 
     A slice (G4) is said to be one whole accelerator: its fraction is that of the type.
@@ -156,26 +158,29 @@ def _gpu(attached: tuple[tuple[str, int], ...], shape: Machine | None, names: Gp
     if shape and 0 < shape.gpus < 1:
         name, count = shape.accelerator, shape.gpus
     elif attached:
-        name, count = attached[0][0], float(sum(n for kind, n in attached if bare(kind) == bare(attached[0][0])))
+        name, count = (
+            attached[0][0],
+            float(sum(n for kind, n in attached if strip_licence_suffix(kind) == strip_licence_suffix(attached[0][0]))),
+        )
     elif shape and shape.gpus:
         name, count = shape.accelerator, shape.gpus
     else:
         return "", 0
-    if len({bare(kind) for kind, _ in attached}) > 1:
+    if len({strip_licence_suffix(kind) for kind, _ in attached}) > 1:
         notes.append("has GPUs of more than one kind, and the first is shown")
     try:
-        return names.resolve(bare(name)).canonical, count
+        return names.resolve(strip_licence_suffix(name)).canonical, count
     except UnknownNameError:
         notes.append(f"GPU {shorten(name)} is not known here")
         return make_storable(shorten(name, LONGEST_WORD)), count
 
 
-def bare(accelerator: str) -> str:
+def strip_licence_suffix(accelerator: str) -> str:
     """The accelerator without the suffix of a workstation licence: the same GPU."""
     return accelerator.removesuffix("-vws")
 
 
-def tier_of(instance: Instance) -> str:
+def find_tier(instance: Instance) -> str:
     """Older preemptible machines say `preemptible` alone: either makes it spot."""
     scheduling = instance.scheduling
     if scheduling is None:
@@ -185,28 +190,28 @@ def tier_of(instance: Instance) -> str:
     return "reserved" if scheduling.provisioning_model == "RESERVATION_BOUND" else "on-demand"
 
 
-def sku_tier(instance: Instance) -> str:
+def find_sku_tier(instance: Instance) -> str:
     """Which of the price list's tiers it pays: Flex-start has its own; a bound reservation is paid for by itself."""
-    if tier_of(instance) == SPOT:
+    if find_tier(instance) == SPOT:
         return SPOT
     model = instance.scheduling.provisioning_model if instance.scheduling else None
     known = {None: ON_DEMAND, "": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
     return known.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
 
 
-def _local_ssds(instance: Instance, shape: Machine | None) -> tuple[Disk, ...]:
+def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Disk, ...]:
     """Attached local SSD, which bills while the machine runs. What comes with the type is in the machine's price."""
     if shape and shape.ssd_gib:
         return ()
-    sizes = (whole_stated(disk.disk_size_gb) for disk in instance.disks or () if disk.type == "SCRATCH")
+    sizes = (parse_whole_number(disk.disk_size_gb) for disk in instance.disks or () if disk.type == "SCRATCH")
     return tuple(Disk(gb, "local-ssd") for gb in sizes if gb)
 
 
-def labels_of(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
+def sort_labels(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
     """Sorted pairs."""
     return tuple(sorted((make_storable(k), make_storable(v)) for k, v in (labels or {}).items()))
 
 
-def owner_of(labels: dict[str, str] | None) -> str:
+def find_owner(labels: dict[str, str] | None) -> str:
     """The label `owner`, whatever its case."""
     return next((v for k, v in sorted((labels or {}).items()) if k.lower() == "owner"), "")

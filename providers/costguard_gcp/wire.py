@@ -17,27 +17,27 @@ Number = str | int | None
 """64-bit integers come as strings in JSON; older and stranger clients write them as numbers."""
 
 
-class Wire(msgspec.Struct, rename="camel"):
+class WireObject(msgspec.Struct, rename="camel"):
     """A JSON object with Google's spelling."""
 
 
-class Warning_(Wire):  # noqa: N801 - the plain word is Python's
+class ListWarning(WireObject):  # noqa: N801 - the plain word is Python's
     """Of a scope or of a whole listing: NO_RESULTS_ON_PAGE, UNREACHABLE."""
 
     code: Text = None
     message: Text = None
 
 
-class Accelerator(Wire):
+class Accelerator(WireObject):
     accelerator_type: Text = None
     accelerator_count: int | None = None
 
 
-class Seconds(Wire):
+class Seconds(WireObject):
     seconds: Number = None
 
 
-class Scheduling(Wire):
+class Scheduling(WireObject):
     provisioning_model: Text = None
     preemptible: bool | None = None
     instance_termination_action: Text = None
@@ -45,16 +45,16 @@ class Scheduling(Wire):
     termination_time: Time = None
 
 
-class MetadataItem(Wire):
+class MetadataItem(WireObject):
     key: Text = None
     value: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Metadata(Wire):
+class Metadata(WireObject):
     items: list[MetadataItem] | None = None
 
 
-class AttachedDisk(Wire):
+class AttachedDisk(WireObject):
     type: Text = None
     disk_size_gb: Number = None
     auto_delete: bool | None = None
@@ -63,12 +63,12 @@ class AttachedDisk(Wire):
     device_name: Text = None
 
 
-class ReservationAffinity(Wire):
+class ReservationAffinity(WireObject):
     consume_reservation_type: Text = None
     values: list[str] | None = None
 
 
-class Instance(Wire):
+class Instance(WireObject):
     id: str | int
     name: Text = None
     zone: Text = None
@@ -88,7 +88,7 @@ class Instance(Wire):
     resource_policies: list[str] | None = None
 
 
-class PersistentDisk(Wire):
+class PersistentDisk(WireObject):
     id: str | int
     name: Text = None
     zone: Text = None
@@ -101,7 +101,7 @@ class PersistentDisk(Wire):
     users: list[str] | None = None
 
 
-class Address(Wire):
+class Address(WireObject):
     id: str | int
     name: Text = None
     region: Text = None
@@ -113,13 +113,13 @@ class Address(Wire):
     users: list[str] | None = None
 
 
-class Numbered(Wire):
+class Numbered(WireObject):
     """Which item it is, whatever else it holds."""
 
     id: str | int
 
 
-class Named(Wire):
+class Named(WireObject):
     """What is left of an item that cannot be read: who it is."""
 
     id: str | int
@@ -128,16 +128,16 @@ class Named(Wire):
     region: Text = None
 
 
-class MachineAccelerator(Wire):
+class MachineAccelerator(WireObject):
     guest_accelerator_type: Text = None
     guest_accelerator_count: int | None = None
 
 
-class BundledSsds(Wire):
+class BundledSsds(WireObject):
     partition_count: int | None = None
 
 
-class MachineType(Wire):
+class MachineType(WireObject):
     name: str
     guest_cpus: int
     memory_mb: int
@@ -146,16 +146,16 @@ class MachineType(Wire):
     is_shared_cpu: bool | None = None
 
 
-class OperationError(Wire):
+class OperationError(WireObject):
     code: Text = None
     message: Text = None
 
 
-class OperationErrors(Wire):
+class OperationErrors(WireObject):
     errors: list[OperationError] | None = None
 
 
-class Operation(Wire):
+class Operation(WireObject):
     """A zonal operation. That it came with 200, and even that it is DONE, does not say that it succeeded."""
 
     status: str
@@ -164,119 +164,119 @@ class Operation(Wire):
     http_error_status_code: int | None = None
 
 
-class ErrorReason(Wire):
+class ErrorReason(WireObject):
     reason: Text = None
 
 
-class ErrorInfo(Wire):
+class ErrorInfo(WireObject):
     reason: Text = None
     metadata: dict[str, str] | None = None
 
 
-class ErrorBody(Wire):
+class ErrorBody(WireObject):
     message: Text = None
     status: Text = None
     errors: list[ErrorReason] | None = None
     details: list[ErrorInfo] | None = None
 
 
-class Refusal(Wire):
+class Refusal(WireObject):
     error: ErrorBody
 
 
-class UnitPrice(Wire):
+class UnitPrice(WireObject):
     currency_code: Text = None
     units: Number = None
     nanos: int | None = None
 
 
-class TieredRate(Wire):
+class TieredRate(WireObject):
     start_usage_amount: Decimal | None = None
     unit_price: UnitPrice | None = None
 
 
-class PricingExpression(Wire):
+class PricingExpression(WireObject):
     usage_unit: Text = None
     tiered_rates: list[TieredRate] | None = None
 
 
-class PricingInfo(Wire):
+class PricingInfo(WireObject):
     pricing_expression: PricingExpression | None = None
 
 
-class Category(Wire):
+class Category(WireObject):
     resource_family: Text = None
     resource_group: Text = None
     usage_type: Text = None
 
 
-class Sku(Wire):
+class Sku(WireObject):
     description: Text = None
     category: Category | None = None
     service_regions: list[str] | None = None
     pricing_info: list[PricingInfo] | None = None
 
 
-class SkuPage(Wire):
+class SkuPage(WireObject):
     skus: list[msgspec.Raw]
     next_page_token: Text = None
 
 
-class Interval(Wire):
+class Interval(WireObject):
     end_time: Time = None
 
 
-class PointValue(Wire):
+class PointValue(WireObject):
     double_value: float | None = None
     int64_value: Number = None
 
 
-class Point(Wire):
+class Point(WireObject):
     interval: Interval | None = None
     value: PointValue | None = None
 
 
-class Labelled(Wire):
+class Labelled(WireObject):
     labels: dict[str, str] | None = None
 
 
-class Series(Wire):
+class Series(WireObject):
     metric: Labelled | None = None
     resource: Labelled | None = None
     points: list[Point] | None = None
 
 
-class SeriesPage(Wire):
+class SeriesPage(WireObject):
     time_series: list[Series] | None = None
     next_page_token: Text = None
 
 
-class ProjectNumber(Wire):
+class ProjectNumber(WireObject):
     """`projects/415104041262`."""
 
     name: str
 
 
-class Project(Wire):
+class Project(WireObject):
     project_id: str
     state: Text = None
 
 
-class ProjectPage(Wire):
+class ProjectPage(WireObject):
     projects: list[Project] | None = None
     next_page_token: Text = None
 
 
-class Permissions(Wire):
+class Permissions(WireObject):
     permissions: list[str] | None = None
 
 
-def last(path: str | None) -> str:
+def take_last_part(path: str | None) -> str:
     """The last part of one of Google's addresses: `.../zones/us-central1-a` is us-central1-a."""
     return (path or "").rstrip("/").rsplit("/", 1)[-1]
 
 
-def whole_stated(value: object) -> int | None:
+def parse_whole_number(value: object) -> int | None:
     """A non-negative whole number that came as a string or an int; None where it is neither."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value <= LARGEST_WHOLE else None

@@ -65,9 +65,9 @@ class LambdaPlugin:
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account; InputError and CredentialsError name the setting or the places."""
-        from costguard_lambda.opening import opened
+        from costguard_lambda.opening import open_accounts
 
-        return opened(table, around, per_s=self._per_s, pause_s=self._pause_s)
+        return open_accounts(table, around, per_s=self._per_s, pause_s=self._pause_s)
 
 
 provider = LambdaPlugin()

@@ -17,12 +17,19 @@ from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.acting import REFUSED, ActionResponse
 from costguard.values.health import HealthCheck
 from costguard.values.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
-from costguard_lambda.actions import terminated
+from costguard_lambda.actions import terminate_instance
 from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi
-from costguard_lambda.examination import examined
-from costguard_lambda.launches import LONGEST_S, Launches
-from costguard_lambda.translation import Context, Seen, filesystem, instance, offers, unreadable
-from costguard_lambda.wire import Filesystem, Instance, Page
+from costguard_lambda.examination import examine_account
+from costguard_lambda.launches import LONGEST_S, LaunchTimes
+from costguard_lambda.translation import (
+    ListingContext,
+    ListingResult,
+    add_filesystem,
+    add_instance,
+    add_unreadable,
+    list_offers,
+)
+from costguard_lambda.wire import Filesystem, Instance, ItemPage
 
 SCOPE = "account"
 PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -39,7 +46,7 @@ class LambdaAccount:
     def __init__(self, *, name: str, api: LambdaApi, key: KeyedAccount, around: ProviderContext, timeout_s: int) -> None:
         self.name, self._api, self._key, self._timeout_s = name, api, key, timeout_s
         self._clock, self._gpus = around.clock, around.gpus
-        self._launches = Launches(around.cache, f"lambda-launches-{name}")
+        self._launches = LaunchTimes(around.cache, f"lambda-launches-{name}")
 
     def __repr__(self) -> str:
         return f"LambdaAccount({self.name!r})"
@@ -50,75 +57,79 @@ class LambdaAccount:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Every instance and filesystem, in two calls; a third and more only while a launch is undated."""
-        asked_at, deadline, seen = self._clock.now(), Deadline(self._timeout_s), Seen()
-        inventory = self._inventory(deadline, seen)
+        asked_at, deadline, seen = self._clock.now(), Deadline(self._timeout_s), ListingResult()
+        inventory = self._read_inventory(deadline, seen)
         notes = () if isinstance(inventory, Failed) else tuple(seen.notes)
         return Poll(scope=scope, asked_at=asked_at, at=max(asked_at, self._clock.now()), inventory=inventory, notes=notes)
 
-    def _inventory(self, deadline: Deadline, seen: Seen) -> Inventory:
+    def _read_inventory(self, deadline: Deadline, seen: ListingResult) -> Inventory:
         try:
-            machines = self._api.instances(deadline)
+            machines = self._api.list_instances(deadline)
         except ProviderError as broken:
-            return Failed(_one_line(broken))
-        disks: Page[Filesystem] = Page(items=())
+            return Failed(_format_reason(broken))
+        disks: ItemPage[Filesystem] = ItemPage(items=())
         try:
-            disks = self._api.filesystems(deadline)
+            disks = self._api.list_filesystems(deadline)
         except ProviderError as broken:
-            seen.faults.append(f"filesystems cannot be listed: {_one_line(broken)}")
+            seen.faults.append(f"filesystems cannot be listed: {_format_reason(broken)}")
         self._translate(machines, disks, deadline, seen)
         if not seen.faults:
             return Complete(tuple(seen.items))
         more = f"; and {len(seen.faults) - MOST_TOLD} more" if len(seen.faults) > MOST_TOLD else ""
         return Partial(tuple(seen.items), "; ".join(seen.faults[:MOST_TOLD]) + more)
 
-    def _translate(self, machines: Page[Instance], disks: Page[Filesystem], deadline: Deadline, seen: Seen) -> None:
+    def _translate(
+        self, machines: ItemPage[Instance], disks: ItemPage[Filesystem], deadline: Deadline, seen: ListingResult
+    ) -> None:
         ids = [one.id for one in machines.items] + [one.id for one in machines.odd if one.id]
-        told = self._learn(ids, deadline)
-        context = self._context()
+        told = self._learn_launches(ids, deadline)
+        context = self._make_context()
         seen.notes.extend((*machines.half_read, *disks.half_read))
         for machine in machines.items:
-            instance(seen, machine, context)
+            add_instance(seen, machine, context)
         for odd in machines.odd:
-            unreadable(seen, odd, context, kind=INSTANCE)
+            add_unreadable(seen, odd, context, kind=INSTANCE)
         for disk in disks.items:
-            filesystem(seen, disk, context)
+            add_filesystem(seen, disk, context)
         for odd in disks.odd:
-            unreadable(seen, odd, context, kind=VOLUME)
+            add_unreadable(seen, odd, context, kind=VOLUME)
         if machines.cut or disks.cut:
             seen.faults.insert(0, f"the listing holds more than {MOST_ITEMS} items")
         if told:
             seen.notes.append(told)
 
-    def _learn(self, ids: Collection[str], deadline: Deadline) -> str:
+    def _learn_launches(self, ids: Collection[str], deadline: Deadline) -> str:
         within = deadline.limit_to(LONGEST_S)
         return self._launches.learn(
-            ids, lambda start, token: self._api.events(within, start=start, token=token), self._clock.now(), within
+            ids, lambda start, token: self._api.list_events(within, start=start, token=token), self._clock.now(), within
         )
 
-    def _context(self) -> Context:
-        return Context(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
+    def _make_context(self) -> ListingContext:
+        return ListingContext(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """One instance by its id; else one filesystem, which can only be listed."""
-        deadline, seen = Deadline(self._timeout_s), Seen()
+        deadline, seen = Deadline(self._timeout_s), ListingResult()
         if key[:2] != (NAME, self.name):
             raise RefusedError("was not asked for what another account holds", provider=NAME, account=self.name)
         if PLAIN_ID.fullmatch(key.id):
             try:
-                instance(seen, self._api.instance(key.id, deadline), self._context())
-                return self._only(seen, key)
+                add_instance(seen, self._api.fetch_instance(key.id, deadline), self._make_context())
+                return self._find_only(seen, key)
             except MissingError:
                 pass
-        listed = self._api.filesystems(deadline)
+        listed = self._api.list_filesystems(deadline)
         for disk in listed.items:
             if disk.id == key.id:
-                filesystem(seen, disk, self._context())
-                return self._only(seen, key)
+                add_filesystem(seen, disk, self._make_context())
+                return self._find_only(seen, key)
         if listed.odd or listed.cut:
-            raise self._api.odd(f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is not whole")
+            raise self._api.make_odd_answer(
+                f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is not whole"
+            )
         return None
 
-    def _only(self, seen: Seen, key: ResourceKey) -> Observation:
+    def _find_only(self, seen: ListingResult, key: ResourceKey) -> Observation:
         if not seen.items:
             raise InvalidAnswerError(f"{to_one_line(shorten(key.id))} cannot be read", provider=NAME, account=self.name)
         return seen.items[0]
@@ -127,7 +138,7 @@ class LambdaAccount:
         """The account that owns what the audit log tells of; None where it tells of nothing, or this key may not read it."""
         if self._launches.owner is None:
             try:
-                page = self._api.events(Deadline(self._timeout_s), start=None, token="", kind="")
+                page = self._api.list_events(Deadline(self._timeout_s), start=None, token="", kind="")
             except (ForbiddenError, MissingError):
                 return None
             owners = (event.resource_owner_lrn or "" for event in page.items)
@@ -136,10 +147,10 @@ class LambdaAccount:
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Every type in each region that has room for one now."""
-        page = self._api.types(Deadline(self._timeout_s))
+        page = self._api.list_types(Deadline(self._timeout_s))
         found, unnamed = list[Offer](), set[str]()
         for sold in page.items:
-            found += offers(sold, self._gpus, self._clock.now().date(), unnamed)
+            found += list_offers(sold, self._gpus, self._clock.now().date(), unnamed)
         why = f"{len(page.odd)} types cannot be read" if page.odd else ""
         chosen = tuple(one for one in found if gpus is None or one.gpu in gpus)
         return OfferListing(offers=chosen, why=why, unnamed=tuple(sorted(unnamed)))
@@ -150,13 +161,13 @@ class LambdaAccount:
             return ActionResponse(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
         if not PLAIN_ID.fullmatch(key.id):
             return ActionResponse(said=REFUSED, why="that is no id of Lambda's; nothing was sent")
-        return terminated(self._api, key.id, self._timeout_s)
+        return terminate_instance(self._api, key.id, self._timeout_s)
 
     def examine(self) -> Sequence[HealthCheck]:
         """What is found without acting, at one request a second."""
-        return examined(self, self._api, self._key, self._clock, self._timeout_s)
+        return examine_account(self, self._api, self._key, self._clock, self._timeout_s)
 
 
-def _one_line(broken: ProviderError) -> str:
+def _format_reason(broken: ProviderError) -> str:
     """What happened, on one line and without the name of the provider, which the scope bears."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

@@ -29,34 +29,34 @@ REPEATED = "global/unknown"
 NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
 
 
-def terminated(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
+def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
     """How Lambda received the request to end `id_`. It is sent once, or not at all."""
-    before = _looked(api, id_, timeout_s)
+    before = _look_before(api, id_, timeout_s)
     if before is not None:
         return before
     try:
         listed = api.terminate(id_)
     except MissingError as gone:
-        return ActionResponse(said=MISSING, why=_why(gone))
+        return ActionResponse(said=MISSING, why=_format_reason(gone))
     except NO as refused:
-        return ActionResponse(said=REFUSED, why=_why(refused))
+        return ActionResponse(said=REFUSED, why=_format_reason(refused))
     except ProviderError as broken:
-        return _after(api, id_, timeout_s, broken)
+        return _look_after(api, id_, timeout_s, broken)
     if not listed:
         return ActionResponse(said=UNCLEAR, why="the answer does not name this instance among those that were ended")
     return ActionResponse(said=ACCEPTED)
 
 
-def _looked(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse | None:
+def _look_before(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse | None:
     """Why nothing is to be sent; None: it is there, and can be ended."""
     try:
-        one = api.instance(id_, Deadline(min(LOOK_S, timeout_s)))
+        one = api.fetch_instance(id_, Deadline(min(LOOK_S, timeout_s)))
     except MissingError as gone:
-        return ActionResponse(said=MISSING, why=_why(gone))
+        return ActionResponse(said=MISSING, why=_format_reason(gone))
     except NO as refused:
-        return ActionResponse(said=REFUSED, why=f"{_why(refused)}; nothing was sent")
+        return ActionResponse(said=REFUSED, why=f"{_format_reason(refused)}; nothing was sent")
     except ProviderError as broken:
-        return ActionResponse(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_why(broken)}")
+        return ActionResponse(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_format_reason(broken)}")
     act = one.actions.terminate if one.actions else None
     reason = to_one_line(shorten(act.reason_code or "", 60)) if act else ""
     if one.status in OVER or reason == "vm-is-terminating":
@@ -66,21 +66,21 @@ def _looked(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse | None
     return None
 
 
-def _after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> ActionResponse:
+def _look_after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> ActionResponse:
     """The request went out and no clear answer came back. Only the codes of a repeated request are worth another look."""
     conflict = isinstance(broken, ConflictError)
     if not conflict and broken.code != REPEATED:
-        return ActionResponse(said=UNCLEAR, why=_why(broken))
+        return ActionResponse(said=UNCLEAR, why=_format_reason(broken))
     try:
-        over = api.instance(id_, Deadline(min(LOOK_S, timeout_s))).status in OVER
+        over = api.fetch_instance(id_, Deadline(min(LOOK_S, timeout_s))).status in OVER
     except MissingError:
         over = True
     except ProviderError:
-        return ActionResponse(said=UNCLEAR, why=_why(broken))
+        return ActionResponse(said=UNCLEAR, why=_format_reason(broken))
     if over:
-        return ActionResponse(said=ALREADY, why=f"it is on its way out; Lambda said {_why(broken)}")
-    return ActionResponse(said=REFUSED if conflict else UNCLEAR, why=_why(broken))
+        return ActionResponse(said=ALREADY, why=f"it is on its way out; Lambda said {_format_reason(broken)}")
+    return ActionResponse(said=REFUSED if conflict else UNCLEAR, why=_format_reason(broken))
 
 
-def _why(broken: ProviderError) -> str:
+def _format_reason(broken: ProviderError) -> str:
     return to_one_line(broken.what)

@@ -25,7 +25,19 @@ from costguard.errors import (
     to_one_line,
 )
 from costguard.providers.transport import Deadline, HttpResponse, ProviderChannel, make_status_fault_reader
-from costguard_lambda.wire import Ended, Event, Filesystem, Instance, Mark, MarkOfId, Odd, Page, Refusal, Sold, Whole
+from costguard_lambda.wire import (
+    AuditEvent,
+    Envelope,
+    ErrorAnswer,
+    Filesystem,
+    Instance,
+    ItemId,
+    ItemIdentity,
+    ItemPage,
+    OfferedType,
+    TerminateAnswer,
+    UnreadableItem,
+)
 
 T = TypeVar("T")
 
@@ -47,77 +59,79 @@ class LambdaApi:
     def __init__(self, channel: ProviderChannel) -> None:
         self.channel = channel
 
-    def instances(self, deadline: Deadline) -> Page[Instance]:
+    def list_instances(self, deadline: Deadline) -> ItemPage[Instance]:
         """Every instance that still exists; the listing has no pages."""
-        return self._listed("/instances", Instance, "the list of instances", deadline)
+        return self._list("/instances", Instance, "the list of instances", deadline)
 
-    def instance(self, id_: str, deadline: Deadline) -> Instance:
+    def fetch_instance(self, id_: str, deadline: Deadline) -> Instance:
         """One instance; MissingError where there is none. One that is over may be told of for a while."""
         reply = self.channel.read(f"/instances/{quote(id_, safe='')}", scope="instance", deadline=deadline)
-        one = self.channel.decode(reply, Whole[Instance], "an instance").data
+        one = self.channel.decode(reply, Envelope[Instance], "an instance").data
         if one.id != id_:
-            raise self.odd(f"asked for instance {shorten(id_)}, it answered with another")
+            raise self.make_odd_answer(f"asked for instance {shorten(id_)}, it answered with another")
         return one
 
-    def filesystems(self, deadline: Deadline) -> Page[Filesystem]:
+    def list_filesystems(self, deadline: Deadline) -> ItemPage[Filesystem]:
         """Every filesystem. (The path has a hyphen here; where one is deleted it has none.)"""
-        return self._listed("/file-systems", Filesystem, "the list of filesystems", deadline)
+        return self._list("/file-systems", Filesystem, "the list of filesystems", deadline)
 
-    def types(self, deadline: Deadline) -> Page[Sold]:
+    def list_types(self, deadline: Deadline) -> ItemPage[OfferedType]:
         """Every type that Lambda has, with the regions that have room for one."""
         reply = self.channel.read("/instance-types", scope="types", deadline=deadline)
         what = "the list of instance types"
-        found = self.channel.decode(_readable(reply), Whole[dict[str, msgspec.Raw]], what).data
-        return _page([found[name] for name in sorted(found)], Sold)
+        found = self.channel.decode(_mend_surrogates(reply), Envelope[dict[str, msgspec.Raw]], what).data
+        return _make_page([found[name] for name in sorted(found)], OfferedType)
 
-    def events(self, deadline: Deadline, *, start: datetime | None, token: str, kind: str = "cloud.instance") -> Page[Event]:
+    def list_events(
+        self, deadline: Deadline, *, start: datetime | None, token: str, kind: str = "cloud.instance"
+    ) -> ItemPage[AuditEvent]:
         """A page of the audit log from `start` (None: its beginning) on, oldest first."""
         params = {"resource_type": kind} if kind else {}
         params |= {"start": start.isoformat().replace("+00:00", "Z")} if start else {}
         params |= {"page_token": token} if token else {}
-        return self._listed("/audit-events", Event, "the audit log", deadline, params)
+        return self._list("/audit-events", AuditEvent, "the audit log", deadline, params)
 
     def terminate(self, id_: str) -> bool:
         """Ask once to end one instance for good. Whether the answer says that it does."""
         reply = self.channel.act("POST", "/instance-operations/terminate", body={"instance_ids": [id_]})
-        ended = self.channel.decode(reply, Whole[Ended], "the answer to a terminate").data
+        ended = self.channel.decode(reply, Envelope[TerminateAnswer], "the answer to a terminate").data
         return any(one.id == id_ for one in ended.terminated_instances)
 
-    def odd(self, what: str) -> InvalidAnswerError:
+    def make_odd_answer(self, what: str) -> InvalidAnswerError:
         """An answer that cannot be used."""
         return InvalidAnswerError(what, provider=NAME, account=self.channel.account, status=OK)
 
-    def _listed(
+    def _list(
         self, path: str, kind: type[T], what: str, deadline: Deadline, params: Mapping[str, str] | None = None
-    ) -> Page[T]:
+    ) -> ItemPage[T]:
         """Read at once where every item is sound, else item by item."""
         reply = self.channel.read(path, params, scope=path, deadline=deadline)
         try:
-            whole = msgspec.json.decode(reply.body, type=Whole[list[kind]])  # type: ignore[valid-type]
+            whole = msgspec.json.decode(reply.body, type=Envelope[list[kind]])  # type: ignore[valid-type]
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            loose = self.channel.decode(_readable(reply), Whole[list[msgspec.Raw]], what)
-            return _page(loose.data, kind, loose.page_token or "")
-        return Page(items=tuple(whole.data[:MOST_ITEMS]), token=whole.page_token or "", cut=len(whole.data) > MOST_ITEMS)
+            loose = self.channel.decode(_mend_surrogates(reply), Envelope[list[msgspec.Raw]], what)
+            return _make_page(loose.data, kind, loose.page_token or "")
+        return ItemPage(items=tuple(whole.data[:MOST_ITEMS]), token=whole.page_token or "", cut=len(whole.data) > MOST_ITEMS)
 
 
-def _page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> Page[T]:
-    items, odd, half_read = list[T](), list[Odd](), list[str]()
+def _make_page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> ItemPage[T]:
+    items, odd, half_read = list[T](), list[UnreadableItem](), list[str]()
     for raw in raws[:MOST_ITEMS]:
         try:
             items.append(msgspec.json.decode(raw, type=kind))
         except UNREADABLE as broken:
             why = shorten(str(broken))
-            found = mended(raw, kind) if kind in (Instance, Filesystem) else None
+            found = parse_leniently(raw, kind) if kind in (Instance, Filesystem) else None
             if found is None:
-                odd.append(_odd(raw, why))
+                odd.append(_parse_odd(raw, why))
             else:
                 items.append(found)
-                half_read.append(f"{_odd(raw, why).id}: a field cannot be read: {why}")
+                half_read.append(f"{_parse_odd(raw, why).id}: a field cannot be read: {why}")
     half = tuple(to_one_line(one) for one in half_read)
-    return Page(items=tuple(items), odd=tuple(odd), token=token, cut=len(raws) > MOST_ITEMS, half_read=half)
+    return ItemPage(items=tuple(items), odd=tuple(odd), token=token, cut=len(raws) > MOST_ITEMS, half_read=half)
 
 
-def mended(raw: msgspec.Raw, kind: type[T]) -> T | None:
+def parse_leniently(raw: msgspec.Raw, kind: type[T]) -> T | None:
     """The item without the fields that cannot be read; None where one of those that every item needs is among them."""
     kept: dict[str, Any] = {}
     try:
@@ -130,19 +144,19 @@ def mended(raw: msgspec.Raw, kind: type[T]) -> T | None:
         return None
 
 
-def _odd(raw: msgspec.Raw, why: str) -> Odd:
+def _parse_odd(raw: msgspec.Raw, why: str) -> UnreadableItem:
     """What can be read of an item."""
-    kinds: tuple[type[Mark | MarkOfId], ...] = (Mark, MarkOfId)
+    kinds: tuple[type[ItemIdentity | ItemId], ...] = (ItemIdentity, ItemId)
     for kind in kinds:
         try:
             mark = msgspec.json.decode(raw, type=kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
-        return Odd(id=mark.id, region=mark.region.name if isinstance(mark, Mark) else "", why=why)
-    return Odd(why=why)
+        return UnreadableItem(id=mark.id, region=mark.region.name if isinstance(mark, ItemIdentity) else "", why=why)
+    return UnreadableItem(why=why)
 
 
-def _readable(reply: HttpResponse) -> HttpResponse:
+def _mend_surrogates(reply: HttpResponse) -> HttpResponse:
     """`reply`, but with `?` for every half of a surrogate pair, for which msgspec refuses the whole body.
 
     One name with such a half would hide an account for ever; numbers keep their digits.
@@ -157,24 +171,26 @@ def _readable(reply: HttpResponse) -> HttpResponse:
     return HttpResponse(status=reply.status, headers=reply.headers, body=text.encode("utf-8", "replace"))
 
 
-def fault_of(pause_s: float) -> Callable[[HttpResponse], ProviderError | None]:
+def make_fault_reader(pause_s: float) -> Callable[[HttpResponse], ProviderError | None]:
     """What a reply means. `pause_s`: seconds to be quiet after a 429 that does not say how long."""
-    usual = make_status_fault_reader(NAME, _told)
+    usual = make_status_fault_reader(NAME, _parse_error)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
         found = usual(reply)
         if found is None:
             return (
-                None if reply.status == OK else _as(InvalidAnswerError, f"answered {reply.status}, which it never does", reply)
+                None
+                if reply.status == OK
+                else _make_error(InvalidAnswerError, f"answered {reply.status}, which it never does", reply)
             )
         if isinstance(found, ThrottledError):
             found.retry_after_s = pause_s if found.retry_after_s is None else found.retry_after_s
         elif found.code == WRONG_KEY or "auth_error" in found.code:
-            return _as(CredentialsError, f"refused the key ({found.code})", reply, found.code)
+            return _make_error(CredentialsError, f"refused the key ({found.code})", reply, found.code)
         elif found.code.startswith(UPSTREAM):
-            return _as(UnreachableError, f"has trouble behind its API ({found.code})", reply, found.code)
+            return _make_error(UnreachableError, f"has trouble behind its API ({found.code})", reply, found.code)
         elif reply.status == RETIRED or (reply.status == NOT_FOUND and found.code not in GONE):
-            return _as(
+            return _make_error(
                 InvalidAnswerError, f"has nothing at this address ({reply.status}); is base_url right?", reply, found.code
             )
         return found
@@ -182,14 +198,14 @@ def fault_of(pause_s: float) -> Callable[[HttpResponse], ProviderError | None]:
     return fault
 
 
-def _told(reply: HttpResponse) -> tuple[str, str]:
+def _parse_error(reply: HttpResponse) -> tuple[str, str]:
     """Code and words of an error; "" and "" where the body is of another shape."""
     try:
-        error = msgspec.json.decode(reply.body, type=Refusal).error
+        error = msgspec.json.decode(reply.body, type=ErrorAnswer).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "", ""
     return shorten(error.code), error.message
 
 
-def _as(kind: type[ProviderError], what: str, reply: HttpResponse, code: str = "") -> ProviderError:
+def _make_error(kind: type[ProviderError], what: str, reply: HttpResponse, code: str = "") -> ProviderError:
     return kind(what, provider=NAME, status=reply.status, code=code)

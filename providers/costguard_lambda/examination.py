@@ -34,38 +34,38 @@ INACTIVE = "global/account-inactive"
 OTHER_KEY = "make a key of a member with that right at https://cloud.lambda.ai/api-keys"
 
 
-def examined(
+def examine_account(
     account: LambdaAccount, api: LambdaApi, key: KeyedAccount, clock: Clock, timeout_s: float
 ) -> tuple[HealthCheck, ...]:
     """In the order of looking; what comes after a wrong key or no connection is skipped."""
     deadline = Deadline(timeout_s)
     source = f"{key.source}, ending in {key.key.get_hint()}"
-    first = _tried(lambda: api.instances(deadline))
+    first = _try_call(lambda: api.list_instances(deadline))
     if isinstance(first, CredentialsError):
         reached = HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers")
-        return (_check(CREDENTIALS_CHECK, first, source, NEW_KEY), reached, *_skipped("the key is refused"))
+        return (_make_check(CREDENTIALS_CHECK, first, source, NEW_KEY), reached, *_skip_checks("the key is refused"))
     if first is not None and not isinstance(first, ForbiddenError):
         held = HealthCheck(
             subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, since Lambda could not be asked"
         )
         fix = first.hint or "try `curl https://cloud.lambda.ai/api/v1/instances`; see [providers.lambda] base_url"
-        return (held, _check(REACHABLE_CHECK, first, "", fix), *_skipped("Lambda cannot be asked"))
+        return (held, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be asked"))
     return (
         HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=source),
         HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers"),
-        _identity(account),
-        *_permissions(api, first, deadline),
-        _clock(api, clock),
-        _utilization(),
+        _check_identity(account),
+        *_check_permissions(api, first, deadline),
+        _check_clock(api, clock),
+        _check_utilization(),
     )
 
 
-def _skipped(why: str) -> tuple[HealthCheck, ...]:
+def _skip_checks(why: str) -> tuple[HealthCheck, ...]:
     subjects = (IDENTITY_CHECK, f"{PERMISSION_CHECK}: list instances", CLOCK_CHECK, UTILIZATION_CHECK)
     return tuple(HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told=why) for subject in subjects)
 
 
-def _tried(call: Callable[[], object]) -> ProviderError | None:
+def _try_call(call: Callable[[], object]) -> ProviderError | None:
     try:
         call()
     except ProviderError as broken:
@@ -73,7 +73,7 @@ def _tried(call: Callable[[], object]) -> ProviderError | None:
     return None
 
 
-def _check(subject: str, broken: ProviderError | None, told: str, fix: str, outcome: str = CHECK_BAD) -> HealthCheck:
+def _make_check(subject: str, broken: ProviderError | None, told: str, fix: str, outcome: str = CHECK_BAD) -> HealthCheck:
     if broken is None:
         return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
     return HealthCheck(
@@ -81,7 +81,7 @@ def _check(subject: str, broken: ProviderError | None, told: str, fix: str, outc
     )
 
 
-def _identity(account: LambdaAccount) -> HealthCheck:
+def _check_identity(account: LambdaAccount) -> HealthCheck:
     try:
         found = account.fetch_identity()
     except ProviderError as broken:
@@ -94,27 +94,27 @@ def _identity(account: LambdaAccount) -> HealthCheck:
     return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(f"{found}, called '{account.name}' here"))
 
 
-def _permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[HealthCheck, ...]:
+def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[HealthCheck, ...]:
     """Keys of Lambda know no finer rights than their member has; each is proven by using it, but for the act."""
-    disks, types = _tried(lambda: api.filesystems(deadline)), _tried(lambda: api.types(deadline))
-    log = _tried(lambda: api.events(deadline, start=None, token=""))
+    disks, types = _try_call(lambda: api.list_filesystems(deadline)), _try_call(lambda: api.list_types(deadline))
+    log = _try_call(lambda: api.list_events(deadline, start=None, token=""))
     undated = "without it an instance counts from when it was first seen"
     told = "there is no way to try it without ending an instance; Lambda has no stop at all"
     return (
-        _check(f"{PERMISSION_CHECK}: list instances", first, "", _mends(first)),
-        _check(f"{PERMISSION_CHECK}: list filesystems", disks, "", OTHER_KEY),
-        _check(f"{PERMISSION_CHECK}: offers", types, "", OTHER_KEY),
-        _check(f"{PERMISSION_CHECK}: audit log", log, "" if log is None else undated, OTHER_KEY, CHECK_UNSURE),
+        _make_check(f"{PERMISSION_CHECK}: list instances", first, "", _explain_fix(first)),
+        _make_check(f"{PERMISSION_CHECK}: list filesystems", disks, "", OTHER_KEY),
+        _make_check(f"{PERMISSION_CHECK}: offers", types, "", OTHER_KEY),
+        _make_check(f"{PERMISSION_CHECK}: audit log", log, "" if log is None else undated, OTHER_KEY, CHECK_UNSURE),
         HealthCheck(subject=f"{PERMISSION_CHECK}: terminate", outcome=CHECK_UNSURE, told=told),
     )
 
 
-def _mends(broken: ProviderError | None) -> str:
+def _explain_fix(broken: ProviderError | None) -> str:
     """No other key helps an account that was not paid for."""
     return (broken.hint or OTHER_KEY) if broken and broken.code == INACTIVE else OTHER_KEY
 
 
-def _clock(api: LambdaApi, clock: Clock) -> HealthCheck:
+def _check_clock(api: LambdaApi, clock: Clock) -> HealthCheck:
     said = api.channel.date
     if said is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Lambda's answers bear no date")
@@ -127,7 +127,7 @@ def _clock(api: LambdaApi, clock: Clock) -> HealthCheck:
     return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
 
 
-def _utilization() -> HealthCheck:
+def _check_utilization() -> HealthCheck:
     told = "Lambda measures nothing: idle instances can be told only by an agent on them"
     return HealthCheck(
         subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix="costguard agent enrol ID, for each machine"

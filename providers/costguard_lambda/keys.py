@@ -7,12 +7,12 @@ from pathlib import Path
 from costguard.providers.api_keys import KeyLocations
 
 
-def places(home: Path) -> KeyLocations:
+def list_key_places(home: Path) -> KeyLocations:
     """In the order in which they count."""
-    return KeyLocations(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", key_in),))
+    return KeyLocations(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", parse_key),))
 
 
-def key_in(text: str) -> str:
+def parse_key(text: str) -> str:
     """The key in `text`: the line `api_key = KEY` (SkyPilot's form), else all of it; "" where it is empty."""
     for line in text.splitlines():
         name, found, value = line.partition("=")

@@ -19,7 +19,7 @@ from costguard.errors import ForbiddenError, ProviderError
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
 from costguard.values.stated_time import parse_instant
-from costguard_lambda.wire import Event, Page
+from costguard_lambda.wire import AuditEvent, ItemPage
 
 RECENT = timedelta(days=7)
 OVERLAP = timedelta(minutes=15)
@@ -35,11 +35,11 @@ KEPT = timedelta(days=90)
 MADE = ("creat", "launch", "provision")
 """In the action of a line that dates a launch: an assumption, 2026-11 (the spec's example of an action is "created")."""
 
-Ask = Callable[[datetime | None, str], Page[Event]]
+Ask = Callable[[datetime | None, str], ItemPage[AuditEvent]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class AuditLine:
     """What one line of the log says of one instance."""
 
     id: str
@@ -56,17 +56,17 @@ class _Sweep:
     lead: str = ""
 
 
-def lines_of(event: Event) -> list[Line]:
+def parse_audit_lines(event: AuditEvent) -> list[AuditLine]:
     """The instances that `event` is about; none where it is about another kind of thing, or its time cannot be read."""
     at = parse_instant(event.event_time)
     if at is None or event.resource_name not in ("instance", None):
         return []
     made = any(word in (event.action or "").lower() for word in MADE)
     lrns = [lrn.split(":") for lrn in event.resource_lrns or ()]
-    return [Line(id=parts[-1], at=at, made=made) for parts in lrns if parts[-2:-1] == ["instance"] and parts[-1]]
+    return [AuditLine(id=parts[-1], at=at, made=made) for parts in lrns if parts[-2:-1] == ["instance"] and parts[-1]]
 
 
-class Launches:
+class LaunchTimes:
     """What the log has told so far. `name`: under which it is kept between two starts."""
 
     def __init__(self, cache: Cache, name: str) -> None:
@@ -83,69 +83,69 @@ class Launches:
 
     def learn(self, ids: Collection[str], ask: Ask, now: datetime, deadline: Deadline) -> str:
         """Date those of `ids` that are not. What came in the way, in words, or ""."""
-        dated = self._dated(now)
+        dated = self._list_dated(now)
         kept = len(dated)
-        wanted = self._wanted(ids, now)
+        wanted = self._list_wanted(ids, now)
         if not wanted:
             return ""
         try:
-            self._read(wanted, ask, now, deadline)
+            self._read_log(wanted, ask, now, deadline)
         except ForbiddenError:
             self._forbidden_until = now + FORBIDDEN_FOR
         except ProviderError as broken:
             return f"the audit log cannot be read, so launches are not dated: {broken.what}"
         if len(dated) > kept:
-            self._keep(ids)
+            self._save(ids)
         if self._forbidden_until and now < self._forbidden_until:
             return "this key may not read the audit log: instances count from when they were first seen"
         return ""
 
-    def _dated(self, now: datetime) -> dict[str, datetime]:
+    def _list_dated(self, now: datetime) -> dict[str, datetime]:
         if self.dated is None:
-            self.dated = _remembered(self._cache.get(self._name, now - KEPT))
+            self.dated = _parse_saved(self._cache.get(self._name, now - KEPT))
         return self.dated
 
-    def _wanted(self, ids: Collection[str], now: datetime) -> set[str]:
+    def _list_wanted(self, ids: Collection[str], now: datetime) -> set[str]:
         """Undated ids that the log may still come to name."""
-        undated = set(ids) - self._dated(now).keys()
+        undated = set(ids) - self._list_dated(now).keys()
         self._wanted_since = {id_: self._wanted_since.get(id_, now) for id_ in undated}
         if not self._whole or self._sweep:
             return undated
         return {id_ for id_ in undated if now - self._wanted_since[id_] < PATIENCE}
 
-    def _read(self, wanted: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
+    def _read_log(self, wanted: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
         """Sweep until nothing is wanted, everything is read, or this poll has asked enough."""
         if self._forbidden_until and now < self._forbidden_until:
             return
         for _ in range(PAGES):
             if deadline.compute_left() <= 0:
                 return
-            sweep = self._sweep = self._sweep or self._next(now)
+            sweep = self._sweep = self._sweep or self._find_next_sweep(now)
             page = ask(sweep.start, sweep.lead)
-            self._take(page)
+            self._take_page(page)
             looped, sweep.lead = page.token == sweep.lead, page.token
             if not page.token or looped:
-                self._end(sweep, wanted)
-                if self._whole or wanted <= self._dated(now).keys():
+                self._end_sweep(sweep, wanted)
+                if self._whole or wanted <= self._list_dated(now).keys():
                     return
 
-    def _next(self, now: datetime) -> _Sweep:
+    def _find_next_sweep(self, now: datetime) -> _Sweep:
         if self._read_until is None:
             return _Sweep(start=now - RECENT, began=now)
         new_is_read = self._read_until >= now
         return _Sweep(start=None if new_is_read and not self._whole else self._read_until - OVERLAP, began=now)
 
-    def _take(self, page: Page[Event]) -> None:
+    def _take_page(self, page: ItemPage[AuditEvent]) -> None:
         dated = self.dated if self.dated is not None else {}
         for event in page.items:
             if event.resource_owner_lrn and ":account:" in event.resource_owner_lrn:
                 self.owner = self.owner or event.resource_owner_lrn
-            for line in lines_of(event):
+            for line in parse_audit_lines(event):
                 self._earliest[line.id] = min(line.at, self._earliest.get(line.id, line.at))
                 if line.made:
                     dated[line.id] = min(line.at, dated.get(line.id, line.at))
 
-    def _end(self, sweep: _Sweep, wanted: set[str]) -> None:
+    def _end_sweep(self, sweep: _Sweep, wanted: set[str]) -> None:
         """The log was read to its end. One that was read from its beginning dates what nothing else did."""
         self._sweep, self._read_until = None, max(sweep.began, self._read_until or sweep.began)
         self._whole = self._whole or sweep.start is None
@@ -154,13 +154,13 @@ class Launches:
                 self.dated.setdefault(id_, self._earliest[id_])
         self._earliest = {} if self._whole else self._earliest
 
-    def _keep(self, ids: Collection[str]) -> None:
+    def _save(self, ids: Collection[str]) -> None:
         """Write down the launches of the instances that are there now."""
         told = {id_: at.isoformat() for id_, at in sorted((self.dated or {}).items()) if id_ in ids}
         self._cache.put(self._name, json.dumps(told).encode())
 
 
-def _remembered(data: bytes | None) -> dict[str, datetime]:
+def _parse_saved(data: bytes | None) -> dict[str, datetime]:
     """What was kept; what cannot be read was not."""
     try:
         told = json.loads(data or b"{}")

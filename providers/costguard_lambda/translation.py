@@ -20,7 +20,7 @@ from costguard.values.gpu_names import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, RUNNING, UNKNOWN, VOLUME, ResourceKey, make_storable
 from costguard.values.stated_time import parse_instant
-from costguard_lambda.wire import Filesystem, Instance, InstanceType, Odd, Sold, Specs
+from costguard_lambda.wire import Filesystem, Instance, InstanceType, OfferedType, Specs, UnreadableItem
 
 NAME = "lambda"
 STATES = {
@@ -43,7 +43,7 @@ NO_GPU = ("", "n/a", "none", "cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ListingResult:
     """What one answer came to. `faults`: what the listing lacks; `notes`: what could not be learned of what is there."""
 
     items: list[Observation] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ListingContext:
     """`launched`: instance id -> when its launch was asked for, as far as the audit log told."""
 
     account: str
@@ -60,15 +60,15 @@ class Context:
     launched: Mapping[str, datetime] = field(default_factory=dict)
 
 
-def instance(seen: Seen, one: Instance, context: Context) -> None:
+def add_instance(seen: ListingResult, one: Instance, context: ListingContext) -> None:
     """Add a machine to `seen`; one that no database can hold is a fault."""
-    whose = f"instance {_id(one.id)}"
+    whose = f"instance {_parse_id(one.id)}"
     kind, specs = one.instance_type or InstanceType(), (one.instance_type and one.instance_type.specs) or Specs()
-    gpu_count = _gpu_count(specs, whose, seen.notes)
+    gpu_count = _parse_gpu_count(specs, whose, seen.notes)
     none = specs.gpus is not None and specs.gpus.is_zero()
-    gpu = "" if none else gpu_of(kind, context.gpus, whose, seen.notes)
-    state = state_of(one.status, whose, seen.notes)
-    local = _whole(specs.storage_gib)
+    gpu = "" if none else find_gpu(kind, context.gpus, whose, seen.notes)
+    state = translate_state(one.status, whose, seen.notes)
+    local = _round_up_size(specs.storage_gib)
     try:
         found = Observation(
             key=ResourceKey(NAME, context.account, one.region.name, one.id),
@@ -77,13 +77,13 @@ def instance(seen: Seen, one: Instance, context: Context) -> None:
             instance_type=kind.name or "",
             gpu=gpu,
             gpu_count=gpu_count,
-            owner=_owner(one),
-            labels=_labels(one),
+            owner=_find_owner(one),
+            labels=_list_labels(one),
             created_at=context.launched.get(one.id),
-            prices=(Price(_rate(kind, gpu_count, whose, seen.notes)),),
+            prices=(Price(_parse_rate(kind, gpu_count, whose, seen.notes)),),
             disks=(Disk(local, "local-ssd"),) if local else (),
             why=one.status or "",
-            handling=_handling(one, local),
+            handling=_make_handling(one, local),
         )
     except InputError as odd:
         seen.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
@@ -91,13 +91,13 @@ def instance(seen: Seen, one: Instance, context: Context) -> None:
         seen.items.append(found)
 
 
-def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
+def add_filesystem(seen: ListingResult, one: Filesystem, context: ListingContext) -> None:
     """Add a filesystem: it bills by what it holds, whether it is mounted or not."""
-    whose = f"filesystem {_id(one.id)}"
+    whose = f"filesystem {_parse_id(one.id)}"
     created = parse_instant(one.created)
     if created is None:
         seen.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
-    used = _whole(one.bytes_used, GIB)
+    used = _round_up_size(one.bytes_used, GIB)
     if used is None:
         seen.notes.append(f"{whose}: bytes_used is missing or no size, so what it costs is unknown")
     try:
@@ -116,12 +116,12 @@ def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
         seen.items.append(found)
 
 
-def unreadable(seen: Seen, one: Odd, context: Context, *, kind: str) -> None:
+def add_unreadable(seen: ListingResult, one: UnreadableItem, context: ListingContext, *, kind: str) -> None:
     """Add what is known of an item that cannot be read: with an id and a region it is there, in an unknown state.
 
     Without its region it would stand in the ledger as another resource, and be charged twice: it is only said.
     """
-    whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_id(one.id)}"
+    whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_parse_id(one.id)}"
     told = f"{whose} cannot be read: {to_one_line(one.why)}"
     if not one.id or not one.region or kind == VOLUME:
         seen.faults.append(told)
@@ -136,7 +136,7 @@ def unreadable(seen: Seen, one: Odd, context: Context, *, kind: str) -> None:
         seen.notes.append(told)
 
 
-def state_of(status: str | None, whose: str, notes: list[str]) -> str:
+def translate_state(status: str | None, whose: str, notes: list[str]) -> str:
     """The word here for `status`; a new word is unknown, never gone and never stopped."""
     state = STATES.get(status or "", UNKNOWN)
     if state == UNKNOWN:
@@ -144,7 +144,7 @@ def state_of(status: str | None, whose: str, notes: list[str]) -> str:
     return state
 
 
-def gpu_of(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> str:
+def find_gpu(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> str:
     """The canonical GPU of a type; Lambda's own word where it fits none, "" where it names none."""
     text = (kind.gpu_description or _COUNT.sub("", kind.description or "")).strip()
     if text.lower() in NO_GPU:
@@ -160,7 +160,7 @@ def gpu_of(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> 
         return word
 
 
-def _gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
+def _parse_gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
     """How many; an unreadable number leaves it open, said and counted as none."""
     stated = specs.gpus
     if stated is not None and stated.is_finite() and 0 <= stated <= MOST_GPUS and stated == int(stated):
@@ -169,7 +169,7 @@ def _gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
     return 0
 
 
-def _rate(kind: InstanceType, gpu_count: int, whose: str, notes: list[str]) -> Rate | None:
+def _parse_rate(kind: InstanceType, gpu_count: int, whose: str, notes: list[str]) -> Rate | None:
     """Lambda states cents for the whole machine."""
     cents = kind.price_cents_per_hour
     dollars = cents / 100 if cents is not None and cents.is_finite() and -HUGE_CENTS < cents < HUGE_CENTS else cents
@@ -183,25 +183,25 @@ HUGE_CENTS = Decimal(10**12)
 """Past any price, and short of where dividing overflows."""
 
 
-def _whole(stated: Decimal | None, unit: int = 1) -> int | None:
+def _round_up_size(stated: Decimal | None, unit: int = 1) -> int | None:
     """`stated` in `unit`s, rounded up; None where it is missing, no size, or more than any disk holds."""
     if stated is None or not stated.is_finite() or not 0 <= stated <= LARGEST_GB * unit:
         return None
     return -(-int(stated.to_integral_value(rounding="ROUND_CEILING")) // unit)
 
 
-def _labels(one: Instance) -> tuple[tuple[str, str], ...]:
+def _list_labels(one: Instance) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((tag.key, tag.value or "") for tag in one.tags or ()))
 
 
-def _owner(one: Instance) -> str:
+def _find_owner(one: Instance) -> str:
     """The label `owner`; else the key that logs in, where there is just one: a good hint at who launched it."""
     named = next((tag.value for tag in one.tags or () if tag.key.lower() == "owner" and tag.value), None)
     keys = one.ssh_key_names or []
     return named or (keys[0] if len(keys) == 1 else "")
 
 
-def _handling(one: Instance, local: int | None) -> Handling:
+def _make_handling(one: Instance, local: int | None) -> Handling:
     """There is no stop at all. A booting machine may not be terminable yet."""
     terminate = one.actions.terminate if one.actions else None
     return Handling(
@@ -212,19 +212,19 @@ def _handling(one: Instance, local: int | None) -> Handling:
     )
 
 
-def offers(sold: Sold, gpus: GpuNames, today: date, unnamed: set[str]) -> list[Offer]:
+def list_offers(sold: OfferedType, gpus: GpuNames, today: date, unnamed: set[str]) -> list[Offer]:
     """A type in each region that has room for one; without a GPU, or of an unnamed one, none."""
     kind = sold.instance_type
     specs, notes = kind.specs or Specs(), list[str]()
-    count = _gpu_count(specs, "type", notes)
-    gpu = gpu_of(kind, gpus, "type", notes)
+    count = _parse_gpu_count(specs, "type", notes)
+    gpu = find_gpu(kind, gpus, "type", notes)
     regions = sorted({region.name for region in sold.regions_with_capacity_available if region.name})
     if not count or not kind.name or not gpu or not regions:
         return []
     if any(note.endswith("is not known") for note in notes):
         unnamed.add(gpu)
         return []
-    rate = _rate(kind, count, "type", notes)
+    rate = _parse_rate(kind, count, "type", notes)
     return [
         Offer(
             provider=NAME,
@@ -236,18 +236,18 @@ def offers(sold: Sold, gpus: GpuNames, today: date, unnamed: set[str]) -> list[O
             rate=rate,
             observed_on=today,
             source="GET /instance-types",
-            vcpus=_number(specs.vcpus),
-            ram_gb=_number(specs.memory_gib),
-            disk_gb=_number(specs.storage_gib),
+            vcpus=_parse_number(specs.vcpus),
+            ram_gb=_parse_number(specs.memory_gib),
+            disk_gb=_parse_number(specs.storage_gib),
             note="" if rate else "Lambda states no price that can be believed",
         )
         for region in regions
     ]
 
 
-def _number(stated: Decimal | None) -> float | None:
+def _parse_number(stated: Decimal | None) -> float | None:
     return float(stated) if stated is not None and stated.is_finite() and 0 < stated <= LARGEST_GB else None
 
 
-def _id(text: str) -> str:
+def _parse_id(text: str) -> str:
     return to_one_line(shorten(text, LONGEST_ID))

@@ -91,14 +91,14 @@ class Filesystem(msgspec.Struct, frozen=True):
     bytes_used: Decimal | None = None
 
 
-class Sold(msgspec.Struct, frozen=True):
+class OfferedType(msgspec.Struct, frozen=True):
     """A type, and the regions that have room for one now."""
 
     instance_type: InstanceType
     regions_with_capacity_available: list[Region]
 
 
-class Event(msgspec.Struct, frozen=True):
+class AuditEvent(msgspec.Struct, frozen=True):
     """A line of the audit log. `resource_lrns`: of what it is about; each ends in an id."""
 
     event_time: object = None
@@ -108,47 +108,47 @@ class Event(msgspec.Struct, frozen=True):
     resource_owner_lrn: str | None = None
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ItemIdentity(msgspec.Struct, frozen=True):
     """What can be read of an item that cannot be read as a whole."""
 
     id: str
     region: Region
 
 
-class MarkOfId(msgspec.Struct, frozen=True):
+class ItemId(msgspec.Struct, frozen=True):
     """What can be read of one whose region cannot either."""
 
     id: str
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ErrorDetail(msgspec.Struct, frozen=True):
     """Lambda's own words for an error. Match on `code` only; the texts change."""
 
     code: str = ""
     message: str = ""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorAnswer(msgspec.Struct, frozen=True):
     """The body of every error."""
 
-    error: Problem
+    error: ErrorDetail
 
 
-class Whole(msgspec.Struct, Generic[T], frozen=True):
+class Envelope(msgspec.Struct, Generic[T], frozen=True):
     """The body of every success. `page_token`: of the next page, null on the last; other listings have none."""
 
     data: T
     page_token: str | None = None
 
 
-class Ended(msgspec.Struct, frozen=True):
+class TerminateAnswer(msgspec.Struct, frozen=True):
     """What a terminate says that it ended: of each instance only its id."""
 
-    terminated_instances: list[MarkOfId]
+    terminated_instances: list[ItemId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Odd:
+class UnreadableItem:
     """An item that cannot be read as a whole. `id`, `region`: "" where not even those can."""
 
     id: str = ""
@@ -157,14 +157,14 @@ class Odd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
+class ItemPage(Generic[T]):
     """What one answer lists. `token`: of the next page, "" at the end. `cut`: it held more than a listing may.
 
     `half_read`: a sentence for each item that is here without a field which could not be read.
     """
 
     items: tuple[T, ...]
-    odd: tuple[Odd, ...] = ()
+    odd: tuple[UnreadableItem, ...] = ()
     token: str = ""
     cut: bool = False
     half_read: tuple[str, ...] = ()

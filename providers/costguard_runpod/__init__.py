@@ -70,15 +70,15 @@ class RunpodPlugin:
     def bill_files(self) -> BillFiles:
         """Its billing answers, kept as JSON."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_runpod.bill_files import FORMAT
+        from costguard_runpod.bill_files import BILL_FORMAT
 
-        return BillFiles(formats=(FORMAT,))
+        return BillFiles(formats=(BILL_FORMAT,))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account of `table`; nothing is asked yet."""
-        from costguard_runpod.account import opened
+        from costguard_runpod.account import open_accounts
 
-        return opened(table, around)
+        return open_accounts(table, around)
 
 
 provider = RunpodPlugin()

@@ -33,11 +33,18 @@ from costguard.values.health import HealthCheck
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_runpod import MANIFEST, actions, api, billing
-from costguard_runpod.examination import Examined, examined
-from costguard_runpod.keys import places
-from costguard_runpod.pagination import decode_pods, decode_volumes, read_all
-from costguard_runpod.translation import PROVIDER, Told, Words, bills_unpriced, observations, pod_observed
-from costguard_runpod.wire import GpuType, Pod
+from costguard_runpod.examination import ExaminedAccount, examine_account
+from costguard_runpod.keys import list_key_places
+from costguard_runpod.pagination import decode_pods, decode_volumes, read_all_pages
+from costguard_runpod.translation import (
+    PROVIDER,
+    ListingResult,
+    TranslationContext,
+    is_billed_unpriced,
+    observe_all,
+    observe_pod,
+)
+from costguard_runpod.wire import CatalogueGpu, Pod
 
 SCOPE = "account"
 KEPT = timedelta(hours=1)
@@ -47,27 +54,33 @@ CHUNK = timedelta(days=7)
 """Of a bill that is asked for at once: 168 hours of 400 pods are near the 16 MiB that an answer may have."""
 
 
-def opened(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
+def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
     """An account for each that `table` states, or the one of the environment."""
     stated = check_account_table(table, MANIFEST)
     return open_keyed_accounts(
-        stated, MANIFEST, places(around.home), around, lambda key: Account(key.account or DEFAULT_ACCOUNT, key, around, stated)
+        stated,
+        MANIFEST,
+        list_key_places(around.home),
+        around,
+        lambda key: RunpodAccount(key.account or DEFAULT_ACCOUNT, key, around, stated),
     )
 
 
-class Account:
+class RunpodAccount:
     """One account. `stated`: the settings that all accounts share."""
 
     def __init__(self, name: str, key: KeyedAccount, around: ProviderContext, stated: Mapping[str, object]) -> None:
         self.name, self.key = name, key
         self._clock, self._names = around.clock, around.gpus
         self._timeout_s = read_timeout(stated, MANIFEST)
-        per_minute = _whole(stated, "requests_per_minute", api.PER_MINUTE)
-        self.rest: ProviderChannel = api.rest(around, key, name, api.base_url(stated.get("base_url")), per_minute)
-        self.graphql: ProviderChannel = api.graphql(
-            around, key, name, str(stated.get("graphql_url") or _graphql(stated)), per_minute
+        per_minute = _parse_whole_setting(stated, "requests_per_minute", api.PER_MINUTE)
+        self.rest: ProviderChannel = api.open_rest_channel(
+            around, key, name, api.parse_base_url(stated.get("base_url")), per_minute
         )
-        self._words = Words(account=name, names=self._names)
+        self.graphql: ProviderChannel = api.open_graphql_channel(
+            around, key, name, str(stated.get("graphql_url") or _find_graphql_url(stated)), per_minute
+        )
+        self._words = TranslationContext(account=name, names=self._names)
         self._catalogue_at: datetime | None = None
 
     @property
@@ -81,66 +94,66 @@ class Account:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Pods and network volumes."""
-        asked_at, deadline, told = self._clock.now(), Deadline(self._timeout_s), Told()
+        asked_at, deadline, told = self._clock.now(), Deadline(self._timeout_s), ListingResult()
         try:
-            inventory, told = self._listed(asked_at, deadline)
+            inventory, told = self._list_resources(asked_at, deadline)
         except ProviderError as broken:
-            inventory = Failed(reason(broken))
+            inventory = Failed(format_reason(broken))
         notes = tuple(told.notes[:MOST_NOTES])
         if told.notes[MOST_NOTES:]:
             notes += (f"and {len(told.notes) - MOST_NOTES} notes more",)
         at = max(asked_at, self._clock.now())
         return Poll(scope=scope, asked_at=asked_at, at=at, inventory=inventory, samples=tuple(told.samples), notes=notes)
 
-    def _listed(self, asked_at: datetime, deadline: Deadline) -> tuple[Inventory, Told]:
-        pods = read_all(self.rest, "/v2/pods", decode_pods, deadline, includeClusterPods="true")
+    def _list_resources(self, asked_at: datetime, deadline: Deadline) -> tuple[Inventory, ListingResult]:
+        pods = read_all_pages(self.rest, "/v2/pods", decode_pods, deadline, includeClusterPods="true")
         notes, missing = list(pods.notes), [pods.why] if pods.why else []
         try:
-            found = read_all(self.rest, "/v2/network-volumes", decode_volumes, deadline)
+            found = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, deadline)
             volumes, notes, missing = found.items, notes + found.notes, missing + ([found.why] if found.why else [])
         except ProviderError as broken:
             volumes = []
-            missing.append(f"network volumes: {reason(broken)}")
-        if any(map(bills_unpriced, pods.items)):
-            notes += self._priced(asked_at, deadline)
-        told = observations(pods.items, volumes, self._words, asked_at)
+            missing.append(f"network volumes: {format_reason(broken)}")
+        if any(map(is_billed_unpriced, pods.items)):
+            notes += self._refresh_catalogue(asked_at, deadline)
+        told = observe_all(pods.items, volumes, self._words, asked_at)
         told.notes[:0] = notes
         if told.lost:
             missing.append(f"{told.lost} items claim what cannot be")
         items = tuple(told.items)
         return Partial(items, "; ".join(missing)) if missing else Complete(items), told
 
-    def _priced(self, now: datetime, deadline: Deadline | None) -> list[str]:
+    def _refresh_catalogue(self, now: datetime, deadline: Deadline | None) -> list[str]:
         """Have a catalogue that is young enough; a note where there is none. An older one is better than none."""
         if self._catalogue_at is not None and now - self._catalogue_at < KEPT:
             return []
         try:
-            self._words.catalogue = by_id(api.catalogue(self.rest, deadline))
+            self._words.catalogue = index_gpus(api.fetch_catalogue(self.rest, deadline))
         except ProviderError as broken:
-            return [f"the catalogue of prices cannot be asked: {reason(broken)}"]
+            return [f"the catalogue of prices cannot be asked: {format_reason(broken)}"]
         self._catalogue_at = now
         return []
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """The pod `key`, or the network volume of that id."""
         try:
-            pod = api.one_pod(self.rest, key)
+            pod = api.fetch_pod(self.rest, key)
         except MissingError:
-            return self._volume(key)
-        return self.observed(pod)
+            return self._find_volume(key)
+        return self.observe_pod(pod)
 
-    def observed(self, pod: Pod) -> Observation:
+    def observe_pod(self, pod: Pod) -> Observation:
         """One pod in our words."""
-        if bills_unpriced(pod):
-            self._priced(self._clock.now(), None)
+        if is_billed_unpriced(pod):
+            self._refresh_catalogue(self._clock.now(), None)
         try:
-            return pod_observed(pod, self._words, [])
+            return observe_pod(pod, self._words, [])
         except InputError as odd:
             raise InvalidAnswerError(odd.what, provider=PROVIDER, account=self.name) from None
 
-    def _volume(self, key: ResourceKey) -> Observation | None:
-        found = read_all(self.rest, "/v2/network-volumes", decode_volumes, Deadline(self._timeout_s))
-        told = observations((), (one for one in found.items if one.id == key.id), self._words, self._clock.now())
+    def _find_volume(self, key: ResourceKey) -> Observation | None:
+        found = read_all_pages(self.rest, "/v2/network-volumes", decode_volumes, Deadline(self._timeout_s))
+        told = observe_all((), (one for one in found.items if one.id == key.id), self._words, self._clock.now())
         if not told.items and (found.why or told.lost):
             raise InvalidAnswerError(found.why or told.notes[-1], provider=PROVIDER, account=self.name)
         return told.items[0] if told.items else None
@@ -148,47 +161,47 @@ class Account:
     def fetch_identity(self) -> str | None:
         """The id of the user behind the key; None where GraphQL, which alone tells it, is gone or not allowed."""
         try:
-            found = api.myself(self.graphql)
+            found = api.fetch_key_owner(self.graphql)
         except (ForbiddenError, MissingError, RefusedError):
             return None
         return found.id if found else None
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Both clouds, each asked whether one GPU can be had there now."""
-        catalogues = {cloud: api.catalogue(self.rest, cloud=cloud) for cloud in ("SECURE", "COMMUNITY")}
-        return billing.offers(catalogues, gpus, self._words, self._clock.now().date())
+        catalogues = {cloud: api.fetch_catalogue(self.rest, cloud=cloud) for cloud in ("SECURE", "COMMUNITY")}
+        return billing.list_offers(catalogues, gpus, self._words, self._clock.now().date())
 
     def fetch_balance(self) -> PrepaidBalance:
         """By GraphQL; unknown, with the reason, where it does not answer."""
         try:
-            return billing.balance(api.myself(self.graphql), self.name, self._clock.now())
+            return billing.parse_balance(api.fetch_key_owner(self.graphql), self.name, self._clock.now())
         except ProviderError as broken:
-            return billing.no_balance(self.name, self._clock.now(), reason(broken))
+            return billing.make_unknown_balance(self.name, self._clock.now(), format_reason(broken))
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """Hourly lines of pods and network volumes, and of what has no resource of its own."""
         lines, missing = list[BillLine](), list[str]()
         for kind in (billing.PODS, billing.VOLUMES, billing.TOTALS):
             try:
-                unread = self._bill(kind, period, lines)
+                unread = self._add_bill_lines(kind, period, lines)
             except ProviderError as broken:
                 if kind == billing.PODS:
                     raise
-                missing.append(f"{kind or 'serverless and clusters'}: {reason(broken)}")
+                missing.append(f"{kind or 'serverless and clusters'}: {format_reason(broken)}")
                 continue
             if unread:
                 missing.append(f"{unread} records of {kind or 'serverless and clusters'} cannot be read")
         return BillLines(lines=tuple(lines), why="; ".join(missing))
 
-    def _bill(self, kind: str, period: Period, lines: list[BillLine]) -> int:
+    def _add_bill_lines(self, kind: str, period: Period, lines: list[BillLine]) -> int:
         """Add the lines of one statement, asked for in pieces; how many records could not be read."""
         path = f"/v2/billing/{kind}".rstrip("/")
-        about = billing.Statement(kind=kind, account=self.name, now=self._clock.now(), period=period)
+        about = billing.BillStatement(kind=kind, account=self.name, now=self._clock.now(), period=period)
         start, unread, known = period.start, 0, {line.id for line in lines}
         while start < period.end:
             end = min(start + CHUNK, period.end)
-            window = {"startTime": _stamp(start), "endTime": _stamp(end), "bucketSize": "hour"}
-            found, lost = billing.bill_lines(api.bill(self.rest, path, window).records, about)
+            window = {"startTime": _format_instant(start), "endTime": _format_instant(end), "bucketSize": "hour"}
+            found, lost = billing.parse_bill_lines(api.fetch_bill(self.rest, path, window).records, about)
             lines += [line for line in found if line.id not in known]
             known |= {line.id for line in found}
             start, unread = end, unread + lost
@@ -196,18 +209,18 @@ class Account:
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """`POST /v2/pods/ID/action`, once, after one look."""
-        return actions.stop(self.rest, self.name, key, lose)
+        return actions.stop_pod(self.rest, self.name, key, lose)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """`DELETE /v2/pods/ID`, once, after one look. A network volume is never deleted."""
-        return actions.terminate(self.rest, self.name, key)
+        return actions.terminate_pod(self.rest, self.name, key)
 
     def examine(self) -> Sequence[HealthCheck]:
         """Ask once for each thing that costguard needs."""
-        return examined(Examined(rest=self.rest, graphql=self.graphql, key=self.key, now=self._clock.now))
+        return examine_account(ExaminedAccount(rest=self.rest, graphql=self.graphql, key=self.key, now=self._clock.now))
 
 
-def reason(broken: ProviderError) -> str:
+def format_reason(broken: ProviderError) -> str:
     """Why, in one line, with what to do about it."""
     hint = (
         f" ({to_one_line(broken.hint)})"
@@ -218,22 +231,22 @@ def reason(broken: ProviderError) -> str:
     return f"{broken.what}{hint}"
 
 
-def by_id(gpus: Sequence[GpuType]) -> dict[str, GpuType]:
+def index_gpus(gpus: Sequence[CatalogueGpu]) -> dict[str, CatalogueGpu]:
     """The catalogue by RunPod's names."""
     return {gpu.id: gpu for gpu in gpus}
 
 
-def _whole(stated: Mapping[str, object], name: str, otherwise: int) -> int:
+def _parse_whole_setting(stated: Mapping[str, object], name: str, otherwise: int) -> int:
     value = stated.get(name, otherwise)
     if not isinstance(value, int) or value < 1:
         raise InputError("must be 1 or more", field=f"providers.runpod.{name}", hint=f"write {otherwise}")
     return value
 
 
-def _graphql(stated: Mapping[str, object]) -> str:
+def _find_graphql_url(stated: Mapping[str, object]) -> str:
     """Beside REST, so that a test's or a tunnel's address is not mixed with RunPod's own: no key goes where nobody said."""
-    return f"{api.base_url(stated['base_url'])}/graphql" if "base_url" in stated else api.GRAPHQL_URL
+    return f"{api.parse_base_url(stated['base_url'])}/graphql" if "base_url" in stated else api.GRAPHQL_URL
 
 
-def _stamp(at: datetime) -> str:
+def _format_instant(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -23,8 +23,8 @@ from costguard.errors import (
 from costguard.providers.transport import HttpResponse, ProviderChannel
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
-from costguard_runpod.api import one_pod, pod_in, pod_path
-from costguard_runpod.translation import PROVIDER, handling
+from costguard_runpod.api import build_pod_path, fetch_pod, parse_pod
+from costguard_runpod.translation import PROVIDER, make_handling
 from costguard_runpod.wire import Pod
 
 NO = (CredentialsError, ForbiddenError, RefusedError, ThrottledError)
@@ -34,7 +34,7 @@ NO_CONTENT = 204
 Look = Callable[[Pod], ActionResponse | None]
 
 
-def stop(channel: ProviderChannel, account: str, key: ResourceKey, lose: frozenset[str]) -> ActionResponse:
+def stop_pod(channel: ProviderChannel, account: str, key: ResourceKey, lose: frozenset[str]) -> ActionResponse:
     """Stop the pod `key`, where no more is lost than `lose`."""
 
     def hindered(pod: Pod) -> ActionResponse | None:
@@ -42,39 +42,39 @@ def stop(channel: ProviderChannel, account: str, key: ResourceKey, lose: frozens
             return ActionResponse(said=ALREADY, why="it is EXITED")
         if pod.status == "TERMINATED":
             return ActionResponse(said=MISSING, why="it is TERMINATED")
-        lost = [what for what in handling(pod).stop_loses if what not in lose]
-        if lost and not _held(pod, "stop"):
+        lost = [what for what in make_handling(pod).stop_loses if what not in lose]
+        if lost and not _explain_hold(pod, "stop"):
             return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(lost)}")
-        return _held(pod, "stop")
+        return _explain_hold(pod, "stop")
 
     def sent() -> ActionResponse:
-        reply = channel.act("POST", f"{pod_path(key)}/action", body={"action": "stop"})
-        pod_in(channel, reply, key)
+        reply = channel.act("POST", f"{build_pod_path(key)}/action", body={"action": "stop"})
+        parse_pod(channel, reply, key)
         return ActionResponse(said=ACCEPTED)
 
-    return _acted(channel, account, key, hindered, sent, done=("EXITED",))
+    return _send_act(channel, account, key, hindered, sent, done=("EXITED",))
 
 
-def terminate(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
+def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
     """End the pod `key` for good."""
 
     def hindered(pod: Pod) -> ActionResponse | None:
         if pod.status == "TERMINATED":
             return ActionResponse(said=ALREADY, why="it is TERMINATED")
-        return _held(pod, "terminate")
+        return _explain_hold(pod, "terminate")
 
     def sent() -> ActionResponse:
-        reply = channel.act("DELETE", pod_path(key))
+        reply = channel.act("DELETE", build_pod_path(key))
         return (
             ActionResponse(said=ACCEPTED)
-            if _ended(reply, key)
+            if _is_ended(reply, key)
             else ActionResponse(said=UNCLEAR, why="an answer that says nothing")
         )
 
-    return _acted(channel, account, key, hindered, sent, done=("TERMINATED",))
+    return _send_act(channel, account, key, hindered, sent, done=("TERMINATED",))
 
 
-def _acted(
+def _send_act(
     channel: ProviderChannel,
     account: str,
     key: ResourceKey,
@@ -87,9 +87,9 @@ def _acted(
     if (key.provider, key.account) != (PROVIDER, account):
         return ActionResponse(said=REFUSED, why="it is not of this account")
     try:
-        before = hindered(one_pod(channel, key, first=True))
+        before = hindered(fetch_pod(channel, key, first=True))
     except ProviderError as broken:
-        found = _read_as(broken)
+        found = _interpret_error(broken)
         return (
             ActionResponse(said=found.said, why=f"{found.why}; nothing was asked of the pod")
             if found.said == UNCLEAR
@@ -100,14 +100,14 @@ def _acted(
     try:
         return sent()
     except ConflictError as no:
-        return _after_conflict(channel, key, no, done)
+        return _look_after_conflict(channel, key, no, done)
     except ProviderError as broken:
-        return _read_as(broken)
+        return _interpret_error(broken)
 
 
-def _held(pod: Pod, act: str) -> ActionResponse | None:
+def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
     """Why RunPod or its owner would have the pod left alone; None: nothing hinders."""
-    about = handling(pod)
+    about = make_handling(pod)
     if about.controller:
         return ActionResponse(
             said=REFUSED, why=f"it is a member of {about.controller}, which is ended as a whole (DELETE /v2/clusters)"
@@ -120,10 +120,12 @@ def _held(pod: Pod, act: str) -> ActionResponse | None:
     return None
 
 
-def _after_conflict(channel: ProviderChannel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]) -> ActionResponse:
+def _look_after_conflict(
+    channel: ProviderChannel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]
+) -> ActionResponse:
     """RunPod answers 409 also where the pod is already there: only another look can tell."""
     try:
-        now = one_pod(channel, key, first=True).status
+        now = fetch_pod(channel, key, first=True).status
     except MissingError:
         return ActionResponse(said=MISSING, why=no.what)
     except ProviderError:
@@ -131,7 +133,7 @@ def _after_conflict(channel: ProviderChannel, key: ResourceKey, no: ConflictErro
     return ActionResponse(said=ALREADY, why=f"it is {now}") if now in done else ActionResponse(said=REFUSED, why=no.what)
 
 
-def _read_as(broken: ProviderError) -> ActionResponse:
+def _interpret_error(broken: ProviderError) -> ActionResponse:
     if isinstance(broken, MissingError):
         return ActionResponse(said=MISSING, why=broken.what)
     if isinstance(broken, NO):
@@ -139,7 +141,7 @@ def _read_as(broken: ProviderError) -> ActionResponse:
     return ActionResponse(said=UNCLEAR, why=broken.what)
 
 
-def _ended(reply: HttpResponse, key: ResourceKey) -> bool:
+def _is_ended(reply: HttpResponse, key: ResourceKey) -> bool:
     """Whether the answer to a DELETE says that it was done: 204 without a body, or the pod that is ending."""
     if reply.status == NO_CONTENT:
         return True

@@ -30,9 +30,9 @@ from costguard.providers.transport import (
 )
 from costguard.providers.transport.channel import RETRY_AFTER_MOST_S
 from costguard.values.resource import ResourceKey
-from costguard_runpod.pagination import UNREADABLE, mended, odd_answer
-from costguard_runpod.rates import pause_of, throttled
-from costguard_runpod.wire import BillPage, GpuType, GpuTypes, Graph, Myself, Pod, Problem
+from costguard_runpod.pagination import UNREADABLE, make_odd_answer, parse_leniently
+from costguard_runpod.rates import apply_rate_limit, compute_pause
+from costguard_runpod.wire import BillPage, CatalogueGpu, GpuCatalogue, GraphAnswer, KeyOwner, Pod, ProblemDetail
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ ADVICE: Mapping[type[ProviderError], str] = {
 QUERY = "query { myself { id clientBalance currentSpendPerHr spendLimit } }"
 
 
-def base_url(stated: object) -> str:
+def parse_base_url(stated: object) -> str:
     """Where REST v2 is, without its /v2; an address of the retired v1 is refused by name."""
     base = check_url(str(stated or BASE_URL), "providers.runpod.base_url")
     if urlsplit(base).hostname == "rest.runpod.io" or base.endswith("/v1"):
@@ -63,24 +63,26 @@ def base_url(stated: object) -> str:
     return base.removesuffix("/v2")
 
 
-def rest(around: ProviderContext, key: KeyedAccount, account: str, base: str, per_minute: int) -> ProviderChannel:
+def open_rest_channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, per_minute: int) -> ProviderChannel:
     """The account's way to REST v2."""
     bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE, kept=per_minute * KEPT)
-    return _channel(around, key, account, base, bucket)
+    return _open_channel(around, key, account, base, bucket)
 
 
-def graphql(around: ProviderContext, key: KeyedAccount, account: str, url: str, per_minute: int) -> ProviderChannel:
+def open_graphql_channel(
+    around: ProviderContext, key: KeyedAccount, account: str, url: str, per_minute: int
+) -> ProviderChannel:
     """The account's way to GraphQL: for the balance, and never with the key in the address. It states no quota of its own."""
     bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE)
-    return _channel(around, key, account, check_url(url, "providers.runpod.graphql_url"), bucket)
+    return _open_channel(around, key, account, check_url(url, "providers.runpod.graphql_url"), bucket)
 
 
-def _channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, bucket: TokenBucket) -> ProviderChannel:
+def _open_channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, bucket: TokenBucket) -> ProviderChannel:
     def fault(reply: HttpResponse) -> ProviderError | None:
-        pause = pause_of(reply)
+        pause = compute_pause(reply)
         if pause:
             bucket.close_for(min(pause, RETRY_AFTER_MOST_S))
-        return meant(reply)
+        return read_fault(reply)
 
     where = f"{key.source} holds {key.key.get_hint()}"
     return ProviderChannel(
@@ -95,7 +97,7 @@ def _channel(around: ProviderContext, key: KeyedAccount, account: str, base: str
     )
 
 
-def meant(reply: HttpResponse) -> ProviderError | None:
+def read_fault(reply: HttpResponse) -> ProviderError | None:
     """What a status means. 410 is an API that was retired, and never a pod that is gone; nor is a web page of status 404."""
     if reply.status == GONE:
         what = "this API was retired (410)"
@@ -105,46 +107,46 @@ def meant(reply: HttpResponse) -> ProviderError | None:
     found = _BY_STATUS(reply)
     if found is not None and reply.status == 404 and reply.body[:64].lstrip()[:1] == b"<":  # noqa: PLR2004
         return InvalidAnswerError("answered 404 with a web page", provider="runpod", status=404)
-    return None if found is None else throttled(reply, found)
+    return None if found is None else apply_rate_limit(reply, found)
 
 
-def _problem(reply: HttpResponse) -> tuple[str, str]:
+def _parse_problem(reply: HttpResponse) -> tuple[str, str]:
     """RunPod's own words in an error; it has no codes."""
     try:
-        problem = msgspec.json.decode(reply.body, type=Problem)
+        problem = msgspec.json.decode(reply.body, type=ProblemDetail)
     except UNREADABLE:
         return "", ""
     return "", "; ".join([problem.detail or problem.title or "", *(problem.errors or [])[:3]])
 
 
-_BY_STATUS = make_status_fault_reader("runpod", _problem)
+_BY_STATUS = make_status_fault_reader("runpod", _parse_problem)
 
 
-def pod_path(key: ResourceKey) -> str:
+def build_pod_path(key: ResourceKey) -> str:
     """`/v2/pods/ID`. An id that would make another path of it is refused before anything is sent."""
     if key.id.strip(". ") == "":
         raise RefusedError(f"'{shorten(key.id)}' is no id of a pod, and was not asked about", provider="runpod")
     return f"/v2/pods/{quote(key.id, safe='')}"
 
 
-def one_pod(channel: ProviderChannel, key: ResourceKey, *, first: bool = False) -> Pod:
+def fetch_pod(channel: ProviderChannel, key: ResourceKey, *, first: bool = False) -> Pod:
     """The pod as it is now; MissingError where there is none, OddAnswerError where another one came.
 
     `first`: an act waits for it, so it goes before every listing, once, and within `LOOK_S`; what may hinder the act must
     then be readable.
     """
-    path = pod_path(key)
+    path = build_pod_path(key)
     if first:
         reply = channel.ask(channel.build_request("GET", path), deadline=Deadline(LOOK_S), act=True)
-        return pod_in(channel, reply, key, needed=HINDERS)
-    return pod_in(channel, channel.read(path, scope="pod"), key)
+        return parse_pod(channel, reply, key, needed=HINDERS)
+    return parse_pod(channel, channel.read(path, scope="pod"), key)
 
 
-def pod_in(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *, needed: frozenset[str] = frozenset()) -> Pod:
+def parse_pod(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *, needed: frozenset[str] = frozenset()) -> Pod:
     """The pod of an answer about it. `needed`: fields without which it cannot be used, if they were stated."""
-    pod, left_out = mended(reply.body, Pod)
+    pod, left_out = parse_leniently(reply.body, Pod)
     if pod is None:
-        raise odd_answer(channel, "a question about one pod", reply.body, ValueError("it is no pod"))
+        raise make_odd_answer(channel, "a question about one pod", reply.body, ValueError("it is no pod"))
     if pod.id != key.id:
         raise InvalidAnswerError("answered with another pod", provider="runpod", account=channel.account, status=reply.status)
     if unread := needed.intersection(left_out):
@@ -153,24 +155,24 @@ def pod_in(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *, n
     return pod
 
 
-def catalogue(channel: ProviderChannel, deadline: Deadline | None = None, cloud: str = "") -> list[GpuType]:
+def fetch_catalogue(channel: ProviderChannel, deadline: Deadline | None = None, cloud: str = "") -> list[CatalogueGpu]:
     """Every GPU of the catalogue; with `cloud`, whether one of it can be had there now."""
     params = {"include": "AVAILABILITY", "product": "POD", "count": "1", "cloud": cloud} if cloud else {}
-    return _read(channel, "/v2/catalog/gpus", params, GpuTypes, deadline).gpus
+    return _fetch(channel, "/v2/catalog/gpus", params, GpuCatalogue, deadline).gpus
 
 
-def bill(channel: ProviderChannel, path: str, params: Mapping[str, str]) -> BillPage:
+def fetch_bill(channel: ProviderChannel, path: str, params: Mapping[str, str]) -> BillPage:
     """The records of one window."""
-    return _read(channel, path, params, BillPage, None)
+    return _fetch(channel, path, params, BillPage, None)
 
 
-def _read(channel: ProviderChannel, path: str, params: Mapping[str, str], kind: type[T], deadline: Deadline | None) -> T:
+def _fetch(channel: ProviderChannel, path: str, params: Mapping[str, str], kind: type[T], deadline: Deadline | None) -> T:
     return channel.decode(channel.read(path, params, scope=path, deadline=deadline), kind, f"the answer to GET {path}")
 
 
-def myself(channel: ProviderChannel) -> Myself | None:
+def fetch_key_owner(channel: ProviderChannel) -> KeyOwner | None:
     """Who the key belongs to, and its money. Errors come with HTTP 200, and a part of the data may come with them."""
-    answer = channel.decode(channel.read("", method="POST", body={"query": QUERY}), Graph, "GraphQL's answer")
+    answer = channel.decode(channel.read("", method="POST", body={"query": QUERY}), GraphAnswer, "GraphQL's answer")
     found = answer.data.myself if answer.data else None
     if found is not None or not answer.errors:
         return found

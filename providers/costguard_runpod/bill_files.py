@@ -17,7 +17,7 @@ from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat
 from costguard.errors import InputError, shorten
 from costguard.values.instant import EARLIEST, LATEST, MICROSECOND
 from costguard.values.period import Period
-from costguard_runpod.billing import PODS, TOTALS, VOLUMES, Statement, bill_lines
+from costguard_runpod.billing import PODS, TOTALS, VOLUMES, BillStatement, parse_bill_lines
 from costguard_runpod.wire import BillRecord
 
 HOUR = timedelta(hours=1)
@@ -26,13 +26,13 @@ OF_A_RESOURCE = frozenset(("gpuAmount", "cpuAmount", "diskAmount", "standardAmou
 EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
 
 
-def known(record: BillFileRecord) -> bool:
+def is_bill_record(record: BillFileRecord) -> bool:
     """Whether a record is one bucket of a bill of RunPod's."""
     amounts = any(key.endswith("Amount") for key in record)
     return "startTime" in record and "endTime" in record and amounts
 
 
-def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
+def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """A line for each part of a bucket that is not zero."""
     try:
         bucket = msgspec.convert(record, BillRecord, strict=False)
@@ -43,7 +43,7 @@ def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]
         hint = "podId or networkVolumeId is wanted: export it again, without grouping it"
         raise InputError("states amounts of a resource and not of which", field="record", hint=hint)
     kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
-    lines, unread = bill_lines([bucket], Statement(kind=kind, account=about.account, now=about.as_of, period=EVER))
+    lines, unread = parse_bill_lines([bucket], BillStatement(kind=kind, account=about.account, now=about.as_of, period=EVER))
     if unread:
         raise InputError("states no time, no resource or no amount", field="record")
     for line in lines:
@@ -52,4 +52,4 @@ def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]
         yield whole, Decimal(0)
 
 
-FORMAT = BillFormat(name="RunPod billing (JSON)", known=known, read=read, sums=False)
+BILL_FORMAT = BillFormat(name="RunPod billing (JSON)", known=is_bill_record, read=read_bill_record, sums=False)

@@ -20,8 +20,8 @@ from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from costguard.values.period import Period
 from costguard.values.stated_time import parse_instant
-from costguard_runpod.translation import PROVIDER, REGION, TIERS, Words
-from costguard_runpod.wire import BillRecord, GpuType, Myself
+from costguard_runpod.translation import PROVIDER, REGION, TIERS, TranslationContext
+from costguard_runpod.wire import BillRecord, CatalogueGpu, KeyOwner
 
 MOST_COUNT = 16
 """GPUs of one offer: no machine of RunPod's has more than 8; a larger `maxCount` is not believed."""
@@ -49,30 +49,30 @@ PARTS: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
 """Statement -> its lines: what each is called, its charge, and the amounts it is the sum of."""
 
 
-def offers(
-    catalogues: Mapping[str, Iterable[GpuType]], wanted: Collection[str] | None, words: Words, today: date
+def list_offers(
+    catalogues: Mapping[str, Iterable[CatalogueGpu]], wanted: Collection[str] | None, words: TranslationContext, today: date
 ) -> OfferListing:
     """What each cloud ("SECURE", "COMMUNITY") can rent out today, of the canonical GPUs `wanted`, None: of all."""
     found: list[Offer] = []
     unnamed: dict[str, None] = {}
     for cloud, gpus in catalogues.items():
         for gpu in gpus:
-            if gpu.id == "unknown" or not gpu.id or not _offered(gpu, cloud):
+            if gpu.id == "unknown" or not gpu.id or not _is_offered(gpu, cloud):
                 continue
-            name, known = words.gpu(gpu.id, gpu.memory)
+            name, known = words.find_gpu(gpu.id, gpu.memory)
             if not known:
                 unnamed[name] = None
             elif wanted is None or name in wanted:
-                found += _offers(gpu, name, cloud, today)
+                found += _list_gpu_offers(gpu, name, cloud, today)
     return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
 
 
-def _offered(gpu: GpuType, cloud: str) -> bool:
+def _is_offered(gpu: CatalogueGpu, cloud: str) -> bool:
     there = gpu.secure if cloud == "SECURE" else gpu.community
     return there is not False and gpu.availability != "NONE"
 
 
-def _offers(gpu: GpuType, name: str, cloud: str, today: date) -> Iterator[Offer]:
+def _list_gpu_offers(gpu: CatalogueGpu, name: str, cloud: str, today: date) -> Iterator[Offer]:
     """One for every count; the list price is for one GPU, and a pod costs it times the count."""
     each = (gpu.price.secure if cloud == "SECURE" else gpu.price.community) if gpu.price else None
     most = (gpu.max_count.secure if cloud == "SECURE" else gpu.max_count.community) if gpu.max_count else None
@@ -94,7 +94,7 @@ def _offers(gpu: GpuType, name: str, cloud: str, today: date) -> Iterator[Offer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class BillStatement:
     """One answer about money: `kind` is PODS, VOLUMES or TOTALS, `account` whose it is, `now` when it was given."""
 
     kind: str
@@ -103,37 +103,37 @@ class Statement:
     period: Period
 
 
-def bill_lines(records: Iterable[BillRecord], about: Statement) -> tuple[list[BillLine], int]:
+def parse_bill_lines(records: Iterable[BillRecord], about: BillStatement) -> tuple[list[BillLine], int]:
     """The lines of the records that reach into the period, and how many records could not be read."""
     lines: list[BillLine] = []
     unread = 0
     for record in records:
         start, end = parse_instant(record.start_time), parse_instant(record.end_time)
         whose = {PODS: record.pod_id, VOLUMES: record.network_volume_id}.get(about.kind, "")
-        if start is None or end is None or whose is None or (about.kind and not (whose and _states(record, about.kind))):
+        if start is None or end is None or whose is None or (about.kind and not (whose and _states_amount(record, about.kind))):
             unread += 1
         elif start < about.period.end and end > about.period.start:
             try:
-                lines += _lines(record, whose, start, end, about)
+                lines += _split_record(record, whose, start, end, about)
             except InputError:
                 unread += 1
     return lines, unread
 
 
-def _states(record: BillRecord, kind: str) -> bool:
+def _states_amount(record: BillRecord, kind: str) -> bool:
     """Whether a record of one resource states any amount: one that states none is unknown, and not nothing."""
     names = ("total_amount", *(name for _, _, names in PARTS[kind] for name in names))
     return any(getattr(record, name) is not None for name in names)
 
 
-def _lines(record: BillRecord, whose: str, start: datetime, end: datetime, about: Statement) -> list[BillLine]:
+def _split_record(record: BillRecord, whose: str, start: datetime, end: datetime, about: BillStatement) -> list[BillLine]:
     """A line for each part that is not zero, and one for what the total, where there is one, has beyond them."""
-    parts = [(word, charge, _sum(record, names)) for word, charge, names in PARTS[about.kind]]
+    parts = [(word, charge, _sum_amounts(record, names)) for word, charge, names in PARTS[about.kind]]
     total = record.total_amount
     if about.kind == VOLUMES and total is not None:
-        parts = [("storage", STORAGE, _amount(total))]
+        parts = [("storage", STORAGE, _parse_amount(total))]
     elif about.kind == PODS and total is not None:
-        parts.append(("rest", OTHER, _amount(total) - sum(amount for _, _, amount in parts)))
+        parts.append(("rest", OTHER, _parse_amount(total) - sum(amount for _, _, amount in parts)))
     kind = about.kind or "totals"
     return [
         BillLine(
@@ -155,11 +155,11 @@ def _lines(record: BillRecord, whose: str, start: datetime, end: datetime, about
     ]
 
 
-def _sum(record: BillRecord, names: tuple[str, ...]) -> Decimal:
-    return sum((_amount(getattr(record, name)) for name in names), Decimal(0))
+def _sum_amounts(record: BillRecord, names: tuple[str, ...]) -> Decimal:
+    return sum((_parse_amount(getattr(record, name)) for name in names), Decimal(0))
 
 
-def _amount(stated: Decimal | None) -> Decimal:
+def _parse_amount(stated: Decimal | None) -> Decimal:
     """To the nano-dollar: a bill's binary fractions are longer. An absent amount is no line; an absurd one is an error."""
     if stated is None:
         return Decimal(0)
@@ -168,24 +168,24 @@ def _amount(stated: Decimal | None) -> Decimal:
     return stated.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
 
 
-def balance(found: Myself | None, account: str, at: datetime) -> PrepaidBalance:
+def parse_balance(found: KeyOwner | None, account: str, at: datetime) -> PrepaidBalance:
     """What is left. `spendLimit` is USD an hour (RunPod's documentation, 2026-08)."""
     if found is None:
-        return no_balance(account, at, "GraphQL answers without the account")
+        return make_unknown_balance(account, at, "GraphQL answers without the account")
     left = found.client_balance
     if left is None or not left.is_finite() or abs(left) > LARGEST:
-        return no_balance(account, at, "GraphQL does not state a balance")
-    amount = Money(nano=int(_amount(left).scaleb(9)))
-    burn, limit = _rate(found.current_spend_per_hr), _rate(found.spend_limit)
+        return make_unknown_balance(account, at, "GraphQL does not state a balance")
+    amount = Money(nano=int(_parse_amount(left).scaleb(9)))
+    burn, limit = _parse_rate(found.current_spend_per_hr), _parse_rate(found.spend_limit)
     return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=amount, burn=burn, burn_limit=limit)
 
 
-def no_balance(account: str, at: datetime, why: str) -> PrepaidBalance:
+def make_unknown_balance(account: str, at: datetime, why: str) -> PrepaidBalance:
     """An unknown balance."""
     return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
 
 
-def _rate(stated: Decimal | None) -> Rate | None:
+def _parse_rate(stated: Decimal | None) -> Rate | None:
     """USD an hour; zero, absent and absurd are no rate."""
     if stated is None or not stated.is_finite() or not 0 < stated < LARGEST:
         return None

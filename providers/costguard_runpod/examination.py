@@ -23,8 +23,8 @@ from costguard.values.health import (
     HealthCheck,
 )
 from costguard_runpod import MANIFEST, api
-from costguard_runpod.pagination import Listed, decode_pods, decode_volumes, read_all
-from costguard_runpod.translation import tells_work
+from costguard_runpod.pagination import PagedList, decode_pods, decode_volumes, read_all_pages
+from costguard_runpod.translation import has_gpu_use
 from costguard_runpod.wire import Pod
 
 SKEW_S = 30
@@ -35,7 +35,7 @@ RIGHTS = f"at {MANIFEST.key_at} edit the key: restricted, api.runpod.io/v2: read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class ExaminedAccount:
     """An account under examination. `now`: its clock."""
 
     rest: ProviderChannel
@@ -44,46 +44,46 @@ class Examined:
     now: Callable[[], datetime]
 
 
-def examined(one: Examined) -> list[HealthCheck]:
+def examine_account(one: ExaminedAccount) -> list[HealthCheck]:
     """Every check, in the order of looking."""
-    pods = Listed[Pod]()
+    pods = PagedList[Pod]()
     try:
-        pods = read_all(one.rest, "/v2/pods", decode_pods, Deadline(PATIENCE_S), includeClusterPods="true")
+        pods = read_all_pages(one.rest, "/v2/pods", decode_pods, Deadline(PATIENCE_S), includeClusterPods="true")
         broken = None
     except ProviderError as found:
         broken = found
-    return list(_checks(one, pods, broken))
+    return list(_list_checks(one, pods, broken))
 
 
-def _checks(one: Examined, pods: Listed[Pod], broken: ProviderError | None) -> Iterator[HealthCheck]:
+def _list_checks(one: ExaminedAccount, pods: PagedList[Pod], broken: ProviderError | None) -> Iterator[HealthCheck]:
     whose = f"the key {one.key.key.get_hint()} of {one.key.source}"
     if isinstance(broken, CredentialsError):
         yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"RunPod does not know {whose}", fix=NEW_KEY)
         yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=one.rest.base_url)
-        yield from _skipped("RunPod does not know the key")
+        yield from _skip_checks("RunPod does not know the key")
         return
     yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=whose)
     if broken is not None and not isinstance(broken, ForbiddenError):
         fix = broken.hint or "look at https://uptime.runpod.io and at [network] of the settings"
         yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=broken.what, fix=fix)
-        yield from _skipped("RunPod cannot be reached")
+        yield from _skip_checks("RunPod cannot be reached")
         return
     yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=one.rest.base_url)
-    yield _identity(one)
-    yield _permission("list pods", broken, pods.why)
-    yield from _permissions(one)
-    yield _clock(one)
-    yield _utilization(pods.items)
+    yield _check_identity(one)
+    yield _make_permission_check("list pods", broken, pods.why)
+    yield from _check_permissions(one)
+    yield _check_clock(one)
+    yield _check_utilization(pods.items)
 
 
-def _skipped(why: str) -> Iterator[HealthCheck]:
+def _skip_checks(why: str) -> Iterator[HealthCheck]:
     for subject in (IDENTITY_CHECK, PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK):
         yield HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told=why)
 
 
-def _identity(one: Examined) -> HealthCheck:
+def _check_identity(one: ExaminedAccount) -> HealthCheck:
     try:
-        found = api.myself(one.graphql)
+        found = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
         told = f"RunPod tells it by GraphQL alone, which says: {broken.what}"
         return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
@@ -92,31 +92,33 @@ def _identity(one: Examined) -> HealthCheck:
     return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"RunPod's user {found.id}")
 
 
-def _permissions(one: Examined) -> Iterator[HealthCheck]:
+def _check_permissions(one: ExaminedAccount) -> Iterator[HealthCheck]:
     """A question for each right; the acts cannot be proven."""
     hour = {"bucketSize": "hour", "lastN": "1"}
     questions: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("read the catalogue", lambda: api.catalogue(one.rest)),
-        ("read the bill", lambda: api.bill(one.rest, "/v2/billing/pods", hour)),
+        ("read the catalogue", lambda: api.fetch_catalogue(one.rest)),
+        ("read the bill", lambda: api.fetch_bill(one.rest, "/v2/billing/pods", hour)),
     )
-    yield _volumes(one)
+    yield _check_volumes(one)
     for what, ask in questions:
-        yield _permission(what, _broken(ask))
-    yield _balance(one)
+        yield _make_permission_check(what, _try_call(ask))
+    yield _check_balance(one)
     for act in ("stop", "terminate"):
         told = "cannot be proven without acting"
         yield HealthCheck(subject=f"{PERMISSION_CHECK}: {act}", outcome=CHECK_UNSURE, told=told)
 
 
-def _volumes(one: Examined) -> HealthCheck:
+def _check_volumes(one: ExaminedAccount) -> HealthCheck:
     what = "list network volumes"
     try:
-        return _permission(what, None, read_all(one.rest, "/v2/network-volumes", decode_volumes, Deadline(PATIENCE_S)).why)
+        return _make_permission_check(
+            what, None, read_all_pages(one.rest, "/v2/network-volumes", decode_volumes, Deadline(PATIENCE_S)).why
+        )
     except ProviderError as broken:
-        return _permission(what, broken)
+        return _make_permission_check(what, broken)
 
 
-def _broken(ask: Callable[[], object]) -> ProviderError | None:
+def _try_call(ask: Callable[[], object]) -> ProviderError | None:
     try:
         ask()
     except ProviderError as broken:
@@ -124,7 +126,7 @@ def _broken(ask: Callable[[], object]) -> ProviderError | None:
     return None
 
 
-def _permission(what: str, broken: ProviderError | None, lacks: str = "") -> HealthCheck:
+def _make_permission_check(what: str, broken: ProviderError | None, lacks: str = "") -> HealthCheck:
     """`lacks`: why a list that was allowed is not whole."""
     subject = f"{PERMISSION_CHECK}: {what}"
     if broken is None and lacks:
@@ -137,10 +139,10 @@ def _permission(what: str, broken: ProviderError | None, lacks: str = "") -> Hea
     return HealthCheck(subject=subject, outcome=CHECK_BAD, told=broken.what, fix=fix)
 
 
-def _balance(one: Examined) -> HealthCheck:
+def _check_balance(one: ExaminedAccount) -> HealthCheck:
     subject = f"{PERMISSION_CHECK}: read the balance"
     try:
-        found = api.myself(one.graphql)
+        found = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
         return HealthCheck(
             subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest goes on"
@@ -150,7 +152,7 @@ def _balance(one: Examined) -> HealthCheck:
     return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
 
 
-def _clock(one: Examined) -> HealthCheck:
+def _check_clock(one: ExaminedAccount) -> HealthCheck:
     theirs = one.rest.date
     if theirs is None:
         return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="RunPod sent no date")
@@ -161,9 +163,9 @@ def _clock(one: Examined) -> HealthCheck:
     return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
 
 
-def _utilization(pods: list[Pod]) -> HealthCheck:
+def _check_utilization(pods: list[Pod]) -> HealthCheck:
     running = [pod for pod in pods if pod.status == "RUNNING" and pod.gpu is not None]
-    telling = sum(tells_work(pod) for pod in running)
+    telling = sum(has_gpu_use(pod) for pod in running)
     if not running:
         told = "no GPU pod runs; RunPod gives one sample of each with the listing, where its agent reports"
         return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told)

@@ -9,12 +9,12 @@ from pathlib import Path
 from costguard.providers.api_keys import KeyLocations
 
 
-def places(home: Path) -> KeyLocations:
+def list_key_places(home: Path) -> KeyLocations:
     """In the order in which they count."""
-    return KeyLocations(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", key_in),))
+    return KeyLocations(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", parse_key),))
 
 
-def key_in(text: str) -> str:
+def parse_key(text: str) -> str:
     """The key in RunPod's own file: `apikey` (runpodctl), or `api_key` under [default] (the Python SDK); "" where none is."""
     try:
         table: Mapping[str, object] = tomllib.loads(text)

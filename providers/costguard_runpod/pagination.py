@@ -16,7 +16,7 @@ import msgspec
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, shorten, to_one_line
 from costguard.providers.transport import Deadline, ProviderChannel
 from costguard.values.resource import is_storable
-from costguard_runpod.wire import Paged, Pagination, Pod, Pods, RawPods, RawVolumes, Volume, Volumes
+from costguard_runpod.wire import PagedAnswer, Pagination, Pod, Pods, RawPods, RawVolumes, Volume, Volumes
 
 T = TypeVar("T", Pod, Volume)
 
@@ -30,7 +30,7 @@ UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 @dataclass(slots=True)
-class Page(Generic[T]):
+class DecodedPage(Generic[T]):
     """`lost`: items whose id cannot be read. `notes`: what of the others was left out."""
 
     items: list[T]
@@ -40,7 +40,7 @@ class Page(Generic[T]):
 
 
 @dataclass(slots=True)
-class Listed(Generic[T]):
+class PagedList(Generic[T]):
     """Every item that came. `why`: what is missing, "" where the list was read to its end."""
 
     items: list[T] = field(default_factory=list)
@@ -48,71 +48,71 @@ class Listed(Generic[T]):
     notes: list[str] = field(default_factory=list)
 
 
-def decode_pods(body: bytes) -> Page[Pod]:
+def decode_pods(body: bytes) -> DecodedPage[Pod]:
     """One page of pods; msgspec.DecodeError (or RecursionError) where it is no page at all."""
     try:
         sound = _PODS.decode(body)
     except msgspec.ValidationError:
         raw = _RAW_PODS.decode(body)
-        return _one_by_one(raw.pods, _pagination(raw), Pod)
-    return _checked(Page(sound.pods, _pagination(sound)))
+        return _decode_one_by_one(raw.pods, _find_pagination(raw), Pod)
+    return _drop_bad_ids(DecodedPage(sound.pods, _find_pagination(sound)))
 
 
-def decode_volumes(body: bytes) -> Page[Volume]:
+def decode_volumes(body: bytes) -> DecodedPage[Volume]:
     """One page of network volumes, likewise."""
     try:
         sound = _VOLUMES.decode(body)
     except msgspec.ValidationError:
         raw = _RAW_VOLUMES.decode(body)
-        return _one_by_one(raw.network_volumes, _pagination(raw), Volume)
-    return _checked(Page(sound.network_volumes, _pagination(sound)))
+        return _decode_one_by_one(raw.network_volumes, _find_pagination(raw), Volume)
+    return _drop_bad_ids(DecodedPage(sound.network_volumes, _find_pagination(sound)))
 
 
-def _pagination(page: Paged) -> Pagination | None:
+def _find_pagination(page: PagedAnswer) -> Pagination | None:
     """What a page says of the next, in its `pagination` or beside its items."""
     if page.pagination is None and (page.next_cursor is not None or page.has_next_page is not None):
         return Pagination(next_cursor=page.next_cursor, has_next_page=page.has_next_page)
     return page.pagination
 
 
-def read_all(
-    channel: ProviderChannel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, **params: str
-) -> Listed[T]:
+def read_all_pages(
+    channel: ProviderChannel, path: str, decode: Callable[[bytes], DecodedPage[T]], deadline: Deadline, **params: str
+) -> PagedList[T]:
     """Every page of `path`. A ProviderError where the first cannot be had; a later one that fails leaves it partial."""
-    listed, cursor, seen, limit = Listed[T](), "", set[str](), LIMIT
+    listed, cursor, seen, limit = PagedList[T](), "", set[str](), LIMIT
     for number in range(1, MOST_PAGES + 1):
         try:
             asked = {**params, "cursor": cursor} if cursor else params
-            page, limit = _page(channel, path, decode, deadline, asked, limit=limit)
+            page, limit = _read_page(channel, path, decode, deadline, asked, limit=limit)
         except ProviderError as broken:
             if number == 1:
                 raise
-            return _partial(listed, f"page {number} of {path}: {broken.what}")
+            return _mark_partial(listed, f"page {number} of {path}: {broken.what}")
         listed.items += page.items
         listed.notes += page.notes
         if page.lost:
-            _partial(listed, f"{page.lost} of page {number} of {path} have no id that can be read")
+            _mark_partial(listed, f"{page.lost} of page {number} of {path} have no id that can be read")
         if len(listed.items) > MOST_ITEMS:
             del listed.items[MOST_ITEMS:]
-            return _partial(listed, f"{path} holds more than {MOST_ITEMS} items, and the rest was not read")
-        cursor, why = _next(page, limit)
+            return _mark_partial(listed, f"{path} holds more than {MOST_ITEMS} items, and the rest was not read")
+        cursor, why = _find_next_cursor(page, limit)
         if why or not cursor:
-            return _partial(listed, f"{path} {why}") if why else listed
+            return _mark_partial(listed, f"{path} {why}") if why else listed
         if cursor in seen:
-            return _partial(listed, f"{path} goes in a circle after page {number}")
+            return _mark_partial(listed, f"{path} goes in a circle after page {number}")
         seen.add(cursor)
-    return _partial(listed, f"{path} has more than {MOST_PAGES} pages")
+    return _mark_partial(listed, f"{path} has more than {MOST_PAGES} pages")
 
 
-def _page(
+def _read_page(
     channel: ProviderChannel,
     path: str,
-    decode: Callable[[bytes], Page[T]],
+    decode: Callable[[bytes], DecodedPage[T]],
     deadline: Deadline,
     params: dict[str, str],
     *,
     limit: int,
-) -> tuple[Page[T], int]:
+) -> tuple[DecodedPage[T], int]:
     """One page, and how many items were asked for; 0: it would not be told, and gave a page of its own size."""
     asked = {**params, "limit": str(limit)} if limit else params
     try:
@@ -128,17 +128,17 @@ def _page(
     try:
         return decode(reply.body), limit
     except UNREADABLE as odd:
-        raise odd_answer(channel, f"GET {path}", reply.body, odd) from None
+        raise make_odd_answer(channel, f"GET {path}", reply.body, odd) from None
 
 
-def odd_answer(channel: ProviderChannel, what: str, body: bytes, odd: Exception) -> InvalidAnswerError:
+def make_odd_answer(channel: ProviderChannel, what: str, body: bytes, odd: Exception) -> InvalidAnswerError:
     """That `what` came back unreadable, without showing any of it."""
     page = body[:64].lstrip()[:1] == b"<"
     why = "is a web page, not JSON" if page else f"cannot be read ({shorten(str(odd), 120)})"
     return InvalidAnswerError(f"the answer to {what} {why}", provider=channel.provider, account=channel.account, status=200)
 
 
-def _next(page: Page[T], limit: int) -> tuple[str, str]:
+def _find_next_cursor(page: DecodedPage[T], limit: int) -> tuple[str, str]:
     """The cursor of the next page, "" at the stated end, and what is odd."""
     stated = page.pagination
     if stated is None:
@@ -151,32 +151,32 @@ def _next(page: Page[T], limit: int) -> tuple[str, str]:
     return stated.next_cursor or "", ""
 
 
-def _partial(listed: Listed[T], why: str) -> Listed[T]:
+def _mark_partial(listed: PagedList[T], why: str) -> PagedList[T]:
     listed.why = f"{listed.why}; {why}" if listed.why else why
     return listed
 
 
-def _checked(page: Page[T]) -> Page[T]:
+def _drop_bad_ids(page: DecodedPage[T]) -> DecodedPage[T]:
     """`page` without items whose id is nothing that a resource can be known by."""
     kept = [item for item in page.items if 0 < len(item.id) <= LONGEST_ID and is_storable(item.id)]
     lost = len(page.items) - len(kept)
-    return Page(kept, page.pagination, page.lost + lost, page.notes) if lost else page
+    return DecodedPage(kept, page.pagination, page.lost + lost, page.notes) if lost else page
 
 
-def _one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, kind: type[T]) -> Page[T]:
-    page: Page[T] = Page([], pagination)
+def _decode_one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, kind: type[T]) -> DecodedPage[T]:
+    page: DecodedPage[T] = DecodedPage([], pagination)
     for raw in items:
-        item, left_out = mended(raw, kind)
+        item, left_out = parse_leniently(raw, kind)
         if item is None:
             page.lost += 1
             continue
         page.items.append(item)
         if left_out:
             page.notes.append(f"{shorten(to_one_line(item.id))}: cannot be read: {', '.join(left_out)}")
-    return _checked(page)
+    return _drop_bad_ids(page)
 
 
-def mended(raw: msgspec.Raw | bytes, kind: type[T]) -> tuple[T | None, list[str]]:
+def parse_leniently(raw: msgspec.Raw | bytes, kind: type[T]) -> tuple[T | None, list[str]]:
     """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
     try:
         return msgspec.json.decode(raw, type=kind), []

@@ -17,7 +17,7 @@ PARAMETER = re.compile(r"([a-z]{1,8})=(\d{1,9})", re.ASCII)
 LONGEST_HEADER = 2000
 
 
-def pause_of(reply: HttpResponse) -> float:
+def compute_pause(reply: HttpResponse) -> float:
     """Seconds until every window that is used up begins anew; 0 where none is, or nothing is said."""
     waits = [0.0]
     for member in MEMBER.finditer(reply.headers.get("ratelimit", "")[:LONGEST_HEADER]):
@@ -27,9 +27,9 @@ def pause_of(reply: HttpResponse) -> float:
     return max(waits)
 
 
-def throttled(reply: HttpResponse, found: ProviderError) -> ProviderError:
+def apply_rate_limit(reply: HttpResponse, found: ProviderError) -> ProviderError:
     """`found`; one of too many requests waits for the longest of Retry-After and every window that is used up."""
     if isinstance(found, ThrottledError):
-        pause, stated = pause_of(reply), parse_retry_after(reply)
+        pause, stated = compute_pause(reply), parse_retry_after(reply)
         found.retry_after_s = max(pause, stated or 0.0) if pause or stated is not None else None
     return found

@@ -20,7 +20,7 @@ from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import VOLUME, ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_MEMORY_UTIL, GPU_UTIL, MEMORY_USED, Sample
 from costguard.values.stated_time import parse_instant
-from costguard_runpod.wire import Count, GpuType, Pod, Stamp, Volume, Work
+from costguard_runpod.wire import CatalogueGpu, Count, Pod, Stamp, Volume, Work
 
 PROVIDER, REGION = "runpod", "global"
 STATES = {
@@ -39,7 +39,7 @@ LONGEST_NAME = 200
 
 
 @dataclass(slots=True)
-class Told:
+class ListingResult:
     """What came of a listing. `lost`: items that no observation can be made of."""
 
     items: list[Observation] = field(default_factory=list)
@@ -54,16 +54,16 @@ class Told:
 
 
 @dataclass(slots=True, kw_only=True)
-class Words:
+class TranslationContext:
     """What turning words into ours needs to know. `catalogue`: list prices by the GPU's id, for a pod that states none."""
 
     account: str
     names: GpuNames
-    catalogue: Mapping[str, GpuType] = field(default_factory=dict)
+    catalogue: Mapping[str, CatalogueGpu] = field(default_factory=dict)
     known: dict[tuple[str, float | None], tuple[str, bool]] = field(default_factory=dict)
     """RunPod's word for a GPU -> ours, and whether anything here fits it; kept, for a refusal takes long to word."""
 
-    def gpu(self, word: str, vram_gb: float | None = None) -> tuple[str, bool]:
+    def find_gpu(self, word: str, vram_gb: float | None = None) -> tuple[str, bool]:
         """The canonical name of `word`, or the word itself where none fits."""
         found = self.known.get((word, vram_gb))
         if found is None:
@@ -75,27 +75,27 @@ class Words:
         return found
 
 
-def observations(pods: Iterable[Pod], volumes: Iterable[Volume], words: Words, at: datetime) -> Told:
+def observe_all(pods: Iterable[Pod], volumes: Iterable[Volume], words: TranslationContext, at: datetime) -> ListingResult:
     """Everything of a listing that was asked for at `at`, which dates its samples."""
-    told = Told()
+    told = ListingResult()
     attached: dict[str, list[str]] = {}
     unmeasured = 0
     for pod in pods:
         try:
-            observed = pod_observed(pod, words, told.notes)
+            observed = observe_pod(pod, words, told.notes)
         except InputError as odd:
             told.leave_out(pod.id, odd)
             continue
         told.items.append(observed)
-        for volume in networks(pod):
+        for volume in list_network_volumes(pod):
             attached.setdefault(volume, []).append(pod.id)
         if observed.state == "running":
-            found = samples(pod, observed, at)
+            found = build_samples(pod, observed, at)
             told.samples += found
             unmeasured += pod.gpu is not None and not any(sample.signal == GPU_UTIL for sample in found)
     for one in volumes:
         try:
-            told.items.append(volume_observed(one, words, attached, told.notes))
+            told.items.append(observe_volume(one, words, attached, told.notes))
         except InputError as odd:
             told.leave_out(one.id, odd)
     if unmeasured:
@@ -103,66 +103,68 @@ def observations(pods: Iterable[Pod], volumes: Iterable[Volume], words: Words, a
     return told
 
 
-def pod_observed(pod: Pod, words: Words, notes: list[str]) -> Observation:
+def observe_pod(pod: Pod, words: TranslationContext, notes: list[str]) -> Observation:
     """One pod. What could not be learned of it is added to `notes`."""
     state = STATES.get(pod.status or "", "unknown")
-    gpu, count = _gpus(pod, words, notes)
+    gpu, count = _find_gpus(pod, words, notes)
     env = pod.env
     return Observation(
         key=ResourceKey(PROVIDER, words.account, REGION, pod.id),
         state=state,
         name=shorten(pod.name or "", LONGEST_NAME),
-        instance_type=_type(pod, count),
+        instance_type=_name_type(pod, count),
         gpu=gpu,
         gpu_count=count,
         tier="spot" if pod.interruptible else TIERS.get(pod.cloud or "", "on-demand"),
         owner=shorten((env and env.owner) or "", LONGEST_NAME),
-        labels=_labels(pod),
-        created_at=_instant(pod.created_at, f"{pod.id} createdAt", notes),
-        started_at=_instant(pod.started_at, f"{pod.id} startedAt", notes),
-        prices=_prices(pod, state, count, words, notes),
-        disks=_disks(pod, notes),
+        labels=_list_labels(pod),
+        created_at=_parse_instant(pod.created_at, f"{pod.id} createdAt", notes),
+        started_at=_parse_instant(pod.started_at, f"{pod.id} startedAt", notes),
+        prices=_list_prices(pod, state, count, words, notes),
+        disks=_list_disks(pod, notes),
         why=shorten(pod.status or "no status", LONGEST_NAME),
-        handling=handling(pod),
+        handling=make_handling(pod),
     )
 
 
-def volume_observed(volume: Volume, words: Words, attached: Mapping[str, list[str]], notes: list[str]) -> Observation:
+def observe_volume(
+    volume: Volume, words: TranslationContext, attached: Mapping[str, list[str]], notes: list[str]
+) -> Observation:
     """One network volume, which bills from its creation, whether a pod has it or not."""
     kind = DISKS.get(volume.type or "", f"network {shorten((volume.type or 'of unknown type').lower())}")
-    size = _disk(volume.size, kind, f"volume {volume.id}", notes)
+    size = _make_disk(volume.size, kind, f"volume {volume.id}", notes)
     labels = {"data_center": volume.data_center or "", "attached_to": ",".join(sorted(attached.get(volume.id, ())))}
     return Observation(
         key=ResourceKey(PROVIDER, words.account, REGION, volume.id),
         state="running",
         kind=VOLUME,
         name=shorten(volume.name or "", LONGEST_NAME),
-        labels=_pairs(labels),
+        labels=_sort_pairs(labels),
         disks=size,
     )
 
 
-def networks(pod: Pod) -> list[str]:
+def list_network_volumes(pod: Pod) -> list[str]:
     """The network volumes in a pod."""
     mounted = (pod.mounts.network if pod.mounts else None) or []
     return [one.volume_id for one in mounted if one.volume_id]
 
 
-def bills_unpriced(pod: Pod) -> bool:
+def is_billed_unpriced(pod: Pod) -> bool:
     """Whether a pod may be billed now and does not say how much, so that the catalogue must."""
     if pod.gpu is None or STATES.get(pod.status or "") in ("stopped", "ended"):
         return False
     return parse_hourly_rate(pod.cost, gpus=pod.gpu.count or 1)[0] is None
 
 
-def handling(pod: Pod) -> Handling:
+def make_handling(pod: Pod) -> Handling:
     """What acting on it would do. What is locked is neither stopped nor ended, although RunPod might end it."""
     cluster = pod.cluster
     member = cluster is not None
     mine = pod.actions if not member else []
-    container = (f"{_plain(pod.disk)} GB of container disk",) if pod.disk else ("the container disk",)
+    container = (f"{_simplify_number(pod.disk)} GB of container disk",) if pod.disk else ("the container disk",)
     held = pod.mounts.persistent if pod.mounts else None
-    volume = (f"{_plain(held.size)} GB of volume disk" if held.size else "the volume disk",) if held else ()
+    volume = (f"{_simplify_number(held.size)} GB of volume disk" if held.size else "the volume disk",) if held else ()
     return Handling(
         controller=f"cluster {cluster.id or '?'}" if cluster is not None else "",
         stops=None if mine is None else "stop" in mine,
@@ -174,7 +176,7 @@ def handling(pod: Pod) -> Handling:
     )
 
 
-def samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]:
+def build_samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]:
     """What a running pod measures of itself. The busiest GPU is known only where every one of them was measured."""
     run = pod.runtime
     if run is None:
@@ -182,47 +184,47 @@ def samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]:
     gpus = run.gpus or []
     whole = len(gpus) >= max(1, observed.gpu_count)
     values = (
-        (GPU_UTIL, _highest([gpu.util for gpu in gpus]) if whole else None),
-        (GPU_MEMORY_UTIL, _highest([gpu.memory_util for gpu in gpus]) if whole else None),
-        (CPU_UTIL, _percent(run.cpu)),
-        (MEMORY_USED, _percent(run.memory)),
+        (GPU_UTIL, _find_highest([gpu.util for gpu in gpus]) if whole else None),
+        (GPU_MEMORY_UTIL, _find_highest([gpu.memory_util for gpu in gpus]) if whole else None),
+        (CPU_UTIL, _parse_percent(run.cpu)),
+        (MEMORY_USED, _parse_percent(run.memory)),
     )
     return [Sample(key=observed.key, signal=signal, at=at, value=value) for signal, value in values if value is not None]
 
 
-def tells_work(pod: Pod) -> bool:
+def has_gpu_use(pod: Pod) -> bool:
     """Whether a pod says of every one of its GPUs how busy it is."""
     gpus = (pod.runtime.gpus if pod.runtime else None) or []
     count = (pod.gpu.count if pod.gpu else None) or 1
-    return len(gpus) >= count and _highest([gpu.util for gpu in gpus]) is not None
+    return len(gpus) >= count and _find_highest([gpu.util for gpu in gpus]) is not None
 
 
-def _highest(values: list[float | None]) -> float | None:
+def _find_highest(values: list[float | None]) -> float | None:
     sound = [value for value in values if value is not None and 0 <= value <= 100]  # noqa: PLR2004 - percent
     return max(sound) if sound and len(sound) == len(values) else None
 
 
-def _percent(work: Work | None) -> float | None:
-    return None if work is None else _highest([work.util])
+def _parse_percent(work: Work | None) -> float | None:
+    return None if work is None else _find_highest([work.util])
 
 
-def _gpus(pod: Pod, words: Words, notes: list[str]) -> tuple[str, int]:
+def _find_gpus(pod: Pod, words: TranslationContext, notes: list[str]) -> tuple[str, int]:
     if pod.gpu is None:
         return "", 0
-    count = _plain(pod.gpu.count if pod.gpu.count is not None else 1)  # the specification's own default
+    count = _simplify_number(pod.gpu.count if pod.gpu.count is not None else 1)  # the specification's own default
     if not (isinstance(count, int) and 1 <= count <= MOST_GPUS):
         notes.append(f"{pod.id}: states {shorten(str(count))} GPUs, which is not believed")
         count = 0
     if not pod.gpu.id:
         notes.append(f"{pod.id}: does not say which GPU it has")
         return "", count
-    gpu, known = words.gpu(pod.gpu.id)
+    gpu, known = words.find_gpu(pod.gpu.id)
     if not known:
         notes.append(f"{pod.id}: GPU '{gpu}' is not known here")
     return gpu, count
 
 
-def _type(pod: Pod, count: int) -> str:
+def _name_type(pod: Pod, count: int) -> str:
     if pod.gpu is not None:
         return shorten(f"{to_one_line(pod.gpu.id or 'GPU')} x{count}" if count else to_one_line(pod.gpu.id or ""), LONGEST_NAME)
     if pod.cpu is None or not pod.cpu.id:
@@ -231,19 +233,19 @@ def _type(pod: Pod, count: int) -> str:
     return shorten(f"{to_one_line(pod.cpu.id)}{vcpus}", LONGEST_NAME)
 
 
-def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
+def _list_labels(pod: Pod) -> tuple[tuple[str, str], ...]:
     env = pod.env
-    labels = {"data_center": pod.data_center_id or "", "network_volume": ",".join(sorted(networks(pod)))}
+    labels = {"data_center": pod.data_center_id or "", "network_volume": ",".join(sorted(list_network_volumes(pod)))}
     if env is not None:
         labels |= {"project": env.project or "", "team": env.team or ""}
-    return _pairs(labels)
+    return _sort_pairs(labels)
 
 
-def _pairs(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _sort_pairs(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, shorten(value, LONGEST_NAME)) for key, value in labels.items() if value))
 
 
-def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) -> tuple[Price, ...]:
+def _list_prices(pod: Pod, state: str, count: int, words: TranslationContext, notes: list[str]) -> tuple[Price, ...]:
     """The price that is stated; that of the catalogue where a pod that may be billed states none; of a stopped one none."""
     rate, why = parse_hourly_rate(pod.cost, gpus=count, field="cost")
     if rate is not None:
@@ -251,7 +253,7 @@ def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) ->
     if state in ("stopped", "ended"):
         return ()
     listed = words.catalogue.get((pod.gpu.id or "") if pod.gpu else "")
-    each = _listed(listed, pod.cloud) if listed else None
+    each = _find_list_price(listed, pod.cloud) if listed else None
     if each is not None and count:
         rate, _ = parse_hourly_rate(each * count, gpus=count)
         if rate is not None:
@@ -261,22 +263,22 @@ def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) ->
     return (Price(None),)
 
 
-def _listed(found: GpuType, cloud: str | None) -> Decimal | None:
+def _find_list_price(found: CatalogueGpu, cloud: str | None) -> Decimal | None:
     """USD an hour for one GPU of the pod's cloud."""
     price = found.price
     stated = {"SECURE": price.secure, "COMMUNITY": price.community}.get(cloud or "") if price else None
     return stated if stated is not None and stated.is_finite() and 0 < stated < MOST_GPUS else None
 
 
-def _disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
+def _list_disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
     held = pod.mounts.persistent if pod.mounts else None
-    volume = _disk(held.size, "volume", f"{pod.id} mounts.persistent", notes) if held else ()
-    return (*_disk(pod.disk, "container", f"{pod.id} disk", notes), *volume)
+    volume = _make_disk(held.size, "volume", f"{pod.id} mounts.persistent", notes) if held else ()
+    return (*_make_disk(pod.disk, "container", f"{pod.id} disk", notes), *volume)
 
 
-def _disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...]:
+def _make_disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...]:
     """A disk; with a note where its size is unknown, and what it costs with it."""
-    size = None if gb is None else _plain(gb)
+    size = None if gb is None else _simplify_number(gb)
     try:
         if isinstance(size, int):
             return (Disk(size, kind),)
@@ -287,12 +289,12 @@ def _disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...
     return (Disk(None, kind),)
 
 
-def _plain(count: float) -> float:
+def _simplify_number(count: float) -> float:
     """2 for 2.0, and anything else as it is."""
     return int(count) if isinstance(count, float) and count.is_integer() else count
 
 
-def _instant(stated: Stamp, where: str, notes: list[str]) -> datetime | None:
+def _parse_instant(stated: Stamp, where: str, notes: list[str]) -> datetime | None:
     if stated is None or stated == "":
         return None
     at = parse_instant(stated)

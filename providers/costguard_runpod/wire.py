@@ -21,27 +21,27 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """Every shape here: names in camel case, unknown keys left alone."""
 
 
-class GpuOf(Answer, frozen=True):
+class PodGpus(Answer, frozen=True):
     """The GPUs of a pod."""
 
     id: str | None = None
     count: Count = 1
 
 
-class CpuOf(Answer, frozen=True):
+class PodCpus(Answer, frozen=True):
     """The processors of a pod without GPUs."""
 
     id: str | None = None
     vcpu_count: float | None = None
 
 
-class Persistent(Answer, frozen=True):
+class HostDisk(Answer, frozen=True):
     """A disk on the host: GB."""
 
     size: Count = None
 
 
-class Mounted(Answer, frozen=True):
+class MountedVolume(Answer, frozen=True):
     """A network volume in a pod."""
 
     volume_id: str | None = None
@@ -50,11 +50,11 @@ class Mounted(Answer, frozen=True):
 class Mounts(Answer, frozen=True):
     """Where a pod keeps data."""
 
-    persistent: Persistent | None = None
-    network: list[Mounted] | None = None
+    persistent: HostDisk | None = None
+    network: list[MountedVolume] | None = None
 
 
-class Env(msgspec.Struct, frozen=True):
+class PodEnvironment(msgspec.Struct, frozen=True):
     """Whose a pod is, by the variables that its owner may set. Nothing else of `env` is read."""
 
     owner: str | None = msgspec.field(name="COSTGUARD_OWNER", default=None)
@@ -93,11 +93,11 @@ class Pod(Answer, frozen=True):
     actions: list[str] | None = None
     disk: Count = None
     mounts: Mounts | None = None
-    gpu: GpuOf | None = None
-    cpu: CpuOf | None = None
+    gpu: PodGpus | None = None
+    cpu: PodCpus | None = None
     cloud: str | None = None
     data_center_id: str | None = None
-    env: Env | None = None
+    env: PodEnvironment | None = None
     cluster: Cluster | None = None
     cost: Decimal | None = None
     locked: bool | None = None
@@ -124,7 +124,7 @@ class Pagination(Answer, frozen=True):
     has_next_page: bool | None = None
 
 
-class Paged(Answer, frozen=True, kw_only=True):
+class PagedAnswer(Answer, frozen=True, kw_only=True):
     """What says whether more follows; beside the items it was never seen, and would not be overlooked."""
 
     pagination: Pagination | None = None
@@ -132,45 +132,45 @@ class Paged(Answer, frozen=True, kw_only=True):
     has_next_page: bool | None = None
 
 
-class Pods(Paged, frozen=True):
+class Pods(PagedAnswer, frozen=True):
     """A page of pods."""
 
     pods: list[Pod]
 
 
-class RawPods(Paged, frozen=True):
+class RawPods(PagedAnswer, frozen=True):
     """The same with each pod unread, for a page in which one cannot be read."""
 
     pods: list[msgspec.Raw]
 
 
-class Volumes(Paged, frozen=True):
+class Volumes(PagedAnswer, frozen=True):
     """A page of network volumes."""
 
     network_volumes: list[Volume]
 
 
-class RawVolumes(Paged, frozen=True):
+class RawVolumes(PagedAnswer, frozen=True):
     """The same, unread."""
 
     network_volumes: list[msgspec.Raw]
 
 
-class PriceOf(Answer, frozen=True):
+class GpuPrice(Answer, frozen=True):
     """USD an hour for one GPU."""
 
     secure: Decimal | None = None
     community: Decimal | None = None
 
 
-class MostOf(Answer, frozen=True):
+class GpuCountLimit(Answer, frozen=True):
     """The most GPUs of one pod."""
 
     secure: int | None = None
     community: int | None = None
 
 
-class GpuType(Answer, frozen=True):
+class CatalogueGpu(Answer, frozen=True):
     """One GPU of the catalogue. `memory` in GB."""
 
     id: str
@@ -178,15 +178,15 @@ class GpuType(Answer, frozen=True):
     memory: float | None = None
     secure: bool | None = None
     community: bool | None = None
-    price: PriceOf | None = None
-    max_count: MostOf | None = None
+    price: GpuPrice | None = None
+    max_count: GpuCountLimit | None = None
     availability: str | None = None
 
 
-class GpuTypes(Answer, frozen=True):
+class GpuCatalogue(Answer, frozen=True):
     """The catalogue."""
 
-    gpus: list[GpuType]
+    gpus: list[CatalogueGpu]
 
 
 class BillRecord(Answer, frozen=True):
@@ -218,7 +218,7 @@ class BillPage(Answer, frozen=True):
     records: list[BillRecord]
 
 
-class Myself(Answer, frozen=True):
+class KeyOwner(Answer, frozen=True):
     """Who GraphQL says that the key belongs to, and its money in USD."""
 
     id: str | None = None
@@ -230,7 +230,7 @@ class Myself(Answer, frozen=True):
 class GraphData(Answer, frozen=True):
     """The data of a GraphQL answer."""
 
-    myself: Myself | None = None
+    myself: KeyOwner | None = None
 
 
 class GraphExtensions(Answer, frozen=True):
@@ -246,14 +246,14 @@ class GraphError(Answer, frozen=True):
     extensions: GraphExtensions | None = None
 
 
-class Graph(Answer, frozen=True):
+class GraphAnswer(Answer, frozen=True):
     """A GraphQL answer."""
 
     data: GraphData | None = None
     errors: list[GraphError] | None = None
 
 
-class Problem(Answer, frozen=True):
+class ProblemDetail(Answer, frozen=True):
     """application/problem+json."""
 
     title: str | None = None

@@ -21,9 +21,9 @@ from costguard.values.health import CHECK_GOOD, CREDENTIALS_CHECK, REACHABLE_CHE
 from costguard.values.period import Period
 from costguard.values.provider import WHOLE_SETTING, ProviderManifest, ProviderSetting, check_provider_table
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard_sim.plan import Entry, Plan
-from costguard_sim.view import key_of, listing, observe
-from costguard_sim.world import SCOPES, World, at_us, make_world
+from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.view import make_key, make_poll, observe_resource
+from costguard_sim.world import SCOPES, World, make_world, to_us
 
 if TYPE_CHECKING:  # importing a plug-in imports no network
     from costguard.providers.transport import ProviderContext
@@ -51,19 +51,19 @@ MANIFEST = ProviderManifest(
 )
 
 
-class Sim:
+class SimClouds:
     """The five clouds of one world, at the time that `clock` tells.
 
     `world`: what happens, None: a fortnight drawn from `seed`. `plan`: its faults befall the listings that are made at exactly
     the instants it names; every other listing is clean. Whatever the plan, its hidden prices are hidden.
     """
 
-    def __init__(self, *, clock: Clock, seed: int = 0, world: World | None = None, plan: Plan | None = None) -> None:
+    def __init__(self, *, clock: Clock, seed: int = 0, world: World | None = None, plan: WatchPlan | None = None) -> None:
         self.clock = clock
         self.world = world or make_world(seed, start=START, days=DAYS)
-        self.plan = plan or Plan(seed=seed, entries=())
+        self.plan = plan or WatchPlan(seed=seed, entries=())
         self._planned = {(entry.scope, entry.at_us): entry for entry in self.plan.entries}
-        self._by_key = {key_of(resource): resource for resource in self.world.resources}
+        self._by_key = {make_key(resource): resource for resource in self.world.resources}
 
     @property
     def providers(self) -> Sequence[str]:
@@ -78,23 +78,23 @@ class Sim:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """One listing of `scope` now."""
-        now = at_us(self.clock.now())
+        now = to_us(self.clock.now())
         name = (scope.provider, scope.account, scope.name)
-        clean = Entry(scope=name, at_us=now, asked_us=now, view_us=now)
-        return listing(self.world, self._planned.get((name, now), clean), self.plan.hidden)
+        clean = PlannedListing(scope=name, at_us=now, asked_us=now, view_us=now)
+        return make_poll(self.world, self._planned.get((name, now), clean), self.plan.hidden)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """The resource as it is now; None: there is none."""
         resource = self._by_key.get(key)
         if resource is None:
             return None
-        return observe(resource, at_us(self.clock.now()), price=resource.id not in self.plan.hidden)
+        return observe_resource(resource, to_us(self.clock.now()), price=resource.id not in self.plan.hidden)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """What the clouds would charge, day by day."""
-        from costguard_sim.statement import billed
+        from costguard_sim.statement import make_billed
 
-        return billed(self.world.resources, period, self.clock.now())
+        return make_billed(self.world.resources, period, self.clock.now())
 
     def examine(self) -> Sequence[HealthCheck]:
         """Nothing can be wrong with what does not exist."""
@@ -120,7 +120,7 @@ class SimPlugin:
         today = around.clock.now()
         quarter = datetime(today.year, (today.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
         drawn = seed * 100_000 + quarter.year * 12 + quarter.month
-        return (Sim(clock=around.clock, world=make_world(drawn, start=quarter, days=QUARTER_DAYS, size=QUARTER_SIZE)),)
+        return (SimClouds(clock=around.clock, world=make_world(drawn, start=quarter, days=QUARTER_DAYS, size=QUARTER_SIZE)),)
 
 
 provider = SimPlugin()

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
-from costguard_sim.world import ADDRESS, EPOCH, INSTANCE, SECOND_US, Disk, Rate, Resource, Run, World, at_us
+from costguard_sim.world import EPOCH, SECOND_US, SIM_ADDRESS, SIM_INSTANCE, Disk, Rate, Resource, Run, World, to_us
 
 HOUR_S = 3600
 NANO = 10**9
-NEVER_US = at_us(datetime(2200, 1, 1, tzinfo=UTC))
+NEVER_US = to_us(datetime(2200, 1, 1, tzinfo=UTC))
 
 COMPUTE_S = {"sim-aws": (60, 1), "sim-gcp": (60, 1), "sim-runpod": (1, 1), "sim-lambda": (60, 60), "sim-vast": (1, 1)}
 """Cloud -> seconds of a run's first step and of every later one."""
@@ -43,7 +43,7 @@ MONTH_HOURS = {"sim-gcp": 730, "sim-runpod": 730, "sim-lambda": 730, "sim-vast":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class InvoiceLine:
     """One line of the bill: `amount` of `currency` for one `charge` of one resource. `part` tells two disks apart."""
 
     provider: str
@@ -56,37 +56,37 @@ class Line:
     currency: str = "USD"
 
 
-def bill(world: World, start: datetime, end: datetime) -> list[Line]:
+def make_bill(world: World, start: datetime, end: datetime) -> list[InvoiceLine]:
     """What came to be owed from `start` until before `end`: bills of adjoining periods add up exactly."""
-    a, b = at_us(start), at_us(end)
-    return [line for resource in world.resources for line in charged(resource, a, b)]
+    a, b = to_us(start), to_us(end)
+    return [line for resource in world.resources for line in charge_resource(resource, a, b)]
 
 
-def truth(world: World, at: datetime) -> list[Line]:
+def list_owed(world: World, at: datetime) -> list[InvoiceLine]:
     """What has ever been owed up to, but not at, `at`."""
-    return bill(world, EPOCH, at)
+    return make_bill(world, EPOCH, at)
 
 
-def total(lines: list[Line]) -> Fraction:
+def sum_lines(lines: list[InvoiceLine]) -> Fraction:
     """The sum of `lines`, which are all in USD here."""
     return sum((line.amount for line in lines), Fraction(0))
 
 
-def charged(resource: Resource, a: int, b: int) -> list[Line]:
+def charge_resource(resource: Resource, a: int, b: int) -> list[InvoiceLine]:
     """What one resource owes for steps that begin at or after `a` and before `b` (microseconds), without lines of nothing."""
     found: list[tuple[str, str, Fraction]] = []
-    if resource.kind == INSTANCE:
-        found.append(("compute", "", sum((_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
-    if resource.kind == ADDRESS:
-        found.append(("address", "", _flat(resource.rates, resource.created_us, resource.ended_us, (1, 1), (a, b))))
-    found += [("storage", part, _storage(resource, disk, a, b)) for part, disk in parts(resource.disks)]
+    if resource.kind == SIM_INSTANCE:
+        found.append(("compute", "", sum((_charge_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
+    if resource.kind == SIM_ADDRESS:
+        found.append(("address", "", _charge_hourly(resource.rates, resource.created_us, resource.ended_us, (1, 1), (a, b))))
+    found += [("storage", part, _charge_storage(resource, disk, a, b)) for part, disk in name_disks(resource.disks)]
     if resource.traffic:
-        found.append(("traffic", "", _traffic(resource, a, b)))
+        found.append(("traffic", "", _charge_traffic(resource, a, b)))
     whose = {"provider": resource.cloud, "account": resource.account, "region": resource.region, "id": resource.id}
-    return [Line(**whose, charge=charge, part=part, amount=amount) for charge, part, amount in found if amount]
+    return [InvoiceLine(**whose, charge=charge, part=part, amount=amount) for charge, part, amount in found if amount]
 
 
-def parts(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
+def name_disks(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
     """Each disk with what its line of the bill is called: its type, and from the second of a type on a number."""
     named: list[tuple[str, Disk]] = []
     for i, disk in enumerate(disks):
@@ -95,87 +95,89 @@ def parts(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
     return named
 
 
-def _compute(resource: Resource, run: Run, a: int, b: int) -> Fraction:
-    return _flat(resource.rates, run.start_us, run.stop_us, COMPUTE_S[resource.cloud], (a, b))
+def _charge_compute(resource: Resource, run: Run, a: int, b: int) -> Fraction:
+    return _charge_hourly(resource.rates, run.start_us, run.stop_us, COMPUTE_S[resource.cloud], (a, b))
 
 
-def _flat(rates: tuple[Rate, ...], start: int, end: int | None, steps_s: tuple[int, int], window: tuple[int, int]) -> Fraction:
+def _charge_hourly(
+    rates: tuple[Rate, ...], start: int, end: int | None, steps_s: tuple[int, int], window: tuple[int, int]
+) -> Fraction:
     """Steps from `start` to `end` that begin in `window`, each at the hourly rate in force when it begins."""
     first_s, later_s = steps_s
     a, b = window
     end = NEVER_US if end is None else end
     owed = 0  # nano-dollars an hour x seconds
     if a <= start < min(b, end):
-        owed += first_s * in_force(rates, start).nano
+        owed += first_s * find_rate(rates, start).nano
     second = start + first_s * SECOND_US
     for i, rate in enumerate(rates):
         until = rates[i + 1].at_us if i + 1 < len(rates) else NEVER_US
         if until > second:
-            count = _begun(second, later_s, max(a, rate.at_us), min(b, end, until))
+            count = _count_begun_steps(second, later_s, max(a, rate.at_us), min(b, end, until))
             owed += count * later_s * rate.nano
     return Fraction(owed, HOUR_S * NANO)
 
 
-def _storage(resource: Resource, disk: Disk, a: int, b: int) -> Fraction:
+def _charge_storage(resource: Resource, disk: Disk, a: int, b: int) -> Fraction:
     """Counted from the birth of the disk; the container disk of sim-runpod is born with each run."""
     on, off = STORAGE_NANO[resource.cloud, disk.type] if disk.nano is None else (disk.nano, disk.nano)
     step_s = STORAGE_STEP_S.get((resource.cloud, disk.type), 1)
     end = NEVER_US if resource.ended_us is None else resource.ended_us
     if off == on:
-        return _kept(resource, disk, on, step_s, (resource.created_us, max(a, resource.created_us), min(b, end)))
+        return _charge_disk_steps(resource, disk, on, step_s, (resource.created_us, max(a, resource.created_us), min(b, end)))
     owed = Fraction(0)
     free_from = resource.created_us
     for run in resource.runs:
         stop = min(end, NEVER_US if run.stop_us is None else run.stop_us)
         born = resource.created_us if off else run.start_us
-        owed += _kept(resource, disk, off, step_s, (born, max(a, free_from), min(b, run.start_us)))
-        owed += _kept(resource, disk, on, step_s, (born, max(a, run.start_us), min(b, stop)))
+        owed += _charge_disk_steps(resource, disk, off, step_s, (born, max(a, free_from), min(b, run.start_us)))
+        owed += _charge_disk_steps(resource, disk, on, step_s, (born, max(a, run.start_us), min(b, stop)))
         free_from = stop
-    return owed + _kept(resource, disk, off, step_s, (resource.created_us, max(a, free_from), min(b, end)))
+    return owed + _charge_disk_steps(resource, disk, off, step_s, (resource.created_us, max(a, free_from), min(b, end)))
 
 
-def _kept(resource: Resource, disk: Disk, nano: int, step_s: int, grid: tuple[int, int, int]) -> Fraction:
+def _charge_disk_steps(resource: Resource, disk: Disk, nano: int, step_s: int, grid: tuple[int, int, int]) -> Fraction:
     """The steps of a grid (born, from, until) at `nano` per GB-month, each in the month in which it begins."""
     born, start, end = grid
     if not nano or end <= start:
         return Fraction(0)
     hours = MONTH_HOURS.get(resource.cloud)
     if hours is not None:
-        return Fraction(_begun(born, step_s, start, end) * step_s * disk.gb * nano, hours * HOUR_S * NANO)
+        return Fraction(_count_begun_steps(born, step_s, start, end) * step_s * disk.gb * nano, hours * HOUR_S * NANO)
     owed = Fraction(0)
     while start < end:
-        month, after = _month(start)
-        count = _begun(born, step_s, start, min(end, after))
+        month, after = _find_month(start)
+        count = _count_begun_steps(born, step_s, start, min(end, after))
         owed += Fraction(count * step_s * SECOND_US * disk.gb * nano, (after - month) * NANO)
         start = after
     return owed
 
 
-def _traffic(resource: Resource, a: int, b: int) -> Fraction:
-    mb = counted(resource, b) - counted(resource, a)
+def _charge_traffic(resource: Resource, a: int, b: int) -> Fraction:
+    mb = count_traffic_mb(resource, b) - count_traffic_mb(resource, a)
     return Fraction(mb * resource.traffic_nano, 1000 * NANO)
 
 
-def counted(resource: Resource, us: int) -> int:
+def count_traffic_mb(resource: Resource, us: int) -> int:
     """MB of traffic before `us`."""
     before = bisect_right(resource.traffic, us - 1, key=lambda t: t[0])
     return resource.traffic[before - 1][1] if before else 0
 
 
-def in_force(rates: tuple[Rate, ...], us: int) -> Rate:
+def find_rate(rates: tuple[Rate, ...], us: int) -> Rate:
     """The rate at `us`."""
     return rates[max(0, bisect_right(rates, us, key=lambda r: r.at_us) - 1)]
 
 
-def _begun(anchor: int, step_s: int, start: int, end: int) -> int:
+def _count_begun_steps(anchor: int, step_s: int, start: int, end: int) -> int:
     """How many of anchor, anchor + step, anchor + 2 steps ... lie in [start, end)."""
     step = step_s * SECOND_US
     start = max(start, anchor)
     return max(0, -((anchor - end) // step) + ((anchor - start) // step))
 
 
-def _month(us: int) -> tuple[int, int]:
+def _find_month(us: int) -> tuple[int, int]:
     """Start and end of the calendar month (UTC) of `us`."""
     at = EPOCH + timedelta(microseconds=us)
     nxt = datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
-    return at_us(datetime(at.year, at.month, 1, tzinfo=UTC)), at_us(nxt)
+    return to_us(datetime(at.year, at.month, 1, tzinfo=UTC)), to_us(nxt)

@@ -7,15 +7,15 @@ import random
 from dataclasses import replace
 
 from costguard_sim.world import (
-    ADDRESS,
     CEILING_NANO,
     DAY_US,
-    INSTANCE,
     OFF_LEAST_S,
     RUN_LEAST_S,
     SCOPES,
     SECOND_US,
-    VOLUME,
+    SIM_ADDRESS,
+    SIM_INSTANCE,
+    SIM_VOLUME,
     Disk,
     Rate,
     Resource,
@@ -67,38 +67,38 @@ TAGS = (
 ADDRESS_NANO = 5_000_000
 
 
-def live(rng: random.Random, cloud: str, number: int, *, start_us: int, end_us: int, apart_us: int) -> Resource:
+def draw_resource(rng: random.Random, cloud: str, number: int, *, start_us: int, end_us: int, apart_us: int) -> Resource:
     """The `number`-th resource of the world, on `cloud`."""
     account, scope = rng.choice(SCOPES[cloud])
-    kind = rng.choices((INSTANCE, VOLUME, ADDRESS), (8, 2 * (cloud in VOLUMES), 1 * (cloud == "sim-aws")))[0]
-    life = rng.choice(tuple(LIVES)) if kind == INSTANCE else "kept"
+    kind = rng.choices((SIM_INSTANCE, SIM_VOLUME, SIM_ADDRESS), (8, 2 * (cloud in VOLUMES), 1 * (cloud == "sim-aws")))[0]
+    life = rng.choice(tuple(LIVES)) if kind == SIM_INSTANCE else "kept"
     mark = f"{rng.randrange(16**8):08x}{number:02x}"
     born = Resource(
         cloud=cloud,
         account=account,
         scope=scope,
         region=rng.choice(REGIONS.get(cloud, (scope,))),
-        id=f"{ {INSTANCE: 'i', VOLUME: 'vol', ADDRESS: 'ip'}[kind] }-{mark}",
+        id=f"{ {SIM_INSTANCE: 'i', SIM_VOLUME: 'vol', SIM_ADDRESS: 'ip'}[kind] }-{mark}",
         name=f"{life}-{number}",
         kind=kind,
-        created_us=_birth(rng, cloud, life, start_us, end_us),
+        created_us=_draw_birth(rng, cloud, life, start_us, end_us),
         life=life,
     )
-    one = _machine(rng, born, end_us) if kind == INSTANCE else _thing(rng, born, end_us)
-    one = replace(one, tags=_tags(rng, one, end_us))
-    if kind == INSTANCE:
-        one = _priced(rng, one, start_us, end_us, apart_us)
-    return _traffic(rng, one, end_us) if cloud == "sim-vast" else one
+    one = _draw_machine(rng, born, end_us) if kind == SIM_INSTANCE else _draw_thing(rng, born, end_us)
+    one = replace(one, tags=_draw_tags(rng, one, end_us))
+    if kind == SIM_INSTANCE:
+        one = _draw_prices(rng, one, start_us, end_us, apart_us)
+    return _draw_traffic(rng, one, end_us) if cloud == "sim-vast" else one
 
 
-def _birth(rng: random.Random, cloud: str, life: str, start_us: int, end_us: int) -> int:
+def _draw_birth(rng: random.Random, cloud: str, life: str, start_us: int, end_us: int) -> int:
     """Before the world is watched, at its very edge, or in it; those that live long are often older."""
     if rng.random() < (0.5 if life in ("long", "kept", "rests") else 0.3):
-        return _whole(cloud, start_us - _between(rng, 1, 30 * 86_400) * SECOND_US - rng.randrange(SECOND_US))
-    return _whole(cloud, start_us + int(rng.random() ** 1.5 * (end_us - start_us)))
+        return _floor_to_second(cloud, start_us - _draw_between(rng, 1, 30 * 86_400) * SECOND_US - rng.randrange(SECOND_US))
+    return _floor_to_second(cloud, start_us + int(rng.random() ** 1.5 * (end_us - start_us)))
 
 
-def _machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
+def _draw_machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
     """The runs of an instance, its end and its disks."""
     cloud = born.cloud
     on_s, off_s, most = LIVES[born.life]
@@ -106,14 +106,14 @@ def _machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
     runs: list[Run] = []
     at = born.created_us
     for _ in range(1 if cloud == "sim-lambda" else rng.randint(1, most)):
-        boot = _boot(rng, cloud, first=not runs)
+        boot = _draw_boot_us(rng, cloud, first=not runs)
         start = at + boot
-        length = _between(rng, max(on_s[0], RUN_LEAST_S[cloud]), max(RUN_LEAST_S[cloud], min(on_s[1], reach * 1.2)) + 1)
-        stop = _whole(cloud, start + length * SECOND_US + rng.randrange(SECOND_US))
-        stopping, pauses = _stopping(rng, cloud, stop - start), _pauses(rng, cloud, start, stop)
+        length = _draw_between(rng, max(on_s[0], RUN_LEAST_S[cloud]), max(RUN_LEAST_S[cloud], min(on_s[1], reach * 1.2)) + 1)
+        stop = _floor_to_second(cloud, start + length * SECOND_US + rng.randrange(SECOND_US))
+        stopping, pauses = _draw_stopping_us(rng, cloud, stop - start), _draw_pauses(rng, cloud, start, stop)
         runs.append(Run(start_us=start, stop_us=stop, boot_us=boot, stopping_us=stopping, pauses=pauses))
-        off = _between(rng, max(off_s[0], OFF_LEAST_S[cloud]), max(off_s[1], OFF_LEAST_S[cloud] * 3) + 2)
-        at = _whole(cloud, stop + off * SECOND_US + rng.randrange(SECOND_US))
+        off = _draw_between(rng, max(off_s[0], OFF_LEAST_S[cloud]), max(off_s[1], OFF_LEAST_S[cloud] * 3) + 2)
+        at = _floor_to_second(cloud, stop + off * SECOND_US + rng.randrange(SECOND_US))
         if at > end_us:
             break
     last = runs[-1].stop_us or 0
@@ -125,35 +125,37 @@ def _machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
         ended = at  # it is deleted while it is off
     elif fate < 0.8:  # noqa: PLR2004 - a draw
         runs[-1] = replace(runs[-1], stop_us=None, stopping_us=0, pauses=())
-    return replace(born, runs=tuple(runs), ended_us=ended, disks=_disks(rng, cloud))
+    return replace(born, runs=tuple(runs), ended_us=ended, disks=_draw_disks(rng, cloud))
 
 
-def _thing(rng: random.Random, born: Resource, end_us: int) -> Resource:
+def _draw_thing(rng: random.Random, born: Resource, end_us: int) -> Resource:
     """A volume or an address: it often outlives every machine."""
-    end = _whole(born.cloud, born.created_us + _between(rng, 30, 40 * 86_400) * SECOND_US + rng.randrange(SECOND_US))
+    end = _floor_to_second(
+        born.cloud, born.created_us + _draw_between(rng, 30, 40 * 86_400) * SECOND_US + rng.randrange(SECOND_US)
+    )
     ended = end if end <= end_us and rng.random() < 0.8 else None  # noqa: PLR2004 - a draw
-    if born.kind == ADDRESS:
+    if born.kind == SIM_ADDRESS:
         return replace(born, ended_us=ended, rates=(Rate(at_us=born.created_us, nano=ADDRESS_NANO),))
-    disk = Disk(gb=_between(rng, 10, 2000), type=VOLUMES[born.cloud])
+    disk = Disk(gb=_draw_between(rng, 10, 2000), type=VOLUMES[born.cloud])
     return replace(born, ended_us=ended, disks=(disk,))
 
 
-def _priced(rng: random.Random, one: Resource, start_us: int, end_us: int, apart_us: int) -> Resource:
+def _draw_prices(rng: random.Random, one: Resource, start_us: int, end_us: int, apart_us: int) -> Resource:
     """Its price and type over time."""
     cloud, shapes = one.cloud, SHAPES[one.cloud]
     name, gpu, gpus, nano = rng.choice(shapes)
     rates, forms = [Rate(at_us=one.created_us, nano=nano)], [Shape(at_us=one.created_us, type=name, gpu=gpu, gpus=gpus)]
     tier = "on-demand"
     if cloud == "sim-aws" and one.life != "resized" and rng.random() < 0.6:  # noqa: PLR2004 - a draw
-        tier, at = "spot", one.created_us - _between(rng, 0, 5 * 86_400) * SECOND_US
+        tier, at = "spot", one.created_us - _draw_between(rng, 0, 5 * 86_400) * SECOND_US
         rates = []
         while at < end_us and len(rates) < 60:  # noqa: PLR2004 - a history that a listing can hold
-            at = _whole(cloud, at)
+            at = _floor_to_second(cloud, at)
             rates.append(Rate(at_us=at, nano=int(nano * rng.uniform(0.2, 1.0))))
-            at += _between(rng, 7 if one.life == "short" else 600, 2 * 86_400) * SECOND_US
+            at += _draw_between(rng, 7 if one.life == "short" else 600, 2 * 86_400) * SECOND_US
     elif one.life == "resized":
         for before, after in zip(one.runs, one.runs[1:], strict=False):
-            at = _whole(cloud, ((before.stop_us or 0) + after.start_us) // 2)
+            at = _floor_to_second(cloud, ((before.stop_us or 0) + after.start_us) // 2)
             if at - rates[-1].at_us >= apart_us and (cloud not in {"sim-gcp", "sim-vast"} or at >= start_us + apart_us):
                 name, gpu, gpus, nano = rng.choice(shapes)
                 rates.append(Rate(at_us=at, nano=nano))
@@ -167,7 +169,7 @@ def _priced(rng: random.Random, one: Resource, start_us: int, end_us: int, apart
     return replace(one, tier=tier, rates=tuple(rates), shapes=tuple(forms))
 
 
-def _tags(rng: random.Random, one: Resource, end_us: int) -> tuple[Tag, ...]:
+def _draw_tags(rng: random.Random, one: Resource, end_us: int) -> tuple[Tag, ...]:
     """Its owners: sometimes it changes hands."""
     tags = [replace(rng.choice(TAGS), at_us=one.created_us)]
     while rng.random() < 0.25 and end_us > one.created_us:  # noqa: PLR2004 - a draw
@@ -176,7 +178,7 @@ def _tags(rng: random.Random, one: Resource, end_us: int) -> tuple[Tag, ...]:
     return tuple(tags)
 
 
-def _traffic(rng: random.Random, one: Resource, end_us: int) -> Resource:
+def _draw_traffic(rng: random.Random, one: Resource, end_us: int) -> Resource:
     """Megabytes that come in lumps while it runs."""
     lumps: list[tuple[int, int]] = []
     mb = 0
@@ -184,7 +186,7 @@ def _traffic(rng: random.Random, one: Resource, end_us: int) -> Resource:
         stop = min(run.stop_us or end_us, end_us)
         length, count = stop - run.start_us, rng.randint(0, 6)
         if length > 0:
-            lumps += [(run.start_us + rng.randrange(length), _between(rng, 1, 500_000)) for _ in range(count)]
+            lumps += [(run.start_us + rng.randrange(length), _draw_between(rng, 1, 500_000)) for _ in range(count)]
     counted = []
     for at, lump in sorted(lumps):
         mb += lump
@@ -192,8 +194,8 @@ def _traffic(rng: random.Random, one: Resource, end_us: int) -> Resource:
     return replace(one, traffic=tuple(counted), traffic_nano=rng.randrange(1_000_000, 25_000_000))
 
 
-def _disks(rng: random.Random, cloud: str) -> tuple[Disk, ...]:
-    gb = _between(rng, 20, 1000)
+def _draw_disks(rng: random.Random, cloud: str) -> tuple[Disk, ...]:
+    gb = _draw_between(rng, 20, 1000)
     if cloud == "sim-lambda":
         return ()
     if cloud == "sim-runpod":
@@ -203,7 +205,7 @@ def _disks(rng: random.Random, cloud: str) -> tuple[Disk, ...]:
     return tuple(Disk(gb=gb + 7 * i, type=DISKS[cloud], nano=nano) for i in range(count))
 
 
-def _boot(rng: random.Random, cloud: str, *, first: bool) -> int:
+def _draw_boot_us(rng: random.Random, cloud: str, *, first: bool) -> int:
     """Microseconds of pending or starting before a run."""
     if cloud == "sim-aws":
         return rng.randrange(21) * SECOND_US if first else 0
@@ -211,24 +213,24 @@ def _boot(rng: random.Random, cloud: str, *, first: bool) -> int:
     return rng.randrange(1, longest * SECOND_US) if longest and first else 0
 
 
-def _stopping(rng: random.Random, cloud: str, length: int) -> int:
+def _draw_stopping_us(rng: random.Random, cloud: str, length: int) -> int:
     """Microseconds of "stopping" at the end of a run, which goes on billing."""
     return min(rng.randrange(90 * SECOND_US), length // 2) if cloud == "sim-gcp" else 0
 
 
-def _pauses(rng: random.Random, cloud: str, start: int, stop: int) -> tuple[tuple[int, int], ...]:
+def _draw_pauses(rng: random.Random, cloud: str, start: int, stop: int) -> tuple[tuple[int, int], ...]:
     if cloud != "sim-vast" or rng.random() < 0.7:  # noqa: PLR2004 - a draw
         return ()
     a, b = sorted(start + rng.randrange(stop - start) for _ in range(2))
     return ((a, b),) if a < b else ()
 
 
-def _between(rng: random.Random, least: float, most: float) -> int:
+def _draw_between(rng: random.Random, least: float, most: float) -> int:
     """A whole number from `least` to `most`, as likely in each power of ten."""
     low = math.log(max(least, 0.5))
     return max(int(least), int(math.exp(low + rng.random() * max(0.0, math.log(max(most, least, 0.5)) - low))))
 
 
-def _whole(cloud: str, us: int) -> int:
+def _floor_to_second(cloud: str, us: int) -> int:
     """`us`, or on a cloud that acts on whole seconds the second it lies in."""
     return us // SECOND_US * SECOND_US if cloud == "sim-aws" else us

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from costguard_sim.world import INSTANCE, LAG_S, SCOPES, SECOND_US, Resource, World
+from costguard_sim.world import LAG_S, SCOPES, SECOND_US, SIM_INSTANCE, Resource, World
 
 FAULTS = ("timeout", "500", "429", "page", "empty", "stale", "late", "slow", "order", "twice")
 """timeout, 500, 429: nothing is learned. page: some of it is lost, and that is said. empty: none of it is there, and that is
@@ -36,7 +36,7 @@ ScopeName = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PlannedListing:
     """One listing of `scope` (cloud, account, name), asked for at `asked_us`, answered at `at_us`, true as of `view_us`.
 
     `fault`: "" or one of `FAILS`, "page", "empty". `late`: (id, instant as of which that item is shown). `lost`: ids that a
@@ -60,7 +60,7 @@ class Entry:
         """Whether it shows all there is."""
         return not self.fault
 
-    def seen_us(self, id_: str) -> int | None:
+    def find_view_us(self, id_: str) -> int | None:
         """The instant as of which it shows `id_`, or None where it cannot show it."""
         if self.fault in FAILS or self.fault == "empty" or id_ in self.lost:
             return None
@@ -68,27 +68,27 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WatchPlan:
     """Entries in the order in which they are answered. `hidden`: ids whose price no listing states."""
 
     seed: int
-    entries: tuple[Entry, ...]
+    entries: tuple[PlannedListing, ...]
     hidden: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, object]:
+    def to_document(self) -> dict[str, object]:
         """The plan as JSON can hold it; `plan_of` reads it again."""
         return asdict(self)
 
 
-def plan_of(document: Mapping[str, Any]) -> Plan:
+def parse_plan(document: Mapping[str, Any]) -> WatchPlan:
     """The plan that `Plan.document` wrote, also when JSON has made lists of its tuples."""
-    entries = tuple(Entry(**{key: _tuples(value) for key, value in entry.items()}) for entry in document["entries"])
-    return Plan(seed=document["seed"], entries=entries, hidden=tuple(document["hidden"]))
+    entries = tuple(PlannedListing(**{key: _to_tuples(value) for key, value in entry.items()}) for entry in document["entries"])
+    return WatchPlan(seed=document["seed"], entries=entries, hidden=tuple(document["hidden"]))
 
 
 def make_plan(
     seed: int, world: World, *, polls: int = 40, pace_s: tuple[float, float] = (45, 75), longest_s: float = 86_400
-) -> Plan:
+) -> WatchPlan:
     """`polls` listings of each scope in which something ever is, from the world's start on, `pace_s` seconds apart.
 
     `longest_s`: the longest time without a clean listing.
@@ -96,14 +96,14 @@ def make_plan(
     rng = random.Random(f"plan {seed}")  # noqa: S311 - a plan is drawn, not secret
     drawn = {fault: rng.choice((0.03, 0.1, 0.4)) if rng.random() < 0.4 else 0.0 for fault in FAULTS}  # noqa: PLR2004 - a draw
     chances = _Chances(of=drawn, looks=rng.choice((0.0, 0.0, 0.5, 1.0)), longest_us=int(longest_s * SECOND_US))
-    entries: list[Entry] = []
+    entries: list[PlannedListing] = []
     for scope in [(cloud, *name) for cloud in sorted(SCOPES) for name in SCOPES[cloud]]:
         here = [r for r in world.resources if (r.cloud, r.account, r.scope) == scope]
         if here:
-            entries += _watch(rng, scope, here, _times(rng, world, polls, pace_s, longest_s), chances)
-    instances = [r.id for r in world.resources if r.kind == INSTANCE]
+            entries += _plan_scope(rng, scope, here, _draw_times(rng, world, polls, pace_s, longest_s), chances)
+    instances = [r.id for r in world.resources if r.kind == SIM_INSTANCE]
     hidden = tuple(id_ for id_ in instances if rng.random() < 0.25) if rng.random() < 0.25 else ()  # noqa: PLR2004 - a draw
-    return Plan(seed=seed, entries=tuple(sorted(entries, key=lambda e: (e.at_us, e.scope))), hidden=hidden)
+    return WatchPlan(seed=seed, entries=tuple(sorted(entries, key=lambda e: (e.at_us, e.scope))), hidden=hidden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class _Chances:
     longest_us: int
 
 
-def _times(rng: random.Random, world: World, polls: int, pace_s: tuple[float, float], longest_s: float) -> list[int]:
+def _draw_times(rng: random.Random, world: World, polls: int, pace_s: tuple[float, float], longest_s: float) -> list[int]:
     """When a scope answers, microseconds."""
     at = world.start_us + rng.randrange(int(min(pace_s[0], longest_s) * SECOND_US) + 1)
     times = [at]
@@ -126,18 +126,20 @@ def _times(rng: random.Random, world: World, polls: int, pace_s: tuple[float, fl
     return times
 
 
-def _watch(rng: random.Random, scope: ScopeName, here: list[Resource], times: list[int], chances: _Chances) -> Iterator[Entry]:
+def _plan_scope(
+    rng: random.Random, scope: ScopeName, here: list[Resource], times: list[int], chances: _Chances
+) -> Iterator[PlannedListing]:
     """The listings of one scope."""
     lag_us = LAG_S[scope[0]] * SECOND_US
     before = clean_us = times[0]
     lies, held = 0, list[Resource]()
     for at, following in zip(times, [*times[1:], times[-1]], strict=True):
-        asked = at - _delay(rng, chances, at - before)
+        asked = at - _draw_delay(rng, chances, at - before)
         living = sum(r.ended_us is None or r.ended_us > at for r in held)
         lie = lies < LIES_MOST and living > 2 and 2 * living > sum(r.created_us <= at for r in here)  # noqa: PLR2004 - as declared
         must = following - clean_us > chances.longest_us
-        fault = "" if must else _fault(rng, chances, lie=lie, lying=lies > 0)
-        entry = _entry(rng, (scope, at, asked, asked - lag_us), [r.id for r in here], fault, chances)
+        fault = "" if must else _draw_fault(rng, chances, lie=lie, lying=lies > 0)
+        entry = _make_entry(rng, (scope, at, asked, asked - lag_us), [r.id for r in here], fault, chances)
         yield entry
         before, lies = at, lies + 1 if fault == "empty" else 0
         if entry.clean:
@@ -147,41 +149,43 @@ def _watch(rng: random.Random, scope: ScopeName, here: list[Resource], times: li
             held = []
 
 
-def _delay(rng: random.Random, chances: _Chances, since_last: int) -> int:
+def _draw_delay(rng: random.Random, chances: _Chances, since_last: int) -> int:
     """Microseconds from question to answer: the question waits for the answer before."""
     longest = min(SLOW_MOST_S * SECOND_US, since_last // 2)
     return rng.randrange(longest) if longest > 0 and rng.random() < chances.of["slow"] else 0
 
 
-def _fault(rng: random.Random, chances: _Chances, *, lie: bool, lying: bool) -> str:
+def _draw_fault(rng: random.Random, chances: _Chances, *, lie: bool, lying: bool) -> str:
     """What is wrong with one listing, "" for nothing. Lies like company."""
     if lie and chances.of["empty"] and rng.random() < (0.6 if lying else chances.of["empty"]):
         return "empty"
     return next((fault for fault in (*FAILS, "page") if rng.random() < chances.of[fault]), "")
 
 
-def _entry(rng: random.Random, when: tuple[ScopeName, int, int, int], ids: list[str], fault: str, chances: _Chances) -> Entry:
+def _make_entry(
+    rng: random.Random, when: tuple[ScopeName, int, int, int], ids: list[str], fault: str, chances: _Chances
+) -> PlannedListing:
     """`when`: the scope, the answer, the question, and the oldest instant that may be shown."""
     scope, at, asked, oldest = when
     of = chances.of
-    return Entry(
+    return PlannedListing(
         scope=scope,
         at_us=at,
         asked_us=asked,
         view_us=rng.randint(oldest if rng.random() < of["stale"] else asked, at),
         fault=fault,
-        lost=_some(rng, ids, 0.5) if fault == "page" else (),
-        late=tuple((id_, rng.randint(oldest, at)) for id_ in _some(rng, ids, of["late"])),
-        twice=_some(rng, ids, 0.3) if rng.random() < of["twice"] else (),
+        lost=_draw_some(rng, ids, 0.5) if fault == "page" else (),
+        late=tuple((id_, rng.randint(oldest, at)) for id_ in _draw_some(rng, ids, of["late"])),
+        twice=_draw_some(rng, ids, 0.3) if rng.random() < of["twice"] else (),
         salt=rng.randrange(1, 2**32) if rng.random() < of["order"] else 0,
         looked=rng.random() < chances.looks,
     )
 
 
-def _some(rng: random.Random, ids: list[str], chance: float) -> tuple[str, ...]:
+def _draw_some(rng: random.Random, ids: list[str], chance: float) -> tuple[str, ...]:
     return tuple(id_ for id_ in ids if rng.random() < chance)
 
 
-def _tuples(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _to_tuples(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
     """Lists, however deep, as tuples."""
-    return tuple(_tuples(inner) for inner in value) if isinstance(value, list | tuple) else value
+    return tuple(_to_tuples(inner) for inner in value) if isinstance(value, list | tuple) else value

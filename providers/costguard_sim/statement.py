@@ -8,25 +8,25 @@ from datetime import datetime, timedelta
 from costguard.bills.bill_line import BillLine, BillLines
 from costguard.values.money import Money
 from costguard.values.period import Period
-from costguard_sim.bill import NANO, charged
-from costguard_sim.world import Resource, at_us
+from costguard_sim.bill import NANO, charge_resource
+from costguard_sim.world import Resource, to_us
 
 DAY = timedelta(days=1)
 SETTLES = timedelta(hours=1)
 SOURCE = "the simulated clouds' own bill"
 
 
-def billed(resources: Iterable[Resource], period: Period, now: datetime) -> BillLines:
+def make_billed(resources: Iterable[Resource], period: Period, now: datetime) -> BillLines:
     """What came to be owed in `period`, as far as it has passed, by days in UTC."""
     end = min(period.end, now)
-    return BillLines(lines=tuple(line for resource in resources for line in _lines(resource, period.start, end, now)))
+    return BillLines(lines=tuple(line for resource in resources for line in _make_lines(resource, period.start, end, now)))
 
 
-def _lines(resource: Resource, start: datetime, end: datetime, now: datetime) -> Iterable[BillLine]:
+def _make_lines(resource: Resource, start: datetime, end: datetime, now: datetime) -> Iterable[BillLine]:
     while start < end:
         midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
         until = min(midnight, end)
-        for owed in charged(resource, at_us(start), at_us(until)):
+        for owed in charge_resource(resource, to_us(start), to_us(until)):
             yield BillLine(
                 id=f"{owed.region}/{owed.id}/{start:%Y-%m-%d}/{owed.charge}/{owed.part}",
                 provider=owed.provider,

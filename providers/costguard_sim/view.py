@@ -15,8 +15,8 @@ from costguard.metering.inventory import Complete, Failed, Inventory, Partial, P
 from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
-from costguard_sim.plan import FAILS, Entry
-from costguard_sim.world import DAY_US, SECOND_US, Resource, Run, World, moment
+from costguard_sim.plan import FAILS, PlannedListing
+from costguard_sim.world import DAY_US, SECOND_US, Resource, Run, World, from_us
 
 KEEPS_ENDED_US = 3600 * SECOND_US
 """For so long sim-aws lists a machine that is gone."""
@@ -36,24 +36,26 @@ SAID = {
 }
 
 
-def listing(world: World, entry: Entry, hidden: tuple[str, ...] = (), gone: frozenset[ResourceKey] = frozenset()) -> Poll:
+def make_poll(
+    world: World, entry: PlannedListing, hidden: tuple[str, ...] = (), gone: frozenset[ResourceKey] = frozenset()
+) -> Poll:
     """The answer to a listing. `hidden`: ids whose price is not stated. `gone`: keys that were looked up and are not there."""
     return Poll(
         scope=ScopeKey(*entry.scope),
-        at=moment(entry.at_us),
-        asked_at=moment(entry.asked_us),
-        inventory=_inventory(world, entry, hidden),
+        at=from_us(entry.at_us),
+        asked_at=from_us(entry.asked_us),
+        inventory=_make_inventory(world, entry, hidden),
         gone=gone,
     )
 
 
-def _inventory(world: World, entry: Entry, hidden: tuple[str, ...]) -> Inventory:
+def _make_inventory(world: World, entry: PlannedListing, hidden: tuple[str, ...]) -> Inventory:
     if entry.fault in FAILS:
         return Failed(SAID[entry.fault])
     items: list[Observation] = []
     for resource in world.resources:
-        us = entry.seen_us(resource.id) if (resource.cloud, resource.account, resource.scope) == entry.scope else None
-        seen = None if us is None else observe(resource, us, price=resource.id not in hidden)
+        us = entry.find_view_us(resource.id) if (resource.cloud, resource.account, resource.scope) == entry.scope else None
+        seen = None if us is None else observe_resource(resource, us, price=resource.id not in hidden)
         if seen is not None:
             items += [seen] * (2 if resource.id in entry.twice else 1)
     if entry.salt:
@@ -61,21 +63,21 @@ def _inventory(world: World, entry: Entry, hidden: tuple[str, ...]) -> Inventory
     return Partial(tuple(items), SAID["page"]) if entry.fault == "page" else Complete(tuple(items))
 
 
-def key_of(resource: Resource) -> ResourceKey:
+def make_key(resource: Resource) -> ResourceKey:
     """What costguard knows the resource by."""
     return ResourceKey(resource.cloud, resource.account, resource.region, resource.id)
 
 
-def observe(resource: Resource, us: int, *, price: bool = True) -> Observation | None:
+def observe_resource(resource: Resource, us: int, *, price: bool = True) -> Observation | None:
     """What the cloud says of the resource at `us`; None: it is not listed. `price` False: it does not say what it costs."""
-    state = state_at(resource, us)
+    state = find_state(resource, us)
     if state is None:
         return None
-    run = last_run(resource, us)
+    run = find_last_run(resource, us)
     shape = resource.shapes[max(0, bisect_right(resource.shapes, us, key=lambda s: s.at_us) - 1)] if resource.shapes else None
     tag = resource.tags[max(0, bisect_right(resource.tags, us, key=lambda t: t.at_us) - 1)]
     return Observation(
-        key=key_of(resource),
+        key=make_key(resource),
         state=state,
         kind=resource.kind,
         name=resource.name,
@@ -85,29 +87,29 @@ def observe(resource: Resource, us: int, *, price: bool = True) -> Observation |
         tier=resource.tier,
         owner=tag.owner,
         labels=tag.labels,
-        created_at=moment(resource.created_us) if resource.cloud in STATES_CREATED else None,
-        started_at=moment(run.start_us) if run and resource.cloud in STATES_STARTED else None,
-        stopped_at=_stopped_at(resource, state, us),
-        prices=_prices(resource, us) if price and resource.kind == INSTANCE else (),
+        created_at=from_us(resource.created_us) if resource.cloud in STATES_CREATED else None,
+        started_at=from_us(run.start_us) if run and resource.cloud in STATES_STARTED else None,
+        stopped_at=_find_stopped_at(resource, state, us),
+        prices=_list_prices(resource, us) if price and resource.kind == INSTANCE else (),
         disks=tuple(Disk(disk.gb, disk.type, disk.nano) for disk in resource.disks),
-        counters=_counters(resource, us),
+        counters=_list_counters(resource, us),
     )
 
 
-def state_at(resource: Resource, us: int) -> str | None:
+def find_state(resource: Resource, us: int) -> str | None:
     """The state that is shown at `us`; None: it is not listed."""
     if us < resource.created_us:
         return None
     if resource.ended_us is not None and us >= resource.ended_us:
         kept = resource.cloud == "sim-aws" and resource.kind == INSTANCE and us < resource.ended_us + KEEPS_ENDED_US
         return ENDED if kept else None
-    run = last_run(resource, us)
+    run = find_last_run(resource, us)
     if resource.kind != INSTANCE:
         return RUNNING
-    return ARRIVES.get(resource.cloud, "starting") if run is None else _run_state(run, us)
+    return ARRIVES.get(resource.cloud, "starting") if run is None else _find_run_state(run, us)
 
 
-def _run_state(run: Run, us: int) -> str:
+def _find_run_state(run: Run, us: int) -> str:
     """Of a machine whose last run is `run`."""
     if run.stop_us is not None and us >= run.stop_us:
         return STOPPED
@@ -116,33 +118,33 @@ def _run_state(run: Run, us: int) -> str:
     return "paused" if any(a <= us < b for a, b in run.pauses) else RUNNING
 
 
-def last_run(resource: Resource, us: int) -> Run | None:
+def find_last_run(resource: Resource, us: int) -> Run | None:
     """The run that is on at `us`, or the last one before."""
     count = bisect_right(resource.runs, us, key=lambda run: run.start_us)
     return resource.runs[count - 1] if count else None
 
 
-def _stopped_at(resource: Resource, state: str, us: int) -> datetime | None:
+def _find_stopped_at(resource: Resource, state: str, us: int) -> datetime | None:
     """The end of the last run that is over, where the cloud tells it; of a machine that is gone, when it went."""
     if resource.cloud == "sim-aws" and state == ENDED and resource.ended_us is not None:
-        return moment(resource.ended_us)
+        return from_us(resource.ended_us)
     if resource.cloud != "sim-gcp" and not (resource.cloud == "sim-aws" and state == STOPPED):
         return None
     over = [run.stop_us for run in resource.runs if run.stop_us is not None and run.stop_us <= us]
-    return moment(over[-1]) if over else None
+    return from_us(over[-1]) if over else None
 
 
-def _prices(resource: Resource, us: int) -> tuple[Price, ...]:
+def _list_prices(resource: Resource, us: int) -> tuple[Price, ...]:
     """Today's price; of a spot machine of sim-aws every price of the last 90 days, each with its day."""
     count = max(1, bisect_right(resource.rates, us, key=lambda r: r.at_us))
     if resource.cloud != "sim-aws" or resource.tier != "spot":
         return (Price(Rate(nano_per_hour=resource.rates[count - 1].nano)),)
     oldest = max(1, bisect_right(resource.rates, us - HISTORY_US, key=lambda r: r.at_us)) - 1
     dated = resource.rates[oldest:count]
-    return tuple(Price(Rate(nano_per_hour=r.nano), since=moment(r.at_us), source="spot history") for r in dated)
+    return tuple(Price(Rate(nano_per_hour=r.nano), since=from_us(r.at_us), source="spot history") for r in dated)
 
 
-def _counters(resource: Resource, us: int) -> tuple[TrafficCounter, ...]:
+def _list_counters(resource: Resource, us: int) -> tuple[TrafficCounter, ...]:
     """All traffic since birth."""
     if not resource.traffic:
         return ()

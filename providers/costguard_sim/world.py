@@ -46,7 +46,7 @@ APART_S = 3 * 86_400
 CEILING_NANO = 16 * 10**9
 """Nano-USD per GPU-hour."""
 
-INSTANCE, VOLUME, ADDRESS = "instance", "volume", "address"
+SIM_INSTANCE, SIM_VOLUME, SIM_ADDRESS = "instance", "volume", "address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,24 +151,24 @@ def make_world(
 
     `apart_s`: seconds between price changes that no cloud dates; make it longer than the plan's longest outage.
     """
-    from costguard_sim.lives import live
+    from costguard_sim.lives import draw_resource
 
     rng = random.Random(seed)  # noqa: S311 - a world is drawn, not secret
-    start_us = at_us(start) // SECOND_US * SECOND_US
+    start_us = to_us(start) // SECOND_US * SECOND_US
     end_us = start_us + max(1, int(days * 86_400)) * SECOND_US
     resources = [
-        live(rng, cloud, number, start_us=start_us, end_us=end_us, apart_us=max(apart_s, APART_S) * SECOND_US)
+        draw_resource(rng, cloud, number, start_us=start_us, end_us=end_us, apart_us=max(apart_s, APART_S) * SECOND_US)
         for number, cloud in enumerate(clouds[rng.randrange(len(clouds))] for _ in range(size))
     ]
     ordered = sorted(resources, key=lambda r: (r.cloud, r.account, r.scope, r.id))
     return World(seed=seed, start_us=start_us, end_us=end_us, resources=tuple(ordered))
 
 
-def at_us(at: datetime) -> int:
+def to_us(at: datetime) -> int:
     """Microseconds since 1970 of the aware instant `at`."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
-def moment(us: int) -> datetime:
+def from_us(us: int) -> datetime:
     """The instant `us` microseconds after 1970, in UTC."""
     return EPOCH + timedelta(microseconds=us)

@@ -103,9 +103,9 @@ class VastPlugin:
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account that `table` states."""
-        from costguard_vast.opening import opened
+        from costguard_vast.opening import open_accounts
 
-        return opened(table, around)
+        return open_accounts(table, around)
 
 
 provider = VastPlugin()

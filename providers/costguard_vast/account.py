@@ -27,17 +27,17 @@ from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from costguard_vast import actions, charges, examination, measures, offers
 from costguard_vast.api import NOT_THERE, PAGE, STATE_IT, VastApi
-from costguard_vast.listing import rows, sentence
-from costguard_vast.numbers import finite, nano
-from costguard_vast.prices import increase_note
-from costguard_vast.translation import PROVIDER, REGION, SCOPE, VOLUME_MARK, Naming, Reader, Telling
+from costguard_vast.listing import format_reason, read_rows
+from costguard_vast.numbers import parse_finite, to_nano
+from costguard_vast.prices import describe_increase
+from costguard_vast.translation import PROVIDER, REGION, SCOPE, VOLUME_MARK, ItemReader, PollNotes, VastGpuNames
 from costguard_vast.wire import User
 
 INCREASES_EVERY = timedelta(minutes=10)
 """How often proposed price increases are asked for; a host's proposal stands for days: an assumption, 2026-11."""
 
 
-def untold(broken: ProviderError) -> bool:
+def is_identity_unavailable(broken: ProviderError) -> bool:
     """Whether Vast will not say who a key is of, also if asked again: the key may not ask, or nothing is at that address."""
     there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
     return isinstance(broken, ForbiddenError) or not there
@@ -58,7 +58,7 @@ class VastAccount:
     ) -> None:
         self.api, self.clock, self.key, self.timeout_s = api, around.clock, key, timeout_s
         self.stated, self.traffic_unit, self.unverified = key.account, traffic_unit, unverified
-        self.naming = Naming(around.gpus)
+        self.naming = VastGpuNames(around.gpus)
         self._lock = threading.Lock()
         self._id = ""
         self._proven: set[str] = set()
@@ -74,41 +74,41 @@ class VastAccount:
 
     def list_scopes(self) -> Sequence[ScopeKey]:
         """The one scope of the account. Where the settings state it nothing is asked: the poll finds out whether it is so."""
-        return (ScopeKey(PROVIDER, self.stated or self.account(self.deadline()), SCOPE),)
+        return (ScopeKey(PROVIDER, self.stated or self.fetch_account_id(self.make_deadline()), SCOPE),)
 
-    def deadline(self) -> Deadline:
+    def make_deadline(self) -> Deadline:
         """For all that one question takes."""
         return Deadline(self.timeout_s)
 
     def fetch_identity(self) -> str | None:
         """The user id."""
-        return self.account(self.deadline())
+        return self.fetch_account_id(self.make_deadline())
 
-    def account(self, deadline: Deadline) -> str:
+    def fetch_account_id(self, deadline: Deadline) -> str:
         """The user id, asked once. Where the key may not ask, the stated one is taken."""
         with self._lock:
             if not self._id:
-                self._id = self._asked(deadline)
+                self._id = self._resolve_account_id(deadline)
             return self._id
 
-    def _asked(self, deadline: Deadline) -> str:
+    def _resolve_account_id(self, deadline: Deadline) -> str:
         try:
-            user = self.user(deadline)
+            user = self.fetch_user(deadline)
         except ProviderError as broken:
-            if not untold(broken):
+            if not is_identity_unavailable(broken):
                 raise
             if self.stated:
                 return self.stated
             hint = broken.hint if isinstance(broken, ForbiddenError) else STATE_IT
             what = f"does not say who the key is of: {broken.what}"
             raise type(broken)(what, provider=PROVIDER, status=broken.status, code=broken.code, hint=hint) from None
-        return self._agreed(f"{user.id}".strip())
+        return self._check_agreed(f"{user.id}".strip())
 
-    def user(self, deadline: Deadline) -> User:
+    def fetch_user(self, deadline: Deadline) -> User:
         """Who the key is of, asked now."""
-        return self.api.user(deadline)
+        return self.api.fetch_user(deadline)
 
-    def _agreed(self, id_: str) -> str:
+    def _check_agreed(self, id_: str) -> str:
         if not (id_.isascii() and id_.isdigit()):
             raise InvalidAnswerError("does not say who the key is of", provider=PROVIDER)
         if self.stated and self.stated != id_:
@@ -119,86 +119,88 @@ class VastAccount:
     def poll(self, scope: ScopeKey) -> Poll:
         """Every contract and volume, page by page."""
         clock = self.clock
-        asked_at, deadline, telling = clock.now(), self.deadline(), Telling()
+        asked_at, deadline, telling = clock.now(), self.make_deadline(), PollNotes()
         try:
-            account = self._owner(scope, deadline)
-            items, measured = self._contracts(account, deadline, telling)
+            account = self._check_scope_owner(scope, deadline)
+            items, measured = self._list_contracts(account, deadline, telling)
         except (ProviderError, InputError) as broken:
-            why = sentence(broken) if isinstance(broken, ProviderError) else str(broken).splitlines()[0]
+            why = format_reason(broken) if isinstance(broken, ProviderError) else str(broken).splitlines()[0]
             return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=Failed(why))
-        items += self._volumes(account, deadline, telling)
-        notes = (*telling.notes, *self._proposed(deadline))
+        items += self._list_volumes(account, deadline, telling)
+        notes = (*telling.notes, *self._list_proposed_increases(deadline))
         inventory: Inventory = Partial(tuple(items), "; ".join(telling.lost)) if telling.lost else Complete(tuple(items))
         return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=inventory, samples=measured, notes=notes)
 
-    def _owner(self, scope: ScopeKey, deadline: Deadline) -> str:
+    def _check_scope_owner(self, scope: ScopeKey, deadline: Deadline) -> str:
         """The user id, which the scope must be of."""
-        account = self.account(deadline)
+        account = self.fetch_account_id(deadline)
         if (scope.account, scope.name) != (account, SCOPE):
             raise InputError("is not a scope of this account", field="/".join(scope))
         return account
 
-    def _contracts(self, account: str, deadline: Deadline, telling: Telling) -> tuple[list[Observation], tuple[Sample, ...]]:
-        listed = rows(lambda token: self.api.page(token, deadline, PAGE))
+    def _list_contracts(
+        self, account: str, deadline: Deadline, telling: PollNotes
+    ) -> tuple[list[Observation], tuple[Sample, ...]]:
+        listed = read_rows(lambda token: self.api.fetch_page(token, deadline, PAGE))
         if listed.why:
             telling.lost.setdefault(listed.why)
-        reader, now = self.reader(account), self.clock.now()
+        reader, now = self.make_reader(account), self.clock.now()
         items, measured = list[Observation](), list[Sample]()
         for raw in listed.items:
-            seen, one = reader.instance(raw, telling)
+            seen, one = reader.read_instance(raw, telling)
             if seen is not None:
                 items.append(seen)
             if seen is not None and one is not None and seen.state in ("running", "paused"):
-                measured += measures.samples(one, seen.key, now, self._proven, telling.of(seen.key.id))
+                measured += measures.build_samples(one, seen.key, now, self._proven, telling.make_voice(seen.key.id))
         return items, tuple(measured)
 
-    def _volumes(self, account: str, deadline: Deadline, telling: Telling) -> list[Observation]:
+    def _list_volumes(self, account: str, deadline: Deadline, telling: PollNotes) -> list[Observation]:
         try:
-            listed = self.api.volumes(deadline)
+            listed = self.api.fetch_volumes(deadline)
         except ProviderError as broken:
-            telling.lost.setdefault(f"volumes: {sentence(broken)}")
+            telling.lost.setdefault(f"volumes: {format_reason(broken)}")
             return []
-        reader = self.reader(account)
-        found = (reader.volume(raw, telling) for raw in listed)
+        reader = self.make_reader(account)
+        found = (reader.read_volume(raw, telling) for raw in listed)
         return [one for one in found if one is not None]
 
-    def _proposed(self, deadline: Deadline) -> tuple[str, ...]:
+    def _list_proposed_increases(self, deadline: Deadline) -> tuple[str, ...]:
         """What hosts propose to raise, asked now and then. That it cannot be asked is worth a note, and no more."""
         now = self.clock.now()
         if self._increases_at is not None and now < self._increases_at + INCREASES_EVERY:
             return self._increases
         try:
-            found = self.api.increases(deadline)
+            found = self.api.fetch_increases(deadline)
         except ProviderError as broken:
-            return (f"{PROVIDER}: proposed price increases cannot be listed: {sentence(broken)}",)
+            return (f"{PROVIDER}: proposed price increases cannot be listed: {format_reason(broken)}",)
         more = ("vast: more price increases are proposed than were listed",) if found.truncated else ()
-        self._increases = (*(increase_note(one) for one in found.pending_price_increases), *more)
+        self._increases = (*(describe_increase(one) for one in found.pending_price_increases), *more)
         self._increases_at = now
         return self._increases
 
-    def reader(self, account: str) -> Reader:
+    def make_reader(self, account: str) -> ItemReader:
         """What turns items of this account into observations."""
-        return Reader(account=account, naming=self.naming, traffic_unit=self.traffic_unit)
+        return ItemReader(account=account, naming=self.naming, traffic_unit=self.traffic_unit)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """One contract or volume by itself; None: Vast says that there is none."""
-        deadline, telling = self.deadline(), Telling()
-        account = self.account(deadline)
+        deadline, telling = self.make_deadline(), PollNotes()
+        account = self.fetch_account_id(deadline)
         if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
             raise InvalidAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
         if key.id.startswith(VOLUME_MARK):
-            found = [self.reader(account).volume(raw, telling) for raw in self.api.volumes(deadline)]
+            found = [self.make_reader(account).read_volume(raw, telling) for raw in self.api.fetch_volumes(deadline)]
             seen = next((one for one in found if one is not None and one.key == key), None)
             if seen is None and telling.lost:
                 raise InvalidAnswerError(next(iter(telling.lost)), provider=PROVIDER)
             return seen
-        if not actions.is_id(key.id):
+        if not actions.is_instance_id(key.id):
             return None
-        raw = self.api.one(key.id, deadline)
-        return None if raw is None else self._looked(raw, key, telling)
+        raw = self.api.fetch_instance(key.id, deadline)
+        return None if raw is None else self._observe_looked_up(raw, key, telling)
 
-    def _looked(self, raw: msgspec.Raw, key: ResourceKey, telling: Telling) -> Observation:
-        seen, _ = self.reader(key.account).instance(raw, telling)
+    def _observe_looked_up(self, raw: msgspec.Raw, key: ResourceKey, telling: PollNotes) -> Observation:
+        seen, _ = self.make_reader(key.account).read_instance(raw, telling)
         if seen is None or seen.key != key:
             raise InvalidAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
         return seen
@@ -207,45 +209,45 @@ class VastAccount:
         """The credit of the account."""
         at = self.clock.now()
         try:
-            deadline = self.deadline()
-            account, user = self.account(deadline), self.user(deadline)
+            deadline = self.make_deadline()
+            account, user = self.fetch_account_id(deadline), self.fetch_user(deadline)
         except (ProviderError, InputError) as broken:
             why = "; ".join(str(broken).splitlines())
             return PrepaidBalance(provider=PROVIDER, account=self._id or self.stated, at=at, amount=None, why=why)
-        credit, other = finite(user.credit), finite(user.balance)
+        credit, other = parse_finite(user.credit), parse_finite(user.balance)
         beside = "" if other is None else f"its other figure, balance, is ${other:f}"
         if credit is None:
             why = "; ".join(filter(None, ("Vast does not state the credit", beside)))
             return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
-        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=nano(credit)), why=beside)
+        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(credit)), why=beside)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """What verified hosts rent out now."""
-        return offers.listing(self, gpus)
+        return offers.list_live_offers(self, gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """What Vast says it charged, day by day in UTC."""
-        return charges.billed(self, period)
+        return charges.fetch_billed(self, period)
 
     def examine(self) -> Sequence[HealthCheck]:
         """Key, reach, identity, rights, clock, measures."""
-        return examination.checks(self)
+        return examination.examine_account(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop one contract: its disk stays and bills, its GPU goes back to the market. Nothing is lost, so `lose` is moot."""
         del lose
-        return actions.stop(self.api, self._refusal(key), key)
+        return actions.stop_contract(self.api, self._explain_refusal(key), key)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """End one contract for good, and its disk with it. Volumes stay."""
-        return actions.terminate(self.api, self._refusal(key), key)
+        return actions.terminate_contract(self.api, self._explain_refusal(key), key)
 
-    def _refusal(self, key: ResourceKey) -> str:
+    def _explain_refusal(self, key: ResourceKey) -> str:
         """Why nothing is sent for `key`, or ""."""
-        if not actions.is_id(key.id) or key.provider != PROVIDER or key.region != REGION:
+        if not actions.is_instance_id(key.id) or key.provider != PROVIDER or key.region != REGION:
             return f"'{key.id[:40]}' is no instance of Vast"
         try:
-            account = self.account(self.deadline().limit_to(actions.BEFORE_S))
+            account = self.fetch_account_id(self.make_deadline().limit_to(actions.BEFORE_S))
         except (ProviderError, InputError) as broken:
             return "; ".join(str(broken).splitlines())
         return "" if key.account == account else f"it is of account {key.account[:40]}, and this key is of {account}"

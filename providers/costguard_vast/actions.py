@@ -11,44 +11,44 @@ from costguard.providers.transport import Deadline
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_vast.api import VastApi
-from costguard_vast.listing import sentence
-from costguard_vast.states import settled
-from costguard_vast.wire import Done, Instance
+from costguard_vast.listing import format_reason
+from costguard_vast.states import is_settled
+from costguard_vast.wire import ActAnswer, Instance
 
 BEFORE_S = 5.0
 """Seconds for the look before a stop: it saves a call and no more, so it must not delay the stop."""
 LONGEST_ID = 18
 
 
-def is_id(text: str) -> bool:
+def is_instance_id(text: str) -> bool:
     """Whether `text` is an instance's id: a whole number as Vast writes it. Nothing else is ever put into a path."""
     return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= LONGEST_ID
 
 
-def stop(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
+def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
     """Stop one contract, unless `refusal` says why not.
 
     One that is settled is left alone, but for an interruptible one: outbid it looks the same, and would resume by itself.
     """
     if refusal:
         return ActionResponse(said=REFUSED, why=refusal)
-    before = _before(api, key.id)
+    before = _look_before(api, key.id)
     if isinstance(before, ActionResponse):
         return before
-    if before is not None and settled(before) and not before.is_bid:
+    if before is not None and is_settled(before) and not before.is_bid:
         return ActionResponse(said=ALREADY, why="it is stopped, or about to be")
-    return _received(lambda: api.stop(key.id))
+    return _send_act(lambda: api.stop(key.id))
 
 
-def terminate(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
+def terminate_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
     """End one contract, unless `refusal` says why not."""
-    return ActionResponse(said=REFUSED, why=refusal) if refusal else _received(lambda: api.destroy(key.id))
+    return ActionResponse(said=REFUSED, why=refusal) if refusal else _send_act(lambda: api.destroy(key.id))
 
 
-def _before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
+def _look_before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
     """The contract before the stop; None where that could not be learned, which does not keep the stop back."""
     try:
-        raw = api.one(id_, Deadline(BEFORE_S))
+        raw = api.fetch_instance(id_, Deadline(BEFORE_S))
         if raw is None:
             return ActionResponse(said=MISSING, why="Vast has no such instance")
         return msgspec.json.decode(raw, type=Instance)
@@ -56,19 +56,19 @@ def _before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
         return None
 
 
-def _received(act: Callable[[], Done]) -> ActionResponse:
+def _send_act(act: Callable[[], ActAnswer]) -> ActionResponse:
     try:
         done = act()
     except MissingError as broken:
-        return ActionResponse(said=MISSING, why=sentence(broken))
+        return ActionResponse(said=MISSING, why=format_reason(broken))
     except ProviderError as broken:
-        return ActionResponse(said=UNCLEAR if _unclear(broken) else REFUSED, why=sentence(broken))
+        return ActionResponse(said=UNCLEAR if _is_unclear(broken) else REFUSED, why=format_reason(broken))
     if done.success is True:
         return ActionResponse(said=ACCEPTED)
     return ActionResponse(said=UNCLEAR, why="Vast answered 200 and did not say that it was done")
 
 
-def _unclear(broken: ProviderError) -> bool:
+def _is_unclear(broken: ProviderError) -> bool:
     """Whether an act that got this answer may have worked: no answer, an odd one, or a no that came with 200."""
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
     return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

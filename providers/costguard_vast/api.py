@@ -33,7 +33,17 @@ from costguard.providers.transport import (
     Transport,
     make_status_fault_reader,
 )
-from costguard_vast.wire import Ask, Charges, Done, Increases, One, Page, Search, User, Volumes
+from costguard_vast.wire import (
+    ActAnswer,
+    ChargePage,
+    HostOffer,
+    InstanceAnswer,
+    InstancePage,
+    OfferList,
+    PriceIncreaseList,
+    User,
+    VolumeList,
+)
 
 PAGE, CHARGES_PAGE = 25, 500
 """The most that one page may hold."""
@@ -66,48 +76,50 @@ class VastApi:
             base_url=base_url,
             account=key.account,
             headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
-            buckets=buckets(),
-            fault=fault,
+            buckets=make_buckets(),
+            fault=read_fault,
             advice={
                 CredentialsError: f"the key comes from {key.source}; {KEY_AT}",
                 ForbiddenError: f"give the key the groups {GROUPS}",
             },
         )
 
-    def user(self, deadline: Deadline) -> User:
+    def fetch_user(self, deadline: Deadline) -> User:
         """Who the key belongs to, and what is left of its money."""
         reply = self.channel.read("/api/v0/users/current/", bucket="user", scope="user", deadline=deadline)
         return self.channel.decode(reply, User, "the account")
 
-    def page(self, token: str | None, deadline: Deadline, rows: int = PAGE) -> Page:
+    def fetch_page(self, token: str | None, deadline: Deadline, rows: int = PAGE) -> InstancePage:
         """One page of instances; `token` None: the first."""
         params = {"limit": str(rows), "order_by": '[{"col":"id","dir":"asc"}]'}
         if token is not None:
             params["after_token"] = token
         reply = self.channel.read("/api/v1/instances/", params, bucket="list", scope="contracts", deadline=deadline)
-        return self.channel.decode(_whole(reply), Page, "the list of instances")
+        return self.channel.decode(_require_whole(reply), InstancePage, "the list of instances")
 
-    def one(self, id_: str, deadline: Deadline) -> msgspec.Raw | None:
+    def fetch_instance(self, id_: str, deadline: Deadline) -> msgspec.Raw | None:
         """One instance; None: Vast says that there is none, or none of this account."""
         try:
             reply = self.channel.read(f"/api/v0/instances/{id_}/", bucket="one", scope="one", deadline=deadline)
         except MissingError:
             return None
-        found = self.channel.decode(reply, One, f"instance {id_}").instances
+        found = self.channel.decode(reply, InstanceAnswer, f"instance {id_}").instances
         return None if bytes(found).strip() == b"null" else found
 
-    def volumes(self, deadline: Deadline) -> Sequence[msgspec.Raw]:
+    def fetch_volumes(self, deadline: Deadline) -> Sequence[msgspec.Raw]:
         """Every volume; the list has no pages."""
         reply = self.channel.read("/api/v0/volumes/", bucket="volumes", scope="volumes", deadline=deadline)
-        return self.channel.decode(_whole(reply), Volumes, "the list of volumes").volumes
+        return self.channel.decode(_require_whole(reply), VolumeList, "the list of volumes").volumes
 
-    def increases(self, deadline: Deadline) -> Increases:
+    def fetch_increases(self, deadline: Deadline) -> PriceIncreaseList:
         """Higher prices that hosts propose."""
         path = "/api/v0/instances/pending-price-increases/"
         reply = self.channel.read(path, bucket="increases", scope="increases", deadline=deadline)
-        return self.channel.decode(reply, Increases, "the list of price increases")
+        return self.channel.decode(reply, PriceIncreaseList, "the list of price increases")
 
-    def search(self, names: Sequence[str], deadline: Deadline, *, verified: bool = True, rows: int = SEARCH_ROWS) -> list[Ask]:
+    def search(
+        self, names: Sequence[str], deadline: Deadline, *, verified: bool = True, rows: int = SEARCH_ROWS
+    ) -> list[HostOffer]:
         """What can be rented of the GPUs that Vast calls `names`, the cheapest first."""
         query: dict[str, object] = {
             "rentable": {"eq": True},
@@ -124,49 +136,51 @@ class VastApi:
         reply = self.channel.read(
             "/api/v0/bundles/", method="POST", body=query, bucket="search", scope="search", deadline=deadline
         )
-        return [_ask(raw) for raw in self.channel.decode(reply, Search, "the list of offers").offers]
+        return [_decode_offer(raw) for raw in self.channel.decode(reply, OfferList, "the list of offers").offers]
 
-    def charges(self, first_s: int, last_s: int, token: str | None, deadline: Deadline, rows: int = CHARGES_PAGE) -> Charges:
+    def fetch_charges(
+        self, first_s: int, last_s: int, token: str | None, deadline: Deadline, rows: int = CHARGES_PAGE
+    ) -> ChargePage:
         """One page of what was charged from second `first_s` to `last_s` (UTC)."""
         params = {"select_filters": json.dumps({"day": {"gte": first_s, "lte": last_s}}), "limit": str(rows)}
         if token is not None:
             params["after_token"] = token
         reply = self.channel.read("/api/v0/charges/", params, bucket="charges", scope="charges", deadline=deadline)
-        return self.channel.decode(reply, Charges, "the list of charges")
+        return self.channel.decode(reply, ChargePage, "the list of charges")
 
-    def stop(self, id_: str) -> Done:
+    def stop(self, id_: str) -> ActAnswer:
         """Ask for a stop, once."""
         reply = self.channel.act("PUT", f"/api/v0/instances/{id_}/", body={"state": "stopped"}, bucket="stop")
-        return self.channel.decode(reply, Done, "the answer to the stop")
+        return self.channel.decode(reply, ActAnswer, "the answer to the stop")
 
-    def destroy(self, id_: str) -> Done:
+    def destroy(self, id_: str) -> ActAnswer:
         """Ask for the end of the contract, once."""
         reply = self.channel.act("DELETE", f"/api/v0/instances/{id_}/", bucket="destroy")
-        return self.channel.decode(reply, Done, "the answer to the deletion")
+        return self.channel.decode(reply, ActAnswer, "the answer to the deletion")
 
 
-def _whole(reply: HttpResponse) -> HttpResponse:
+def _require_whole(reply: HttpResponse) -> HttpResponse:
     """`reply`, unless its status says that it is no whole list: accepted (202), a part (206)."""
     if reply.status == 200:  # noqa: PLR2004 - HTTP's own
         return reply
     raise InvalidAnswerError(f"answered {reply.status}, which promises no whole list", provider=PROVIDER, status=reply.status)
 
 
-def buckets() -> dict[str, TokenBucket]:
+def make_buckets() -> dict[str, TokenBucket]:
     """One for each endpoint, at the published pace."""
     paced = {name: TokenBucket(1 / gap) for name, gap in GAPS_S.items()}
     return {**paced, "search": TokenBucket(SEARCHES_A_MINUTE / 60, SEARCHES_A_MINUTE)}
 
 
-def _ask(raw: msgspec.Raw) -> Ask:
+def _decode_offer(raw: msgspec.Raw) -> HostOffer:
     """One offer; one that cannot be read is an offer of nothing, which is left out and counted."""
     try:
-        return msgspec.json.decode(raw, type=Ask)
+        return msgspec.json.decode(raw, type=HostOffer)
     except msgspec.DecodeError:
-        return Ask()
+        return HostOffer()
 
 
-class _Said(msgspec.Struct):
+class _ErrorWords(msgspec.Struct):
     """Whatever words an error has. `success` may be missing, and any of them may be of any type."""
 
     success: object = None
@@ -176,7 +190,7 @@ class _Said(msgspec.Struct):
     detail: object = ""
 
 
-def told(reply: HttpResponse) -> tuple[bool, str, str]:
+def parse_error(reply: HttpResponse) -> tuple[bool, str, str]:
     """Whether the body is JSON's object and says no; its code; its words. Plain text is words alone; a page of HTML is none.
 
     Some errors omit `success`: a code says no unless `success` is stated.
@@ -184,7 +198,7 @@ def told(reply: HttpResponse) -> tuple[bool, str, str]:
     if len(reply.body) > LONGEST_ERROR and reply.status < 300:  # noqa: PLR2004 - HTTP's own line
         return False, "", ""
     try:
-        said = msgspec.json.decode(reply.body, type=_Said)
+        said = msgspec.json.decode(reply.body, type=_ErrorWords)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = reply.body[:200].decode("utf-8", "replace").strip()
         return False, "", "" if text.startswith("<") else text
@@ -197,23 +211,23 @@ LONGEST_ERROR = 4096
 """Bytes: a good answer that is longer is not read twice."""
 
 
-def fault(reply: HttpResponse) -> ProviderError | None:
+def read_fault(reply: HttpResponse) -> ProviderError | None:
     """What a reply means; None: it is good."""
-    no, code, words = told(reply)
+    no, code, words = parse_error(reply)
     status = reply.status
     if 200 <= status < 300 and not no:  # noqa: PLR2004 - HTTP's own line
         return None
     about = shorten(": ".join(filter(None, (code, words))) or "no reason given", 200)
     if code == AUTH:
-        return _unknown_key(status, words, about)
+        return _make_key_error(status, words, about)
     if status == 429 and code != QUOTA:  # noqa: PLR2004 - HTTP's own
-        return _too_often(reply, about, code, words)
+        return _make_throttle_error(reply, about, code, words)
     if code in _SAID or status in (200, 404, 410):
-        return _no(status, code, words, about)
+        return _make_refusal(status, code, words, about)
     return make_status_fault_reader(PROVIDER, lambda _: (code, words))(reply)
 
 
-def _no(status: int, code: str, words: str, about: str) -> ProviderError:
+def _make_refusal(status: int, code: str, words: str, about: str) -> ProviderError:
     """A no that HTTP's usual reading would get wrong: a 404 or 410 that says nothing of the thing, a 200 that is none."""
     unsaid = InvalidAnswerError if not code and not words else RefusedError
     kind, what = _SAID.get(code, (unsaid, f"answered {status}, and yet no"))
@@ -226,7 +240,7 @@ _SAID: Mapping[str, tuple[type[ProviderError], str]] = {
 }
 
 
-def _unknown_key(status: int, words: str, about: str) -> ProviderError:
+def _make_key_error(status: int, words: str, about: str) -> ProviderError:
     """A missing key is 403 "requires login", an unknown one 404; another 403 is a key that may not do this."""
     if status == 403 and "login" not in words.lower():  # noqa: PLR2004 - HTTP's own
         return ForbiddenError(
@@ -235,7 +249,7 @@ def _unknown_key(status: int, words: str, about: str) -> ProviderError:
     return CredentialsError(f"does not know the key ({about})", provider=PROVIDER, status=status, code="auth_error")
 
 
-def _too_often(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
+def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
     """Vast names the gap between two calls in its words, and sends no Retry-After; where one comes, it counts."""
     usual = make_status_fault_reader(PROVIDER)(reply)
     after = usual.retry_after_s if isinstance(usual, ThrottledError) else None
@@ -244,7 +258,7 @@ def _too_often(reply: HttpResponse, about: str, code: str, words: str) -> Provid
     return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=after)
 
 
-def unclear(broken: ProviderError) -> bool:
+def is_unclear(broken: ProviderError) -> bool:
     """Whether an act that got this answer may have worked."""
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
     return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

@@ -26,8 +26,8 @@ from costguard.errors import InputError, shorten, to_one_line
 from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import Money
 from costguard.values.stated_time import parse_instant
-from costguard_vast.charges import DAY, SETTLES, lines_of
-from costguard_vast.numbers import nano
+from costguard_vast.charges import DAY, SETTLES, split_charge
+from costguard_vast.numbers import to_nano
 from costguard_vast.translation import PROVIDER
 from costguard_vast.wire import Charge
 
@@ -50,12 +50,12 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
     start, end = parse_instant(charge.start), parse_instant(charge.end)
     if start is None or end is None:
         raise InputError("states no time", field="record", hint="start and end are wanted")
-    day = _day(start)
-    for line in lines_of(charge, about.account, day, about.as_of, Counter()):
-        yield line if end <= day + DAY else _longer(line, start, end, about), Decimal(0)
+    day = _find_day(start)
+    for line in split_charge(charge, about.account, day, about.as_of, Counter()):
+        yield line if end <= day + DAY else _rename_long_line(line, start, end, about), Decimal(0)
 
 
-def _longer(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
+def _rename_long_line(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
     """A line of several days: its name has the instant in which they begin in place of their first day."""
     rest = line.id.removeprefix(f"{about.account}/{start:%Y-%m-%d}")
     named, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
@@ -70,13 +70,13 @@ def is_invoice(record: BillFileRecord) -> bool:
 def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """One amount of an invoice; payments and credits are no charges."""
     told = to_one_line(shorten(str(record["description"] or ""), 200))
-    at = parse_instant(_number(record["timestamp"]))
+    at = parse_instant(_parse_number(record["timestamp"]))
     if str(record["type"]).strip().lower() != "charge":
         return
     if at is None:
         raise InputError("is no instant", field="timestamp")
     amount = parse_bill_amount(record["amount"], "amount")
-    start, end = _period(at, record, told)
+    start, end = _find_period(at, record, told)
     machine = str(record.get("instance_id") or "").strip()
     yield (
         BillLine(
@@ -85,7 +85,7 @@ def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
             account=about.account,
             start=start,
             end=end,
-            amount=Money(nano=nano(amount)),
+            amount=Money(nano=to_nano(amount)),
             charge=next((kind for word, kind in WORDS if word in told.lower()), kinds.OTHER),
             resource_id=machine,
             estimated=about.as_of < at + SETTLES,
@@ -97,21 +97,21 @@ def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
     )
 
 
-def _period(at: datetime, record: BillFileRecord, told: str) -> tuple[datetime, datetime]:
+def _find_period(at: datetime, record: BillFileRecord, told: str) -> tuple[datetime, datetime]:
     """The hours before an amount was taken, where it is of hours; else the day of that moment."""
     if "hour" in told.lower() and "gpu" in told.lower() and record.get("quantity"):
         hours = parse_bill_amount(record["quantity"], "quantity")
         if 0 < hours <= MOST_HOURS:
             return at - timedelta(microseconds=int(hours * 3600 * 10**6)), at
-    return _day(at), _day(at) + DAY
+    return _find_day(at), _find_day(at) + DAY
 
 
-def _number(stated: object) -> object:
+def _parse_number(stated: object) -> object:
     """A CSV has numbers as text."""
     return Decimal(stated) if isinstance(stated, str) and stated.strip().replace(".", "", 1).isdigit() else stated
 
 
-def _day(at: datetime) -> datetime:
+def _find_day(at: datetime) -> datetime:
     return from_micros(to_micros(at) // DAY_US * DAY_US)
 
 

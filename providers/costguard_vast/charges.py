@@ -24,10 +24,10 @@ from costguard.values.instant import EPOCH
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.stated_time import parse_instant
-from costguard_vast.listing import rows, sentence
-from costguard_vast.numbers import finite, nano
+from costguard_vast.listing import format_reason, read_rows
+from costguard_vast.numbers import parse_finite, to_nano
 from costguard_vast.translation import PROVIDER
-from costguard_vast.wire import Charge, Item
+from costguard_vast.wire import Charge, ChargePart
 
 if TYPE_CHECKING:
     from costguard_vast.account import VastAccount
@@ -43,27 +43,27 @@ DIFFERS = Decimal("0.01")
 """USD by which the items of a contract may differ from its sum, which is rounded to three decimals."""
 
 
-def billed(account: VastAccount, period: Period) -> BillLines:
+def fetch_billed(account: VastAccount, period: Period) -> BillLines:
     """Every line of the days of `period`; a ProviderError where not even the first can be asked."""
-    days = list(_days(period, account.clock.now()))
+    days = list(_list_days(period, account.clock.now()))
     deadline = Deadline(account.timeout_s + DAY_S * len(days))
-    who, lines, whys = account.account(deadline), list[BillLine](), dict[str, None]()
+    who, lines, whys = account.fetch_account_id(deadline), list[BillLine](), dict[str, None]()
     for number, day in enumerate(days):
         first = (day - EPOCH) // timedelta(seconds=1)
         try:
-            found = rows(lambda token, first=first: account.api.charges(first, first + 86_399, token, deadline))  # type: ignore[misc]
+            found = read_rows(lambda token, first=first: account.api.fetch_charges(first, first + 86_399, token, deadline))  # type: ignore[misc]
         except ProviderError as broken:
             if not number:
                 raise
-            whys.setdefault(f"{day:%Y-%m-%d} and later days were not read: {sentence(broken)}")
+            whys.setdefault(f"{day:%Y-%m-%d} and later days were not read: {format_reason(broken)}")
             break
         if found.why:
             whys.setdefault(f"{day:%Y-%m-%d}: {found.why}")
-        lines += read(found.items, who, day, account.clock.now(), whys)
+        lines += parse_charges(found.items, who, day, account.clock.now(), whys)
     return BillLines(lines=tuple(lines), why="; ".join(whys))
 
 
-def _days(period: Period, now: datetime) -> Iterator[datetime]:
+def _list_days(period: Period, now: datetime) -> Iterator[datetime]:
     """The starts of the days that `period` touches and that have begun."""
     day = period.start.replace(hour=0, minute=0, second=0, microsecond=0)
     while day < min(period.end, now):
@@ -71,7 +71,9 @@ def _days(period: Period, now: datetime) -> Iterator[datetime]:
         day += DAY
 
 
-def read(raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime, whys: dict[str, None]) -> list[BillLine]:
+def parse_charges(
+    raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime, whys: dict[str, None]
+) -> list[BillLine]:
     """The lines of one day. What cannot be read is counted in `whys`."""
     lines, unreadable, counted = list[BillLine](), 0, Counter[str]()
     for raw in raws:
@@ -80,41 +82,43 @@ def read(raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime
         except (msgspec.DecodeError, RecursionError):
             unreadable += 1
             continue
-        found = list(lines_of(charge, account, day, now, counted))
-        unreadable += len(_items(charge)) - len(found)
+        found = list(split_charge(charge, account, day, now, counted))
+        unreadable += len(_list_parts(charge)) - len(found)
         lines += found
-        whole = finite(charge.amount)
+        whole = parse_finite(charge.amount)
         sum_nano = sum(line.amount.nano for line in found)
-        if whole is not None and abs(sum_nano - nano(whole)) > nano(DIFFERS):
+        if whole is not None and abs(sum_nano - to_nano(whole)) > to_nano(DIFFERS):
             whys.setdefault(f"{day:%Y-%m-%d}: the items of {shorten(to_one_line(charge.source), 40)} are not its sum")
     if unreadable:
         whys.setdefault(f"{day:%Y-%m-%d}: {unreadable} charges cannot be read")
     return lines
 
 
-def _items(charge: Charge) -> Sequence[Item]:
+def _list_parts(charge: Charge) -> Sequence[ChargePart]:
     """The parts of a charge, or all of it where it has none."""
-    whole = Item(amount=charge.amount, type=charge.type, start=charge.start, end=charge.end, description=charge.description)
+    whole = ChargePart(
+        amount=charge.amount, type=charge.type, start=charge.start, end=charge.end, description=charge.description
+    )
     return charge.items or (whole,)
 
 
-def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
+def split_charge(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
     """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
     source = shorten(to_one_line(charge.source.strip()), 80)
-    for item in _items(charge):
-        kind, amount = shorten(to_one_line((item.type or "other").strip().lower()), 20), finite(item.amount)
+    for item in _list_parts(charge):
+        kind, amount = shorten(to_one_line((item.type or "other").strip().lower()), 20), parse_finite(item.amount)
         name = f"{account}/{day:%Y-%m-%d}/{source}/{kind}"
         counted[name] += 1
         if amount is None:
             continue
-        start, end = _within(item, day)
+        start, end = _clip_to_day(item, day)
         yield BillLine(
             id=f"{name}/{counted[name]}",
             provider=PROVIDER,
             account=account,
             start=start,
             end=end,
-            amount=Money(nano=nano(amount)),
+            amount=Money(nano=to_nano(amount)),
             charge=KINDS.get(kind, kinds.OTHER),
             resource_id=source.removeprefix("instance-"),
             estimated=now < day + DAY + SETTLES,
@@ -123,7 +127,7 @@ def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted
         )
 
 
-def _within(item: Item, day: datetime) -> tuple[datetime, datetime]:
+def _clip_to_day(item: ChargePart, day: datetime) -> tuple[datetime, datetime]:
     """The time of an item as far as it lies in the day; the day, where it states none that does."""
     start, end = max(parse_instant(item.start) or day, day), min(parse_instant(item.end) or day + DAY, day + DAY)
     return (start, end) if start < end else (day, day + DAY)

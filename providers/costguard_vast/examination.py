@@ -12,10 +12,10 @@ from costguard.errors import CredentialsError, ForbiddenError, InputError, Provi
 from costguard.values import health
 from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from costguard_vast.api import GROUPS, KEY_AT, NOT_THERE, STATE_IT
-from costguard_vast.listing import sentence
-from costguard_vast.numbers import percent
+from costguard_vast.listing import format_reason
+from costguard_vast.numbers import parse_percent
 from costguard_vast.translation import SCOPE
-from costguard_vast.wire import Instance, Page
+from costguard_vast.wire import Instance, InstancePage
 
 T = TypeVar("T")
 
@@ -27,53 +27,57 @@ SKEW_S = 30.0
 RIGHTS = ("list", "offers", "volumes", "balance", "bill")
 
 
-def checks(account: VastAccount) -> Sequence[HealthCheck]:
+def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
     """Every check in its order. Where Vast cannot be reached at all, the rest is skipped."""
     source = f"from {account.key.source}, ending in {account.key.key.get_hint()}"
     try:
-        user = account.user(account.deadline())
+        user = account.fetch_user(account.make_deadline())
     except CredentialsError as broken:
         fix = f"put a key that Vast knows into {account.key.source}; {KEY_AT}"
         return (
-            HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {sentence(broken)}", fix=fix),
-            *_skipped(account),
+            HealthCheck(
+                subject=health.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {format_reason(broken)}", fix=fix
+            ),
+            *_skip_checks(account),
         )
     except ForbiddenError as broken:
-        return _known(account, source, "", sentence(broken), "give the key the group user_read")
+        return _check_known_key(account, source, "", format_reason(broken), "give the key the group user_read")
     except ProviderError as broken:
         if broken.status in NOT_THERE:
-            return _known(account, source, "", sentence(broken))
+            return _check_known_key(account, source, "", format_reason(broken))
         unknown = HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}, not tried")
         fix = f"see whether {account.api.channel.base_url} can be reached from here"
         return (
             unknown,
-            HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_BAD, told=sentence(broken), fix=fix),
-            *_skipped(account, 1),
+            HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_BAD, told=format_reason(broken), fix=fix),
+            *_skip_checks(account, 1),
         )
-    return _known(account, source, f"{user.id}", "" if user.credit is not None else "Vast does not state the credit")
+    return _check_known_key(account, source, f"{user.id}", "" if user.credit is not None else "Vast does not state the credit")
 
 
-def _known(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[HealthCheck]:
+def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[HealthCheck]:
     """The key was not refused. `no_balance`: why the balance cannot be read, or ""; `fix`: what mends that."""
-    page, listed = _tried("list instances", lambda: account.api.page(None, account.deadline(), 25), "instance_read")
+    page, listed = _try_call(
+        "list instances", lambda: account.api.fetch_page(None, account.make_deadline(), 25), "instance_read"
+    )
     outcome = CHECK_GOOD if not no_balance else CHECK_BAD if fix else CHECK_UNSURE
     balance = HealthCheck(subject="permission: balance", outcome=outcome, told=no_balance or "users/current answers", fix=fix)
     return (
         HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_GOOD if id_ or page else CHECK_UNSURE, told=source),
         HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_GOOD, told=account.api.channel.base_url),
-        _identity(account, id_),
+        _check_identity(account, id_),
         listed,
-        _tried("list offers", lambda: account.api.search(("RTX 4090",), account.deadline(), rows=1), "misc")[1],
-        _tried("list volumes", lambda: account.api.volumes(account.deadline()), "instance_read")[1],
+        _try_call("list offers", lambda: account.api.search(("RTX 4090",), account.make_deadline(), rows=1), "misc")[1],
+        _try_call("list volumes", lambda: account.api.fetch_volumes(account.make_deadline()), "instance_read")[1],
         balance,
-        _tried("read the bill", lambda: _today(account), "billing_read")[1],
-        *_acts(),
-        _clock(account),
-        _measures(page),
+        _try_call("read the bill", lambda: _today(account), "billing_read")[1],
+        *_check_acts(),
+        _check_clock(account),
+        _check_measures(page),
     )
 
 
-def _skipped(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
+def _skip_checks(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
     """What was not looked at, for a reason that stands before it."""
     subjects = (
         health.REACHABLE_CHECK,
@@ -82,12 +86,12 @@ def _skipped(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
         health.UTILIZATION_CHECK,
     )
     yield from (HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told="not looked at") for subject in subjects[after:])
-    yield _clock(account)
+    yield _check_clock(account)
 
 
-def _identity(account: VastAccount, id_: str) -> HealthCheck:
+def _check_identity(account: VastAccount, id_: str) -> HealthCheck:
     try:
-        name = account.account(account.deadline())
+        name = account.fetch_account_id(account.make_deadline())
     except (ProviderError, InputError) as broken:
         fix = f'write account = "{id_}", or give another key' if id_ else getattr(broken, "hint", None) or STATE_IT
         return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_BAD, told="; ".join(str(broken).splitlines()), fix=fix)
@@ -98,34 +102,34 @@ def _identity(account: VastAccount, id_: str) -> HealthCheck:
     return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"user {name}, scope {SCOPE}")
 
 
-def _tried(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, HealthCheck]:
+def _try_call(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, HealthCheck]:
     """What `ask` answers, and the check that it makes. `group`: of the key's rights."""
     subject = f"permission: {what}"
     try:
         return ask(), HealthCheck(subject=subject, outcome=CHECK_GOOD, told="it answers")
     except ForbiddenError as broken:
         return None, HealthCheck(
-            subject=subject, outcome=CHECK_BAD, told=sentence(broken), fix=f"give the key the group {group}"
+            subject=subject, outcome=CHECK_BAD, told=format_reason(broken), fix=f"give the key the group {group}"
         )
     except ProviderError as broken:
         return None, HealthCheck(
-            subject=subject, outcome=CHECK_BAD, told=sentence(broken), fix="ask again later; then make a new key"
+            subject=subject, outcome=CHECK_BAD, told=format_reason(broken), fix="ask again later; then make a new key"
         )
 
 
 def _today(account: VastAccount) -> object:
     now = account.clock.now()
     first = int(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp())
-    return account.api.charges(first, first + 86_399, None, account.deadline(), 1)
+    return account.api.fetch_charges(first, first + 86_399, None, account.make_deadline(), 1)
 
 
-def _acts() -> Iterator[HealthCheck]:
+def _check_acts() -> Iterator[HealthCheck]:
     for act in ("stop", "terminate"):
         told = f"cannot be proven without acting; the key needs the group instance_write (all it needs: {GROUPS})"
         yield HealthCheck(subject=f"permission: {act}", outcome=CHECK_UNSURE, told=told)
 
 
-def _clock(account: VastAccount) -> HealthCheck:
+def _check_clock(account: VastAccount) -> HealthCheck:
     theirs, ours = account.api.channel.date, account.clock.now()
     if theirs is None:
         return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
@@ -138,12 +142,12 @@ def _clock(account: VastAccount) -> HealthCheck:
     return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {abs(skew):.0f} s of Vast's")
 
 
-def _measures(page: Page | None) -> HealthCheck:
+def _check_measures(page: InstancePage | None) -> HealthCheck:
     """What the first page can tell of work."""
     if page is None:
         return HealthCheck(subject=health.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
-    running = [one for raw in page.instances if (one := _decoded(raw)) is not None and one.actual_status == "running"]
-    told = sum(percent(one.gpu_util) is not None for one in running)
+    running = [one for raw in page.instances if (one := _decode_instance(raw)) is not None and one.actual_status == "running"]
+    told = sum(parse_percent(one.gpu_util) is not None for one in running)
     limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
     if not running:
         return HealthCheck(
@@ -155,7 +159,7 @@ def _measures(page: Page | None) -> HealthCheck:
     )
 
 
-def _decoded(raw: msgspec.Raw) -> Instance | None:
+def _decode_instance(raw: msgspec.Raw) -> Instance | None:
     try:
         return msgspec.json.decode(raw, type=Instance)
     except (msgspec.DecodeError, RecursionError):

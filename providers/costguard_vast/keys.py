@@ -8,7 +8,7 @@ from pathlib import Path
 from costguard.providers.api_keys import KeyLocations, read_plain_key
 
 
-def places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
+def list_key_places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
     """In the order in which they count: the file of today, then that of former versions."""
     stated = environ.get("XDG_CONFIG_HOME", "")
     config = Path(stated) if stated.startswith("/") else home / ".config"

@@ -13,30 +13,30 @@ SMALLEST, LARGEST = -30, 15
 """Powers of ten beyond which nothing of Vast lies, and some arithmetic overflows."""
 
 
-def finite(value: Decimal | None) -> Decimal | None:
+def parse_finite(value: Decimal | None) -> Decimal | None:
     """`value` where it is a number that can be reckoned with; None otherwise."""
     if value is None or not value.is_finite() or (value and not SMALLEST <= value.adjusted() < LARGEST):
         return None
     return value
 
 
-def positive(value: Decimal | None) -> Decimal | None:
+def parse_positive(value: Decimal | None) -> Decimal | None:
     """`value` where it is a finite number above zero."""
-    found = finite(value)
+    found = parse_finite(value)
     return found if found is not None and found > 0 else None
 
 
-def counted(value: float | None) -> int | None:
+def parse_gpu_count(value: float | None) -> int | None:
     """`value` as a number of GPUs, 2 as well as 2.0; None where it is missing, a fraction or absurd."""
     return int(value) if value is not None and 0 <= value <= MOST_GPUS and value == int(value) else None
 
 
-def percent(value: Decimal | None) -> float | None:
+def parse_percent(value: Decimal | None) -> float | None:
     """A use in percent; None where it is missing, negative (Vast's "no heartbeat") or above 100."""
-    found = finite(value)
+    found = parse_finite(value)
     return float(found) if found is not None and 0 <= found <= 100 else None  # noqa: PLR2004 - percent
 
 
-def nano(value: Decimal) -> int:
+def to_nano(value: Decimal) -> int:
     """Billionths of a finite `value`, rounded half to even."""
     return int(value.scaleb(9).to_integral_value())

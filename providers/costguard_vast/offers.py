@@ -18,10 +18,10 @@ from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
 from costguard_vast.api import QUOTA, SEARCH_ROWS
-from costguard_vast.listing import sentence
-from costguard_vast.numbers import counted, finite, positive
-from costguard_vast.translation import PROVIDER, Naming
-from costguard_vast.wire import Ask
+from costguard_vast.listing import format_reason
+from costguard_vast.numbers import parse_finite, parse_gpu_count, parse_positive
+from costguard_vast.translation import PROVIDER, VastGpuNames
+from costguard_vast.wire import HostOffer
 
 if TYPE_CHECKING:
     from costguard_vast.account import VastAccount
@@ -44,61 +44,63 @@ GROUP = 8
 SOURCE = "POST /api/v0/bundles"
 
 
-def listing(account: VastAccount, gpus: Collection[str] | None) -> OfferListing:
+def list_live_offers(account: VastAccount, gpus: Collection[str] | None) -> OfferListing:
     """Offers of the canonical `gpus`, None: of every GPU that Vast is known to name. ProviderError if nothing was learned."""
     wanted = None if gpus is None else frozenset(gpus)
-    names, whys = wire_names(account.naming, wanted), list[str]()
-    asks = list(_asked(account, names, whys)) if names else []
+    names, whys = list_wire_names(account.naming, wanted), list[str]()
+    asks = list(_search_groups(account, names, whys)) if names else []
     today = account.clock.now().date()
-    return read(asks, account.naming, wanted, today, whys)
+    return parse_offers(asks, account.naming, wanted, today, whys)
 
 
-def read(asks: Sequence[Ask], naming: Naming, wanted: frozenset[str] | None, today: date, whys: Sequence[str]) -> OfferListing:
+def parse_offers(
+    asks: Sequence[HostOffer], naming: VastGpuNames, wanted: frozenset[str] | None, today: date, whys: Sequence[str]
+) -> OfferListing:
     """`asks` as offers of the `wanted` GPUs (None: of all)."""
     found, unnamed, unreadable = list[Offer](), dict[str, None](), 0
     for ask in asks:
-        gpu = naming.of(ask.gpu_name, ask.gpu_ram) if ask.gpu_name else None
-        count = counted(ask.num_gpus)
+        gpu = naming.find_gpu(ask.gpu_name, ask.gpu_ram) if ask.gpu_name else None
+        count = parse_gpu_count(ask.num_gpus)
         if not ask.gpu_name or not count:
             unreadable += 1
         elif gpu is None:
             unnamed.setdefault(shorten(to_one_line(ask.gpu_name), 80))
         elif (wanted is None or gpu in wanted) and ask.rentable is not False:
-            found += _offers(ask, gpu, count, today)
+            found += _make_offers(ask, gpu, count, today)
     odd = (f"{unreadable} offers cannot be read",) if unreadable else ()
     return OfferListing(offers=tuple(found), why="; ".join(dict.fromkeys((*whys, *odd))), unnamed=tuple(unnamed))
 
 
-def wire_names(naming: Naming, wanted: frozenset[str] | None) -> tuple[str, ...]:
+def list_wire_names(naming: VastGpuNames, wanted: frozenset[str] | None) -> tuple[str, ...]:
     """What Vast may call the `wanted` GPUs: both sizes of an A100 go by one name."""
     if wanted is None:
         return NAMES
-    return tuple(name for name in NAMES if wanted.intersection(_canonical(naming, name)))
+    return tuple(name for name in NAMES if wanted.intersection(_find_canonical_gpus(naming, name)))
 
 
-def _canonical(naming: Naming, name: str) -> frozenset[str]:
+def _find_canonical_gpus(naming: VastGpuNames, name: str) -> frozenset[str]:
     """Every GPU that goes by `name`, in whichever size."""
     sizes = (None, *(Decimal(gb * 1024) for gb in SIZES_GB))
-    return frozenset(gpu for ram in sizes if (gpu := naming.of(name, ram)) is not None)
+    return frozenset(gpu for ram in sizes if (gpu := naming.find_gpu(name, ram)) is not None)
 
 
 SIZES_GB = (6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 141, 180, 192, 288)
 
 
-def _asked(account: VastAccount, names: Sequence[str], whys: list[str]) -> Iterator[Ask]:
+def _search_groups(account: VastAccount, names: Sequence[str], whys: list[str]) -> Iterator[HostOffer]:
     """Every row, group by group. What was not asked, or was cut off, is said in `whys`."""
     groups = [tuple(names[i : i + GROUP]) for i in range(0, len(names), GROUP)]
-    deadline, learned = account.deadline(), False
+    deadline, learned = account.make_deadline(), False
     while groups:
         group = groups.pop(0)
         try:
-            _open(account)
+            _check_quota(account)
             rows = account.api.search(group, deadline, verified=not account.unverified)
         except ProviderError as broken:
             _note_quota(account, broken)
             if not learned:
                 raise
-            whys.append(f"not asked for {', '.join(name for one in (group, *groups) for name in one)}: {sentence(broken)}")
+            whys.append(f"not asked for {', '.join(name for one in (group, *groups) for name in one)}: {format_reason(broken)}")
             return
         learned, full = True, len(rows) == BROAD_ROWS or len(rows) >= SEARCH_ROWS
         if full and len(group) > 1:
@@ -109,7 +111,7 @@ def _asked(account: VastAccount, names: Sequence[str], whys: list[str]) -> Itera
         yield from rows
 
 
-def _open(account: VastAccount) -> None:
+def _check_quota(account: VastAccount) -> None:
     """RefusedError while the quota of the day is known to be used up."""
     until = account.searches_closed_until
     if until is not None and account.clock.now() < until:
@@ -122,21 +124,21 @@ def _note_quota(account: VastAccount, broken: ProviderError) -> None:
         account.searches_closed_until = midnight + timedelta(days=1)
 
 
-def _offers(ask: Ask, gpu: str, count: int, today: date) -> Iterator[Offer]:
+def _make_offers(ask: HostOffer, gpu: str, count: int, today: date) -> Iterator[Offer]:
     """Of one host: at its price, and at the least bid that it takes. An offer without a price is kept, at an unknown one."""
     base = ask.dph_base
-    whole, disk = positive(ask.dph_total), finite(ask.storage_total_cost)
+    whole, disk = parse_positive(ask.dph_total), parse_finite(ask.storage_total_cost)
     if base is None and whole is not None and disk is not None and 0 <= disk < whole:
         base = whole - disk
-    yield _offer(ask, gpu, today, "on-demand", parse_hourly_rate(base, gpus=count)[0])
+    yield _make_offer(ask, gpu, today, "on-demand", parse_hourly_rate(base, gpus=count)[0])
     least = parse_hourly_rate(ask.min_bid, gpus=count)[0]
     if least is not None:
-        yield _offer(ask, gpu, today, SPOT, least)
+        yield _make_offer(ask, gpu, today, SPOT, least)
 
 
-def _offer(ask: Ask, gpu: str, today: date, tier: str, rate: Rate | None) -> Offer:
-    cores, ram = positive(ask.cpu_cores_effective), _ram_gb(ask)
-    disk, count = positive(ask.disk_space), counted(ask.num_gpus) or 0
+def _make_offer(ask: HostOffer, gpu: str, today: date, tier: str, rate: Rate | None) -> Offer:
+    cores, ram = parse_positive(ask.cpu_cores_effective), _compute_ram_gb(ask)
+    disk, count = parse_positive(ask.disk_space), parse_gpu_count(ask.num_gpus) or 0
     return Offer(
         provider=PROVIDER,
         region=shorten(to_one_line((ask.geolocation or "").strip()), 80) or "unknown",
@@ -151,17 +153,17 @@ def _offer(ask: Ask, gpu: str, today: date, tier: str, rate: Rate | None) -> Off
         vcpus=None if cores is None else float(cores),
         ram_gb=ram,
         disk_gb=None if disk is None else float(disk),
-        note=_note(ask, tier),
+        note=_write_note(ask, tier),
     )
 
 
-def _ram_gb(ask: Ask) -> float | None:
+def _compute_ram_gb(ask: HostOffer) -> float | None:
     """Main memory of the offer: its share of the machine's, by cores. `cpu_cores` may be null."""
-    ram, cores, whole = positive(ask.cpu_ram), positive(ask.cpu_cores_effective), positive(ask.cpu_cores)
+    ram, cores, whole = parse_positive(ask.cpu_ram), parse_positive(ask.cpu_cores_effective), parse_positive(ask.cpu_cores)
     return float(ram * min(cores / whole, Decimal(1)) / 1000) if ram and cores and whole else None
 
 
-def _note(ask: Ask, tier: str) -> str:
+def _write_note(ask: HostOffer, tier: str) -> str:
     """What a person must know: whose machine it is, and what a bid is."""
     kind = "datacenter" if ask.hosting_type == 1 else ""
     checked = shorten(to_one_line((ask.verification or "").strip()), 20)

@@ -15,9 +15,9 @@ from costguard.errors import shorten, to_one_line
 from costguard.metering.billing import HIGHEST_PER_GB
 from costguard.metering.observation import LARGEST_GB, Disk, Price, parse_hourly_rate
 from costguard.values.stated_time import parse_instant
-from costguard_vast.numbers import MONTH_H, NANO, finite, positive
+from costguard_vast.numbers import MONTH_H, NANO, parse_finite, parse_positive
 from costguard_vast.traffic import Say
-from costguard_vast.wire import Accrues, Increase, Instance, Volume
+from costguard_vast.wire import AccruedRates, Instance, PriceIncrease, Volume
 
 AGREE = Decimal("0.01")
 """Two statements of one price that differ by less are the same, rounded."""
@@ -27,73 +27,73 @@ WHOLE = "dph_total, with a disk that is not stated"
 """Where the price comes from that holds the disk as well."""
 
 
-def computing(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
+def list_compute_prices(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
     """What all its GPUs cost an hour, as it is or would be when it runs."""
-    stated, source = _gpu_part(one, state)
+    stated, source = _find_gpu_rate(one, state)
     rate, why = parse_hourly_rate(stated, gpus=gpus, field=source)
     if why:
         say(why)
     return (Price(rate, source=source),)
 
 
-def reserved(one: Instance) -> bool:
+def is_reserved(one: Instance) -> bool:
     """Whether it was prepaid: credit is locked to it, or a discount for that is given."""
-    return positive(one.credit_balance) is not None or positive(one.credit_discount) is not None
+    return parse_positive(one.credit_balance) is not None or parse_positive(one.credit_discount) is not None
 
 
-def _gpu_part(one: Instance, state: str) -> tuple[Decimal | None, str]:
-    now, base = one.instance or Accrues(), positive(one.dph_base)
-    disk = _hourly(one) or positive(now.disk_hour) or Decimal(0)
+def _find_gpu_rate(one: Instance, state: str) -> tuple[Decimal | None, str]:
+    now, base = one.instance or AccruedRates(), parse_positive(one.dph_base)
+    disk = _find_disk_rate(one) or parse_positive(now.disk_hour) or Decimal(0)
     if state in COMPUTING:
-        discounted = positive(now.discounted_total_per_hour)
-        if reserved(one) and discounted is not None and discounted > disk:
+        discounted = parse_positive(now.discounted_total_per_hour)
+        if is_reserved(one) and discounted is not None and discounted > disk:
             return discounted - disk, "instance.discountedTotalPerHour less the disk"
-        accrued = positive(now.gpu_cost_per_hour)
+        accrued = parse_positive(now.gpu_cost_per_hour)
         if accrued is not None and (base is None or abs(accrued - base) > AGREE * base):
             return accrued, "instance.gpuCostPerHour"
-    whole = positive(one.dph_total)
+    whole = parse_positive(one.dph_total)
     if one.dph_base is None and whole is not None and disk and whole > disk:
         return whole - disk, "dph_total less the disk"
-    if one.dph_base is None and whole is not None and not disk and positive(one.disk_space) is None:
+    if one.dph_base is None and whole is not None and not disk and parse_positive(one.disk_space) is None:
         return whole, WHOLE
     return one.dph_base, "dph_base"
 
 
-def disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
+def list_disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
     """The disk of the contract. Its size is whole GB, and its price such that both together cost what Vast states."""
-    size = finite(one.disk_space)
+    size = parse_finite(one.disk_space)
     if size is None or not 0 <= size <= LARGEST_GB:
-        within = state in COMPUTING and _gpu_part(one, state)[1] == WHOLE
+        within = state in COMPUTING and _find_gpu_rate(one, state)[1] == WHOLE
         say("disk_space is missing or absurd: " + ("its price holds its disk" if within else "what its disk costs is unknown"))
         return () if within else (Disk(None, "disk"),)
     if not size:
         return ()
-    hourly = _dearer(_hourly(one), one, state, say)
+    hourly = _find_stopped_rate(_find_disk_rate(one), one, state, say)
     if hourly is None:
         say("storage_cost is missing or zero: what its disk costs is unknown, not nothing")
-    return (_disk("disk", size, hourly, say),)
+    return (_make_disk("disk", size, hourly, say),)
 
 
-def volume_disk(one: Volume, say: Say) -> tuple[Disk, ...]:
+def list_volume_disks(one: Volume, say: Say) -> tuple[Disk, ...]:
     """The disk that a volume is."""
-    size, hourly = finite(one.disk_space), positive(one.storage_total_cost)
+    size, hourly = parse_finite(one.disk_space), parse_positive(one.storage_total_cost)
     if size is None or not 0 < size <= LARGEST_GB:
         say("disk_space is missing or absurd: what the volume costs is unknown")
         return (Disk(None, "volume"),)
     if hourly is None:
         say("storage_total_cost is missing or zero: what the volume costs is unknown, not nothing")
-    return (_disk("volume", size, hourly, say),)
+    return (_make_disk("volume", size, hourly, say),)
 
 
-def _hourly(one: Instance) -> Decimal | None:
+def _find_disk_rate(one: Instance) -> Decimal | None:
     """USD an hour of its disk, by its size where the rate is stated, for that has the most digits."""
-    size, rate = positive(one.disk_space), positive(one.storage_cost)
-    return size * rate / MONTH_H if size and rate else positive(one.storage_total_cost)
+    size, rate = parse_positive(one.disk_space), parse_positive(one.storage_cost)
+    return size * rate / MONTH_H if size and rate else parse_positive(one.storage_total_cost)
 
 
-def _dearer(usual: Decimal | None, one: Instance, state: str, say: Say) -> Decimal | None:
+def _find_stopped_rate(usual: Decimal | None, one: Instance, state: str, say: Say) -> Decimal | None:
     """`usual`, or what a stopped contract accrues where a host takes more for that and shows it."""
-    now = positive(one.instance.disk_hour) if one.instance else None
+    now = parse_positive(one.instance.disk_hour) if one.instance else None
     if usual is None or now is None or state != "stopped":
         return usual or now
     last_digit = Decimal(1).scaleb(int(now.as_tuple().exponent)) if now.as_tuple().exponent else Decimal(0)
@@ -103,7 +103,7 @@ def _dearer(usual: Decimal | None, one: Instance, state: str, say: Say) -> Decim
     return now
 
 
-def _disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> Disk:
+def _make_disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> Disk:
     gb = max(1, round(size))
     if hourly is None:
         return Disk(gb, type_)
@@ -114,9 +114,9 @@ def _disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> Disk:
     return Disk(gb, type_, per_gb)
 
 
-def increase_note(one: Increase) -> str:
+def describe_increase(one: PriceIncrease) -> str:
     """A sentence about a higher price that a host proposes. Costguard never accepts one."""
-    old, new = positive(one.old_gpu_costpersec), positive(one.new_gpu_costpersec)
+    old, new = parse_positive(one.old_gpu_costpersec), parse_positive(one.new_gpu_costpersec)
     change = f" from ${old * 3600:.4f} to ${new * 3600:.4f} an hour" if old and new else ""
     ends = parse_instant(one.contract_end_date)
     until = f" after {ends:%Y-%m-%d}" if ends else ""

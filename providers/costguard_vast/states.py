@@ -19,10 +19,10 @@ WAITING = "waits for its GPU, and then starts and bills by itself"
 MAY_RESUME = "interruptible: it resumes by itself when its bid wins"
 
 
-def state_of(one: Instance) -> tuple[str, str]:
+def find_state(one: Instance) -> tuple[str, str]:
     """Our state, and Vast's word for it where that says more."""
-    actual, wanted = word(one.actual_status), word(one.intended_status)
-    state = _state(actual, wanted, one)
+    actual, wanted = normalise_word(one.actual_status), normalise_word(one.intended_status)
+    state = _find_base_state(actual, wanted, one)
     shown = (one.actual_status or "").strip()[:LONGEST_WORD] if actual != state else ""
     if state == "stopped" and wanted == "running":
         return state, f"{shown or 'stopped'}, {WAITING}"
@@ -31,46 +31,50 @@ def state_of(one: Instance) -> tuple[str, str]:
     return state, shown
 
 
-def settled(one: Instance) -> bool:
+def is_settled(one: Instance) -> bool:
     """Whether contract and intention both say stopped, and nothing else is on its way."""
-    return word(one.cur_state) in OFF and word(one.intended_status) == "stopped" and word(one.next_state) in (*OFF, "")
+    return (
+        normalise_word(one.cur_state) in OFF
+        and normalise_word(one.intended_status) == "stopped"
+        and normalise_word(one.next_state) in (*OFF, "")
+    )
 
 
-def word(text: str | None) -> str:
+def normalise_word(text: str | None) -> str:
     """A state as it is compared: some carry spaces and newlines."""
     return (text or "").strip().lower()[:LONGEST_WORD]
 
 
-def _state(actual: str, wanted: str, one: Instance) -> str:
-    contract = word(one.cur_state)
+def _find_base_state(actual: str, wanted: str, one: Instance) -> str:
+    contract = normalise_word(one.cur_state)
     if actual == "offline":
         return "repairing"
-    if settled(one):
+    if is_settled(one):
         return "stopped"
     if actual in ARRIVING:
-        return _arriving(actual, contract, wanted)
+        return _find_arriving_state(actual, contract, wanted)
     if actual == "stopped":
-        return _stopped(contract, wanted)
+        return _find_stopped_state(contract, wanted)
     if actual in HELD:
-        return _held(actual, contract, wanted)
+        return _find_held_state(actual, contract, wanted)
     return "unknown"
 
 
-def _arriving(actual: str, contract: str, wanted: str) -> str:
+def _find_arriving_state(actual: str, contract: str, wanted: str) -> str:
     """No container yet. Where nothing says anything, that is no statement either."""
     if contract in OFF:
         return "stopped"
     return "starting" if actual or contract == "running" or wanted in ("running", "stopped") else "unknown"
 
 
-def _stopped(contract: str, wanted: str) -> str:
+def _find_stopped_state(contract: str, wanted: str) -> str:
     """The container is stopped, but the contract may hold its GPU still or again."""
     if contract in OFF or not contract:
         return "stopped"
     return "starting" if wanted == "running" else "stopping"
 
 
-def _held(actual: str, contract: str, wanted: str) -> str:
+def _find_held_state(actual: str, contract: str, wanted: str) -> str:
     if contract in OFF:
         return "stopped" if actual == "exited" else "stopping"
     return "stopping" if wanted == "stopped" else HELD[actual]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from costguard.metering.observation import LARGEST_MB, TrafficCounter
-from costguard_vast.numbers import finite, nano, positive
+from costguard_vast.numbers import parse_finite, parse_positive, to_nano
 from costguard_vast.wire import Instance
 
 MB_PER = {"GB": 1000, "MB": 1}
@@ -19,19 +19,19 @@ UNCOUNTED = "traffic is stated without a unit and not counted: traffic_unit says
 Say = Callable[[str], None]
 
 
-def counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
+def list_counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
     """What went in and out since the contract began; `unit` "": nobody says, and nothing is counted."""
     stated = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
-    used = [(name, amount, cost) for name, raw, cost in stated if (amount := finite(raw)) is not None and amount >= 0]
+    used = [(name, amount, cost) for name, raw, cost in stated if (amount := parse_finite(raw)) is not None and amount >= 0]
     if used and not unit:
         say(UNCOUNTED)
         return ()
-    return tuple(found for name, amount, cost in used if (found := _counter(name, amount * MB_PER[unit], cost, say)))
+    return tuple(found for name, amount, cost in used if (found := _make_counter(name, amount * MB_PER[unit], cost, say)))
 
 
-def _counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:
+def _make_counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:
     if mb > LARGEST_MB:
         say(f"{name} is {mb:.3g} MB, which is not believed")
         return None
-    price = positive(cost)
-    return TrafficCounter(name, int(mb), nano(price) if price else None)
+    price = parse_positive(cost)
+    return TrafficCounter(name, int(mb), to_nano(price) if price else None)

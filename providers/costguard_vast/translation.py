@@ -18,10 +18,10 @@ from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import VOLUME, ResourceKey
 from costguard.values.stated_time import parse_instant
 from costguard_vast import prices
-from costguard_vast.numbers import counted, finite, positive
-from costguard_vast.states import WAITING, settled, state_of, word
-from costguard_vast.traffic import Say, counters
-from costguard_vast.wire import UNREADABLE, Identity, Instance, Volume, mended
+from costguard_vast.numbers import parse_finite, parse_gpu_count, parse_positive
+from costguard_vast.states import WAITING, find_state, is_settled, normalise_word
+from costguard_vast.traffic import Say, list_counters
+from costguard_vast.wire import UNREADABLE, Instance, ItemIdentity, Volume, parse_leniently
 
 PROVIDER, SCOPE, REGION = "vast", "contracts", "global"
 """Vast has no regions: ids are unique, and `geolocation` is a host's word that may change, so it is in no key."""
@@ -34,35 +34,35 @@ REFUND = "the discount taken and a fee of 5 % of what is left of its prepayment"
 
 
 @dataclass(slots=True)
-class Telling:
+class PollNotes:
     """What a poll has to say beside its items: `notes`, and `lost`, for which the listing is not whole. Each is said once."""
 
     notes: dict[str, None] = field(default_factory=dict)
     lost: dict[str, None] = field(default_factory=dict)
 
-    def of(self, what: str) -> Say:
+    def make_voice(self, what: str) -> Say:
         """A voice that says whose note it is."""
         return lambda text: self.notes.setdefault(f"{PROVIDER} {what}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class VastGpuNames:
     """Vast's GPU names to canonical ones, each looked up once."""
 
     names: GpuNames
     known: dict[tuple[str, Decimal | None], str] = field(default_factory=dict)
 
-    def of(self, name: str | None, ram_mb: Decimal | None) -> str | None:
+    def find_gpu(self, name: str | None, ram_mb: Decimal | None) -> str | None:
         """The canonical GPU; None: no name here fits. `ram_mb` decides between sizes: both A100s have one name."""
-        text, ram = " ".join((name or "").split()), positive(ram_mb)
+        text, ram = " ".join((name or "").split()), parse_positive(ram_mb)
         if (text, ram) not in self.known:
-            found = self._resolved(text, ram)
+            found = self._resolve(text, ram)
             if found is None:
                 return None
             self.known[text, ram] = found
         return self.known[text, ram]
 
-    def _resolved(self, text: str, ram: Decimal | None) -> str | None:
+    def _resolve(self, text: str, ram: Decimal | None) -> str | None:
         found = self.names.find(text, vram_gb=float(ram) / 1024 if ram else None)
         if found is not None:
             return found.canonical
@@ -71,68 +71,72 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class ItemReader:
     """Turns the items of one account into observations. `traffic_unit`: GB, MB, or "" where nobody says."""
 
     account: str
-    naming: Naming
+    naming: VastGpuNames
     traffic_unit: str = ""
 
-    def instance(self, raw: msgspec.Raw, telling: Telling) -> tuple[Observation | None, Instance | None]:
+    def read_instance(self, raw: msgspec.Raw, telling: PollNotes) -> tuple[Observation | None, Instance | None]:
         """One contract, and what was decoded of it; where only its id can be read, its state and price are unknown."""
         try:
             one = msgspec.json.decode(raw, type=Instance)
         except UNREADABLE as odd:
-            found, left_out = mended(raw, Instance)
+            found, left_out = parse_leniently(raw, Instance)
             if found is None or STATED.intersection(left_out):
-                return self._unreadable(raw, "", shorten(to_one_line(str(odd)), 100), telling), None
+                return self._observe_unreadable(raw, "", shorten(to_one_line(str(odd)), 100), telling), None
             one = found
-            telling.of(shorten(to_one_line(f"{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
-        return self._made(f"{one.id}".strip(), telling, lambda key, say: self._instance(one, key, say)), one
+            telling.make_voice(shorten(to_one_line(f"{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
+        return self._make_observation(f"{one.id}".strip(), telling, lambda key, say: self._observe_instance(one, key, say)), one
 
-    def volume(self, raw: msgspec.Raw, telling: Telling) -> Observation | None:
+    def read_volume(self, raw: msgspec.Raw, telling: PollNotes) -> Observation | None:
         """One volume."""
         try:
             one = msgspec.json.decode(raw, type=Volume)
         except UNREADABLE as odd:
-            found, left_out = mended(raw, Volume)
+            found, left_out = parse_leniently(raw, Volume)
             if found is None or "status" in left_out:
-                return self._unreadable(raw, VOLUME_MARK, shorten(to_one_line(str(odd)), 100), telling)
+                return self._observe_unreadable(raw, VOLUME_MARK, shorten(to_one_line(str(odd)), 100), telling)
             one = found
-            telling.of(shorten(to_one_line(f"{VOLUME_MARK}{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
+            telling.make_voice(shorten(to_one_line(f"{VOLUME_MARK}{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
         id_ = f"{one.id}".strip()
-        return self._made(f"{VOLUME_MARK}{id_}" if id_ else "", telling, lambda key, say: _volume(one, key, say))
+        return self._make_observation(
+            f"{VOLUME_MARK}{id_}" if id_ else "", telling, lambda key, say: _observe_volume(one, key, say)
+        )
 
-    def _made(self, id_: str, telling: Telling, make: Callable[[ResourceKey, Say], Observation]) -> Observation | None:
+    def _make_observation(
+        self, id_: str, telling: PollNotes, make: Callable[[ResourceKey, Say], Observation]
+    ) -> Observation | None:
         try:
-            return make(ResourceKey(PROVIDER, self.account, REGION, id_), telling.of(shorten(to_one_line(id_), 40)))
+            return make(ResourceKey(PROVIDER, self.account, REGION, id_), telling.make_voice(shorten(to_one_line(id_), 40)))
         except InputError as odd:
             telling.lost.setdefault(f"an item cannot be kept: {shorten(to_one_line(odd.what), 100)}")
             return None
 
-    def _unreadable(self, raw: msgspec.Raw, mark: str, why: str, telling: Telling) -> Observation | None:
+    def _observe_unreadable(self, raw: msgspec.Raw, mark: str, why: str, telling: PollNotes) -> Observation | None:
         try:
-            id_ = f"{msgspec.json.decode(raw, type=Identity).id}".strip()
+            id_ = f"{msgspec.json.decode(raw, type=ItemIdentity).id}".strip()
         except (msgspec.DecodeError, RecursionError):
             telling.lost.setdefault(f"an item without an id cannot be read ({why})")
             return None
         kind = VOLUME if mark else "instance"
-        telling.of(shorten(to_one_line(mark + id_), 40))(f"it cannot be read ({why}): its state and price are unknown")
+        telling.make_voice(shorten(to_one_line(mark + id_), 40))(f"it cannot be read ({why}): its state and price are unknown")
 
         def unknown(key: ResourceKey, _: Say) -> Observation:
             return Observation(key=key, state="unknown", kind=kind, why="unreadable")
 
-        return self._made(mark + id_ if id_ else "", telling, unknown)
+        return self._make_observation(mark + id_ if id_ else "", telling, unknown)
 
-    def _instance(self, one: Instance, key: ResourceKey, say: Say) -> Observation:
-        state, why = state_of(one)
-        gpu, count = self._gpus(one, say)
+    def _observe_instance(self, one: Instance, key: ResourceKey, say: Say) -> Observation:
+        state, why = find_state(one)
+        gpu, count = self._find_gpus(one, say)
         created = parse_instant(one.start_date)
         if created is None and one.start_date is not None:
             say("start_date cannot be read")
         if WAITING in why:
             say(f"it is stopped, {WAITING}")
-        owner, labels = labels_of(one.label)
+        owner, labels = parse_labels(one.label)
         return Observation(
             key=key,
             state=state,
@@ -140,37 +144,37 @@ class Reader:
             instance_type=f"{count}x {(one.gpu_name or '').strip()}"[:LONGEST_NAME] if gpu else "",
             gpu=gpu,
             gpu_count=count,
-            tier="reserved" if prices.reserved(one) else "spot" if one.is_bid else "on-demand",
+            tier="reserved" if prices.is_reserved(one) else "spot" if one.is_bid else "on-demand",
             owner=owner,
             labels=labels,
             created_at=created,
-            prices=prices.computing(one, state, count, say),
-            disks=prices.disks(one, state, say),
-            counters=counters(one, self.traffic_unit, say),
+            prices=prices.list_compute_prices(one, state, count, say),
+            disks=prices.list_disks(one, state, say),
+            counters=list_counters(one, self.traffic_unit, say),
             why=why,
-            handling=handling(one, state),
+            handling=make_handling(one, state),
         )
 
-    def _gpus(self, one: Instance, say: Say) -> tuple[str, int]:
+    def _find_gpus(self, one: Instance, say: Say) -> tuple[str, int]:
         """Its GPU, canonical where a name fits, and how many."""
         word_ = " ".join((one.gpu_name or "").split())
-        gpu = self.naming.of(word_, one.gpu_ram) if word_ else ""
+        gpu = self.naming.find_gpu(word_, one.gpu_ram) if word_ else ""
         if gpu is None:
             gpu = word_[:LONGEST_GPU]
             say(f"its GPU '{to_one_line(gpu)}' has no name here, so its market price is unknown")
-        count = counted(one.num_gpus)
+        count = parse_gpu_count(one.num_gpus)
         if count is None:
             say("num_gpus is missing or absurd")
             return gpu, 0
         return gpu, count
 
 
-def handling(one: Instance, state: str) -> Handling:
+def make_handling(one: Instance, state: str) -> Handling:
     """What acting on it would do. A stop keeps the disk; its GPU may be rented to somebody else meanwhile."""
-    prepaid, size = prices.reserved(one), finite(one.disk_space)
+    prepaid, size = prices.is_reserved(one), parse_finite(one.disk_space)
     lost = (f"{size:f} GB of disk",) if size else ("its disk",)
     return Handling(
-        stops=not settled(one) or bool(one.is_bid),
+        stops=not is_settled(one) or bool(one.is_bid),
         terminates=True,
         terminate_loses=(*lost, REFUND) if prepaid else lost,
         restart_doubtful=True,
@@ -179,7 +183,7 @@ def handling(one: Instance, state: str) -> Handling:
     )
 
 
-def labels_of(label: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+def parse_labels(label: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The owner and the pairs that a label states, such as "owner=alice project=llm"; Vast has one text and no tags."""
     found = dict[str, str]()
     for name, value in re.findall(r"([^\s=,;]{1,64})=([^\s=,;]{1,200})", (label or "")[:1024])[:MOST_LABELS]:
@@ -188,11 +192,11 @@ def labels_of(label: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     return owner, tuple(sorted(found.items()))
 
 
-def _volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
+def _observe_volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
     if not key.id:
         raise InputError("a volume has no id")
-    offline = word(one.status) == "offline"
-    owner, labels = labels_of(one.label)
+    offline = normalise_word(one.status) == "offline"
+    owner, labels = parse_labels(one.label)
     return Observation(
         key=key,
         state="repairing" if offline else "running",
@@ -201,6 +205,6 @@ def _volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
         owner=owner,
         labels=labels,
         created_at=parse_instant(one.start_date),
-        disks=prices.volume_disk(one, say),
-        why=word(one.status),
+        disks=prices.list_volume_disks(one, say),
+        why=normalise_word(one.status),
     )

@@ -17,7 +17,7 @@ T = TypeVar("T")
 Time = int | float | str | None
 
 
-class Page(msgspec.Struct):
+class InstancePage(msgspec.Struct):
     """A page of instances. `next_token` null is the explicit end; missing, only `total_instances` may tell."""
 
     instances: list[Raw]
@@ -25,7 +25,7 @@ class Page(msgspec.Struct):
     total_instances: int | None = None
 
 
-def mended(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
+def parse_leniently(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
     """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
     kept: dict[str, Any] = {}
     left_out: list[str] = []
@@ -45,25 +45,25 @@ def mended(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
 UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
-class One(msgspec.Struct):
+class InstanceAnswer(msgspec.Struct):
     """One instance, under a plural key; null where there is none."""
 
     instances: Raw
 
 
-class Volumes(msgspec.Struct):
+class VolumeList(msgspec.Struct):
     """Every volume."""
 
     volumes: list[Raw]
 
 
-class Search(msgspec.Struct):
+class OfferList(msgspec.Struct):
     """Offers."""
 
     offers: list[Raw]
 
 
-class Accrues(msgspec.Struct, rename="camel"):
+class AccruedRates(msgspec.Struct, rename="camel"):
     """USD an hour that the contract accrues now; of a stopped one `gpu_cost_per_hour` is 0."""
 
     gpu_cost_per_hour: Decimal | None = None
@@ -71,7 +71,7 @@ class Accrues(msgspec.Struct, rename="camel"):
     discounted_total_per_hour: Decimal | None = None
 
 
-class Identity(msgspec.Struct):
+class ItemIdentity(msgspec.Struct):
     """The least that makes an item something: its id."""
 
     id: int | str
@@ -104,7 +104,7 @@ class Instance(msgspec.Struct):
     inet_down_cost: Decimal | None = None
     inet_up_billed: Decimal | None = None
     inet_down_billed: Decimal | None = None
-    instance: Accrues | None = None
+    instance: AccruedRates | None = None
     credit_balance: Decimal | None = None
     credit_discount: Decimal | None = None
     start_date: Time = None
@@ -123,7 +123,7 @@ class Volume(msgspec.Struct):
     instances: list[int | str] | None = None
 
 
-class Ask(msgspec.Struct):
+class HostOffer(msgspec.Struct):
     """One offer of a host. `min_bid`: USD an hour of its interruptible variant, for all its GPUs."""
 
     gpu_name: str | None = None
@@ -152,13 +152,13 @@ class User(msgspec.Struct):
     balance: Decimal | None = None
 
 
-class Done(msgspec.Struct):
+class ActAnswer(msgspec.Struct):
     """The answer to an act."""
 
     success: bool | None = None
 
 
-class Increase(msgspec.Struct):
+class PriceIncrease(msgspec.Struct):
     """A higher price that a host proposes; rates are USD a second."""
 
     contract_id: int | str
@@ -167,14 +167,14 @@ class Increase(msgspec.Struct):
     contract_end_date: Time = None
 
 
-class Increases(msgspec.Struct):
+class PriceIncreaseList(msgspec.Struct):
     """All of them that await an answer."""
 
-    pending_price_increases: list[Increase]
+    pending_price_increases: list[PriceIncrease]
     truncated: bool | None = None
 
 
-class Item(msgspec.Struct):
+class ChargePart(msgspec.Struct):
     """A part of a charge: gpu, disk, bwd (traffic down) or bwu (up)."""
 
     amount: Decimal | None = None
@@ -193,10 +193,10 @@ class Charge(msgspec.Struct):
     start: Time = None
     end: Time = None
     description: str | None = None
-    items: list[Item] | None = None
+    items: list[ChargePart] | None = None
 
 
-class Charges(msgspec.Struct):
+class ChargePage(msgspec.Struct):
     """A page of charges."""
 
     results: list[Raw]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from costguard_agent.host import Surroundings
+from costguard_agent.host import HostView
 
 from tests.fakes.server import Answer, Asked, FakeCloud, serving
 
@@ -43,9 +43,9 @@ class Machine:
         self.process(os.getpid(), "costguard-agent", parent=1)
 
     @property
-    def around(self) -> Surroundings:
+    def around(self) -> HostView:
         """As the agent sees it."""
-        return Surroundings(self.env, self.root)
+        return HostView(self.env, self.root)
 
     def file(self, path: str, text: str) -> Path:
         """A file below the root."""

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.around import Around, Inquiry
-from costguard_agent.seen import Seen, together
-from costguard_agent.user_sessions import People
+from costguard_agent.around import ActivityProbe, BackgroundQuery
+from costguard_agent.seen import ProbeResult, merge_probe_results
+from costguard_agent.user_sessions import SessionProbe
 
 from tests.agent.near import Machine, answering
 from tests.agent.test_kernels import kernel, listed, runs
@@ -25,19 +25,19 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("seen", "signals"),
     [
-        ([Seen({"input_age_s": 9000.0}), Seen({"input_age_s": 20.0})], {"input_age_s": 20.0}),
-        ([Seen({"input_age_s": 9000.0}), Seen({}, ("input_age_s",))], {}),
-        ([Seen({"input_age_s": 20.0}), Seen({}, ("input_age_s",))], {"input_age_s": 20.0}),
-        ([Seen({"connections": 1.0}), Seen({"connections": 2.0})], {"connections": 3.0}),
-        ([Seen({"connections": 1.0}), Seen({}, ("connections",))], {}),
-        ([Seen({"queue_jobs": 0.0}), Seen({}, ("queue_jobs",))], {}),
-        ([Seen({"queue_jobs": 2.0}, ("queue_jobs",))], {"queue_jobs": 2.0}),
-        ([Seen({"queue_jobs": 0.0})], {"queue_jobs": 0.0}),
+        ([ProbeResult({"input_age_s": 9000.0}), ProbeResult({"input_age_s": 20.0})], {"input_age_s": 20.0}),
+        ([ProbeResult({"input_age_s": 9000.0}), ProbeResult({}, ("input_age_s",))], {}),
+        ([ProbeResult({"input_age_s": 20.0}), ProbeResult({}, ("input_age_s",))], {"input_age_s": 20.0}),
+        ([ProbeResult({"connections": 1.0}), ProbeResult({"connections": 2.0})], {"connections": 3.0}),
+        ([ProbeResult({"connections": 1.0}), ProbeResult({}, ("connections",))], {}),
+        ([ProbeResult({"queue_jobs": 0.0}), ProbeResult({}, ("queue_jobs",))], {}),
+        ([ProbeResult({"queue_jobs": 2.0}, ("queue_jobs",))], {"queue_jobs": 2.0}),
+        ([ProbeResult({"queue_jobs": 0.0})], {"queue_jobs": 0.0}),
         ([], {}),
     ],
 )
-def test_no_work_is_told_only_where_all_was_asked(seen: list[Seen], signals: dict[str, float]) -> None:
-    found = together(seen)
+def test_no_work_is_told_only_where_all_was_asked(seen: list[ProbeResult], signals: dict[str, float]) -> None:
+    found = merge_probe_results(seen)
     assert found.signals == signals
     assert found.unknown == tuple(sorted({name for one in seen for name in one.unknown} - signals.keys()))
 
@@ -48,7 +48,7 @@ def test_a_terminal_and_a_notebook_come_to_one_age(tmp_path: Path) -> None:
     machine.terminal("pts/3", time.time() - 500)
     with answering({"GET /api/kernels": listed(kernel("busy"))}) as (_, port):  # type: ignore[dict-item]
         runs(machine, port)
-        seen = Around(machine.around).look(time.time(), within_s=20)
+        seen = ActivityProbe(machine.around).look(time.time(), within_s=20)
     assert seen.signals["connections"] == 2.0
     assert 0.0 <= seen.signals["input_age_s"] < 60
     assert (seen.unknown, seen.troubles) == ((), ())
@@ -58,7 +58,7 @@ def test_a_look_never_waits_for_a_scheduler_that_hangs(tmp_path: Path) -> None:
     machine = Machine(tmp_path, SLURMD_NODENAME="gpu7")
     machine.command("squeue", "sleep 60")
     machine.command("sinfo", f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 1")
-    near = Around(machine.around)
+    near = ActivityProbe(machine.around)
     assert "queue_jobs" in near.look(time.time()).unknown
     machine.file("go", "")
     seen = near.look(time.time(), within_s=20)
@@ -71,20 +71,20 @@ def test_an_answer_grows_older_and_is_none_after_three_minutes(monkeypatch: pyte
     monkeypatch.setattr(time, "monotonic", lambda: at_s[0])
     go, asked = threading.Event(), []
 
-    def ask(now: float) -> Seen:
+    def ask(now: float) -> ProbeResult:
         asked.append(now)
         if len(asked) > 1:
             go.wait(20)
-        return Seen({"input_age_s": 10.0, "connections": 1.0})
+        return ProbeResult({"input_age_s": 10.0, "connections": 1.0})
 
-    inquiry = Inquiry("notebook servers", ask, ("connections", "input_age_s"))
-    inquiry.latest(0.0)
+    inquiry = BackgroundQuery("notebook servers", ask, ("connections", "input_age_s"))
+    inquiry.read_latest(0.0)
     inquiry.wait(20)
     at_s[0] += 59
-    assert inquiry.latest(59.0).signals == {"input_age_s": 69.0, "connections": 1.0}
+    assert inquiry.read_latest(59.0).signals == {"input_age_s": 69.0, "connections": 1.0}
     for _ in range(3):
         at_s[0] += 61
-        late = inquiry.latest(0.0)
+        late = inquiry.read_latest(0.0)
     go.set()
     inquiry.wait(20)
     assert len(asked) == 2
@@ -98,7 +98,7 @@ def test_between_two_looks_at_people_only_the_age_grows(tmp_path: Path, monkeypa
     machine = Machine(tmp_path)
     machine.process(700, "bash", tty=PTS | 3)
     machine.terminal("pts/3", NOW - 500)
-    near = Around(machine.around)
+    near = ActivityProbe(machine.around)
     assert near.look(NOW).signals["input_age_s"] == 500.0
     machine.terminal("pts/3", NOW)
     at_s[0] += 4
@@ -108,19 +108,19 @@ def test_between_two_looks_at_people_only_the_age_grows(tmp_path: Path, monkeypa
 
 
 def test_what_cannot_even_be_asked_is_told_and_unknown() -> None:
-    def ask(_: float) -> Seen:
+    def ask(_: float) -> ProbeResult:
         raise KeyError("surprise")
 
-    inquiry = Inquiry("schedulers", ask, ("queue_jobs",))
-    inquiry.latest(0.0)
+    inquiry = BackgroundQuery("schedulers", ask, ("queue_jobs",))
+    inquiry.read_latest(0.0)
     inquiry.wait(20)
-    assert inquiry.latest(0.0) == Seen({}, ("queue_jobs",), ("schedulers could not be asked: KeyError",))
+    assert inquiry.read_latest(0.0) == ProbeResult({}, ("queue_jobs",), ("schedulers could not be asked: KeyError",))
 
 
 def test_people_of_this_machine_are_looked_at_in_milliseconds() -> None:
-    from costguard_agent.host import Surroundings
+    from costguard_agent.host import HostView
 
-    people = People(Surroundings.real())
+    people = SessionProbe(HostView.real())
     people.look(time.time())
     before = time.thread_time()
     seen = people.look(time.time())
@@ -135,11 +135,11 @@ def test_all_of_it_runs_on_python_3_9(tmp_path: Path) -> None:
 import json, sys, time
 from pathlib import Path
 from costguard_agent import deadman_policy, ending, kernels, queues, quiet, switch
-from costguard_agent.around import Around
-from costguard_agent.host import Surroundings
-here = Surroundings({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
-seen = Around(here).look(time.time(), within_s=20)
-print(json.dumps([sorted(seen.signals), clouds.where(here).provider, notebooks.moment("2026-11-22T18:00:00.5Z")]))
+from costguard_agent.around import ActivityProbe
+from costguard_agent.host import HostView
+here = HostView({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
+seen = ActivityProbe(here).look(time.time(), within_s=20)
+print(json.dumps([sorted(seen.signals), clouds.locate_machine(here).provider, notebooks.parse_rfc3339("2026-11-22T18:00:00.5Z")]))
 """
     env = {**os.environ, "PYENV_VERSION": "3.9.18", "PYTHONPATH": str(ROOT / "agent")}
     done = subprocess.run(

@@ -21,26 +21,26 @@ from costguard_agent.deadman_policy import (
     UNCHECKED,
     WISHED,
     WORKING,
-    Facts,
-    Settings,
-    deadman,
-    delay_s,
-    settings_of,
+    DeadmanFacts,
+    DeadmanSettings,
+    compute_delay_s,
+    decide_shutdown,
+    parse_settings,
 )
-from costguard_agent.quiet import REQUIRED, Evidence, Quiet
+from costguard_agent.quiet import REQUIRED, IdleEvidence, IdleHistory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-CHOSEN = Settings("stop", "runpod", "k3v9x2m7q1w8ab", AFTER_S, HOUR_S, 660.0)
-IDLE_HOUR = Evidence(3600.0, (), (), 3600.0)
-FIRES = Facts(silent_s=AFTER_S + 661, evidence=IDLE_HOUR, checked=True, protected=False, job=False)
+CHOSEN = DeadmanSettings("stop", "runpod", "k3v9x2m7q1w8ab", AFTER_S, HOUR_S, 660.0)
+IDLE_HOUR = IdleEvidence(3600.0, (), (), 3600.0)
+FIRES = DeadmanFacts(silent_s=AFTER_S + 661, evidence=IDLE_HOUR, checked=True, protected=False, job=False)
 STILL = {"gpu_util": 0.0, "cpu_cores": 0.01, "cpu_util": 0.1, "network_bytes_s": 900.0, "disk_bytes_s": 5e3, "input_age_s": 9e4}
 """One record of a machine with nothing to do."""
 RECORD_S = 15.0
 
 
 def test_a_silent_idle_unprotected_machine_is_ended() -> None:
-    judged = deadman(FIRES, CHOSEN)
+    judged = decide_shutdown(FIRES, CHOSEN)
     assert (judged.end, judged.reason) == (True, IDLE)
     assert judged.text == "idle for 1.0 h, and the watchdog silent for 6.2 h"
 
@@ -57,14 +57,14 @@ def test_a_silent_idle_unprotected_machine_is_ended() -> None:
         ({"lease_left_s": 1.0}, WISHED),
         ({"job": True}, JOB),
         ({"attempts": 2}, TRIED),
-        ({"evidence": Evidence(0.0, ("cpu_cores",), (), 3600.0)}, WORKING),
-        ({"evidence": Evidence(0.0, (), ("gpu_util",), 3600.0)}, BLIND),
-        ({"evidence": Evidence(0.0, (), ("records",))}, BLIND),
-        ({"evidence": Evidence(3599.0, (), (), 3599.0)}, NOT_IDLE_YET),
+        ({"evidence": IdleEvidence(0.0, ("cpu_cores",), (), 3600.0)}, WORKING),
+        ({"evidence": IdleEvidence(0.0, (), ("gpu_util",), 3600.0)}, BLIND),
+        ({"evidence": IdleEvidence(0.0, (), ("records",))}, BLIND),
+        ({"evidence": IdleEvidence(3599.0, (), (), 3599.0)}, NOT_IDLE_YET),
     ],
 )
 def test_each_thing_that_keeps_it_has_a_name(change: dict[str, object], reason: str) -> None:
-    judged = deadman(FIRES._replace(**change), CHOSEN)  # type: ignore[arg-type]
+    judged = decide_shutdown(FIRES._replace(**change), CHOSEN)  # type: ignore[arg-type]
     assert (judged.end, judged.reason) == (False, reason)
     assert judged.text
 
@@ -76,23 +76,23 @@ def test_each_thing_that_keeps_it_has_a_name(change: dict[str, object], reason: 
         ({"lease_left_s": None}, False),
         ({"lease_left_s": 60.0}, False),
         ({"job": True}, False),
-        ({"evidence": Evidence(0.0, (), ("gpu_util",), 3500.0)}, False),
-        ({"evidence": Evidence(0.0, ("network_bytes_s",), ("gpu_util",), 3600.0)}, False),
-        ({"evidence": Evidence(0.0, (), ("cpu_util", "gpu_util"), 3600.0)}, False),
+        ({"evidence": IdleEvidence(0.0, (), ("gpu_util",), 3500.0)}, False),
+        ({"evidence": IdleEvidence(0.0, ("network_bytes_s",), ("gpu_util",), 3600.0)}, False),
+        ({"evidence": IdleEvidence(0.0, (), ("cpu_util", "gpu_util"), 3600.0)}, False),
     ],
 )
 def test_an_ended_lease_stands_in_for_what_is_missing_and_never_against_work(change: dict[str, object], end: bool) -> None:  # noqa: FBT001
-    facts = FIRES._replace(evidence=Evidence(0.0, (), ("gpu_util",), 3600.0), lease_left_s=-1.0)
-    judged = deadman(facts._replace(**change), CHOSEN)  # type: ignore[arg-type]
+    facts = FIRES._replace(evidence=IdleEvidence(0.0, (), ("gpu_util",), 3600.0), lease_left_s=-1.0)
+    judged = decide_shutdown(facts._replace(**change), CHOSEN)  # type: ignore[arg-type]
     assert judged.end == end
     assert not end or judged.reason == LEASE_ENDED
 
 
 FACTS = st.builds(
-    Facts,
+    DeadmanFacts,
     silent_s=st.floats(0, 90 * 86400),
     evidence=st.builds(
-        Evidence,
+        IdleEvidence,
         st.floats(0, 86400),
         st.sets(st.sampled_from(REQUIRED), max_size=2).map(tuple),
         st.sets(st.sampled_from((*REQUIRED, "records")), max_size=2).map(tuple),
@@ -108,8 +108,8 @@ FACTS = st.builds(
 
 
 @given(FACTS)
-def test_whatever_is_known_nothing_that_keeps_a_machine_is_overruled(facts: Facts) -> None:
-    if not deadman(facts, CHOSEN).end:
+def test_whatever_is_known_nothing_that_keeps_a_machine_is_overruled(facts: DeadmanFacts) -> None:
+    if not decide_shutdown(facts, CHOSEN).end:
         return
     assert facts.silent_s > AFTER_S
     assert facts.checked
@@ -121,16 +121,16 @@ def test_whatever_is_known_nothing_that_keeps_a_machine_is_overruled(facts: Fact
 
 
 @given(FACTS.filter(lambda facts: facts.lease_left_s is None), st.sampled_from(REQUIRED))
-def test_without_a_lease_one_missing_family_is_enough_to_keep_it(facts: Facts, family: str) -> None:
+def test_without_a_lease_one_missing_family_is_enough_to_keep_it(facts: DeadmanFacts, family: str) -> None:
     blind = facts._replace(evidence=facts.evidence._replace(missing=(family,)))
-    assert not deadman(blind, CHOSEN).end
+    assert not decide_shutdown(blind, CHOSEN).end
 
 
 def test_agents_do_not_end_at_once() -> None:
-    delays = sorted(delay_s(f"agent-{n}") for n in range(1000))
+    delays = sorted(compute_delay_s(f"agent-{n}") for n in range(1000))
     assert delays[0] >= 0
     assert DELAY_MOST_S / 2 < delays[-1] <= DELAY_MOST_S
-    assert delay_s("agent-7") == delay_s("agent-7")
+    assert compute_delay_s("agent-7") == compute_delay_s("agent-7")
     busiest = max(sum(low <= delay < low + 60 for delay in delays) for low in range(0, 1800, 60))
     assert busiest < 70
 
@@ -150,18 +150,18 @@ def test_agents_do_not_end_at_once() -> None:
 )
 def test_settings_that_are_torn_or_out_of_bounds_are_off(change: dict[str, object]) -> None:
     kept = {"act": "stop", "provider": "vast", "id": "7", "after_s": 21600, "idle_s": 3600}
-    assert settings_of(kept, "a") is not None
-    assert settings_of({**kept, **change}, "a") is None
+    assert parse_settings(kept, "a") is not None
+    assert parse_settings({**kept, **change}, "a") is None
 
 
 # Evidence
 
 
 def filled(
-    hours: float, more: Mapping[str, float] | None = None, *, begin_s: float = 1000.0, quiet: Quiet | None = None
-) -> tuple[Quiet, float]:
+    hours: float, more: Mapping[str, float] | None = None, *, begin_s: float = 1000.0, quiet: IdleHistory | None = None
+) -> tuple[IdleHistory, float]:
     """A machine that is still for so long, but for `more`; and the moment at which that ends."""
-    made = quiet or Quiet(cpus=16)
+    made = quiet or IdleHistory(cpus=16)
     now_s = begin_s
     while now_s < begin_s + hours * 3600:
         now_s += RECORD_S
@@ -171,14 +171,14 @@ def filled(
 
 def test_an_hour_of_nothing_is_an_hour_of_idleness() -> None:
     quiet, now_s = filled(1)
-    assert quiet.evidence(now_s, 3600.0) == Evidence(3600.0, (), (), 3600.0)
+    assert quiet.collect_evidence(now_s, 3600.0) == IdleEvidence(3600.0, (), (), 3600.0)
 
 
 def test_more_than_the_window_is_remembered_and_only_the_window_is_judged() -> None:
     quiet, now_s = filled(1, {"gpu_util": 90.0})
     quiet, now_s = filled(1.2, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).working == ()
-    assert quiet.evidence(now_s, 2 * 3600.0).working == ("gpu_util",)
+    assert quiet.collect_evidence(now_s, 3600.0).working == ()
+    assert quiet.collect_evidence(now_s, 2 * 3600.0).working == ("gpu_util",)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_more_than_the_window_is_remembered_and_only_the_window_is_judged() -> N
 )
 def test_each_family_alone_shows_work(signals: dict[str, float], family: str) -> None:
     quiet, now_s = filled(1, signals)
-    seen = quiet.evidence(now_s, 3600.0)
+    seen = quiet.collect_evidence(now_s, 3600.0)
     assert (seen.over_s, seen.working) == (0.0, (family,))
 
 
@@ -204,7 +204,7 @@ def test_three_minutes_of_work_in_an_hour_are_work() -> None:
     quiet, now_s = filled(0.5)
     quiet, now_s = filled(0.05, {"cpu_cores": 4.0}, begin_s=now_s, quiet=quiet)
     quiet, now_s = filled(0.4, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).working == ("cpu_cores",)
+    assert quiet.collect_evidence(now_s, 3600.0).working == ("cpu_cores",)
 
 
 @pytest.mark.parametrize(("name", "value"), [("input_age_s", 20.0), ("gpu_util", 40.0), ("queue_jobs", 2.0)])
@@ -213,28 +213,28 @@ def test_one_record_of_these_is_work(name: str, value: float) -> None:
     quiet, now_s = filled(0.5, usual)
     quiet.add(now_s + RECORD_S, RECORD_S, {**STILL, **usual, name: value})
     quiet, now_s = filled(0.45, usual, begin_s=now_s + RECORD_S, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).working == (name,)
+    assert quiet.collect_evidence(now_s, 3600.0).working == (name,)
 
 
 def test_a_trickle_that_comes_to_two_gigabytes_is_work() -> None:
     quiet, now_s = filled(1, {"network_bytes_s": 6e5})
-    assert quiet.evidence(now_s, 3600.0).working == ("network_bytes_s",)
+    assert quiet.collect_evidence(now_s, 3600.0).working == ("network_bytes_s",)
 
 
 @pytest.mark.parametrize("name", ["step", "heartbeat"])
 def test_a_counter_that_moved_is_work_and_one_that_stands_is_not(name: str) -> None:
     quiet, now_s = filled(0.5, {name: 7.0})
     quiet, now_s = filled(0.4, {name: 8.0}, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).working == (name,)
+    assert quiet.collect_evidence(now_s, 3600.0).working == (name,)
     quiet, now_s = filled(1, {name: 8.0}, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3000.0).working == ()
+    assert quiet.collect_evidence(now_s, 3000.0).working == ()
 
 
 @pytest.mark.parametrize("name", ["step", "queue_jobs"])
 def test_what_was_there_and_is_gone_is_missing(name: str) -> None:
     quiet, now_s = filled(0.5, {name: 0.0})
     quiet, now_s = filled(0.5, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).missing == (name,)
+    assert quiet.collect_evidence(now_s, 3600.0).missing == (name,)
 
 
 @pytest.mark.parametrize("family", REQUIRED)
@@ -242,28 +242,28 @@ def test_one_record_without_a_family_breaks_the_window(family: str) -> None:
     quiet, now_s = filled(0.5)
     quiet.add(now_s + RECORD_S, RECORD_S, {name: value for name, value in STILL.items() if name != family})
     quiet, now_s = filled(0.45, begin_s=now_s + RECORD_S, quiet=quiet)
-    seen = quiet.evidence(now_s, 3600.0)
+    seen = quiet.collect_evidence(now_s, 3600.0)
     assert (seen.over_s, seen.missing) == (0.0, (family,))
     quiet, now_s = filled(1.2, begin_s=now_s, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).missing == ()
+    assert quiet.collect_evidence(now_s, 3600.0).missing == ()
 
 
 def test_a_scheduler_that_does_not_answer_breaks_the_window() -> None:
     quiet, now_s = filled(1)
     quiet.add(now_s + RECORD_S, RECORD_S, STILL, ("queue_jobs",))
-    assert quiet.evidence(now_s + RECORD_S, 3600.0).missing == ("queue_jobs",)
+    assert quiet.collect_evidence(now_s + RECORD_S, 3600.0).missing == ("queue_jobs",)
 
 
 def test_after_a_gap_nothing_before_it_counts() -> None:
     quiet, now_s = filled(1)
     quiet, now_s = filled(0.1, begin_s=now_s + 6, quiet=quiet)
-    assert quiet.evidence(now_s, 3600.0).over_s == pytest.approx(360.0)
+    assert quiet.collect_evidence(now_s, 3600.0).over_s == pytest.approx(360.0)
 
 
 def test_records_that_stopped_coming_are_no_evidence() -> None:
     quiet, now_s = filled(1)
-    assert quiet.evidence(now_s + 61, 3600.0) == Evidence(0.0, (), ("records",))
-    assert Quiet(8).evidence(5.0, 3600.0).missing == ("records",)
+    assert quiet.collect_evidence(now_s + 61, 3600.0) == IdleEvidence(0.0, (), ("records",))
+    assert IdleHistory(8).collect_evidence(5.0, 3600.0).missing == ("records",)
 
 
 def test_what_is_remembered_of_a_month_is_a_day() -> None:
@@ -274,10 +274,10 @@ def test_what_is_remembered_of_a_month_is_a_day() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(sorted(STILL)), min_size=1, max_size=3, unique=True), st.integers(0, 239))
 def test_dropping_any_signal_of_any_record_never_makes_idle(dropped: list[str], at: int) -> None:
-    quiet = Quiet(cpus=8)
+    quiet = IdleHistory(cpus=8)
     for number in range(240):
         signals: Mapping[str, float] = {n: v for n, v in STILL.items() if number != at or n not in dropped}
         quiet.add(1000.0 + 15.0 * number, 15.0, signals)
-    seen = quiet.evidence(1000.0 + 15.0 * 239, 3600.0)
+    seen = quiet.collect_evidence(1000.0 + 15.0 * 239, 3600.0)
     assert seen.over_s == 0.0
     assert set(seen.missing) == set(dropped)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from costguard_agent.clock import Moment
-from costguard_agent.deadman_policy import HOUR_S, PROTECTION_UNKNOWN, delay_s
-from costguard_agent.deadman_switch import INTENT, SETTINGS, TOLD, Switch, arm, disarm, is_run
+from costguard_agent.deadman_policy import HOUR_S, PROTECTION_UNKNOWN, compute_delay_s
+from costguard_agent.deadman_switch import INTENT, SETTINGS, TOLD, DeadmanSwitch, arm_switch, disarm_switch, is_costguard_run
 from costguard_agent.diagnostics import AgentError
 
 from tests.agent.near import Machine
@@ -23,7 +23,7 @@ AGENT = "agent-1"
 START_MS = 1_764_000_000_000
 ANSWER = {"protected": False, "kept_until": None}
 MINUTE_S = 60.0
-WAIT_H = 6 + delay_s(AGENT) / HOUR_S
+WAIT_H = 6 + compute_delay_s(AGENT) / HOUR_S
 
 
 class Box:
@@ -40,26 +40,26 @@ class Box:
         self.machine.file("proc/sys/kernel/random/boot_id", "boot-1\n")
         self.wishes: dict[str, int] = {}
         self.log: list[str] = []
-        self.switch: Switch | None = None
+        self.switch: DeadmanSwitch | None = None
 
     @contextmanager
     def armed(self) -> Iterator[Box]:
         with serving(self.rig.fake) as base:
             self.machine.env.update(COSTGUARD_VAST_API=base, VAST_CONTAINERLABEL=f"C.{self.mine}", CONTAINER_API_KEY=KEY)
-            arm(self.folder, "stop", self.machine.around, agent_id=self.name, **self.choice)  # type: ignore[arg-type]
+            arm_switch(self.folder, "stop", self.machine.around, agent_id=self.name, **self.choice)  # type: ignore[arg-type]
             self.restart()
             yield self
 
     def restart(self) -> None:
         """The agent begins."""
-        self.switch = Switch.armed(self.folder, self.name, self.machine.around)
+        self.switch = DeadmanSwitch.load_armed(self.folder, self.name, self.machine.around)
         if self.switch is not None:
             self.switch.wait(20)
 
     def answer(self, **more: object) -> None:
         """The watchdog answers."""
         assert self.switch is not None
-        self.switch.answered(self.at, {**ANSWER, **more})
+        self.switch.handle_answer(self.at, {**ANSWER, **more})
 
     def go(
         self, hours: float, signals: Mapping[str, float] | None = STILL, *, slept_s: float = 0.0, step_s: float = MINUTE_S
@@ -71,7 +71,7 @@ class Box:
             self.at = Moment(wall + int((step_s + slept_s) * 1000), boot + step_s + slept_s, awake + step_s)
             slept_s = 0.0
             if signals is not None:
-                self.switch.measured(self.at, step_s, signals)
+                self.switch.add_record(self.at, step_s, signals)
             self.log += self.switch.look(self.at, self.wishes)
 
     @property
@@ -110,7 +110,7 @@ def test_a_watchdog_that_refuses_this_agent_is_not_silent_and_may_have_protected
     box.answer()
     for _ in range(3 * 24):
         box.go(1)
-        box.switch.refused(box.at)
+        box.switch.handle_refusal(box.at)
     assert box.ends == 0
     box.go(3 * WAIT_H)  # and now it is gone indeed
     box.restart()
@@ -250,7 +250,7 @@ def test_a_costguard_run_that_lives_keeps_it(box: Box) -> None:
     ],
 )
 def test_a_run_is_known_by_its_command_line(words: str, *, is_one: bool) -> None:
-    assert is_run(words.split()) == is_one
+    assert is_costguard_run(words.split()) == is_one
 
 
 def test_a_machine_that_slept_or_whose_clock_was_set_counts_anew(box: Box) -> None:
@@ -270,7 +270,7 @@ def test_a_gap_that_the_agents_loop_saw_counts_anew(box: Box) -> None:
     box.answer()
     box.go(WAIT_H - 0.1)
     assert box.switch is not None
-    box.switch.disturbed(box.at)
+    box.switch.handle_gap(box.at)
     box.go(WAIT_H - 0.1)
     assert box.ends == 0
 
@@ -377,28 +377,28 @@ def test_a_fleet_without_its_watchdog_does_not_end_at_once(tmp_path: Path) -> No
 
 
 def test_a_switch_that_nobody_armed_is_off(tmp_path: Path) -> None:
-    assert Switch.armed(tmp_path, AGENT, Machine(tmp_path / "box").around) is None
+    assert DeadmanSwitch.load_armed(tmp_path, AGENT, Machine(tmp_path / "box").around) is None
 
 
 def test_a_switch_is_armed_only_where_the_act_is_certain(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "box", COSTGUARD_PLACE="lambda")
     with pytest.raises(AgentError, match="stays off: on Lambda nothing from inside stops billing"):
-        arm(tmp_path, "terminate", machine.around)
+        arm_switch(tmp_path, "terminate", machine.around)
     assert not (tmp_path / SETTINGS).exists()
 
 
 @pytest.mark.parametrize(("choice", "why"), [({"after_s": 1800.0}, "--dead-man-after"), ({"idle_s": 600.0}, "--dead-man-idle")])
 def test_a_switch_with_too_little_patience_is_refused(tmp_path: Path, choice: dict[str, float], why: str) -> None:
     with pytest.raises(AgentError, match=why):
-        arm(tmp_path, "stop", Machine(tmp_path / "box").around, **choice)  # type: ignore[arg-type]
+        arm_switch(tmp_path, "stop", Machine(tmp_path / "box").around, **choice)  # type: ignore[arg-type]
 
 
 def test_arming_says_what_it_loses_and_what_bills_on_and_disarming_ends_it(box: Box) -> None:
-    said = arm(box.folder, "stop", box.machine.around, agent_id=AGENT)
+    said = arm_switch(box.folder, "stop", box.machine.around, agent_id=AGENT)
     assert "after 6 h and" in said
     assert "What bills on: its disk" in said
-    assert disarm(box.folder)
-    assert not disarm(box.folder)
+    assert disarm_switch(box.folder)
+    assert not disarm_switch(box.folder)
     box.restart()
     assert box.switch is None
 

@@ -44,7 +44,7 @@ SECRETS = st.binary(min_size=32, max_size=32)
 @pytest.mark.parametrize(("secret", "public", "text", "signature"), VECTORS)
 def test_it_signs_as_the_rfc_does(secret: str, public: str, text: str, signature: str) -> None:
     key = bytes.fromhex(secret)
-    assert ed25519.public_key(key).hex() == public
+    assert ed25519.derive_public_key(key).hex() == public
     assert ed25519.sign(key, bytes.fromhex(text)).hex() == signature
     assert ed25519.verify(bytes.fromhex(public), bytes.fromhex(text), bytes.fromhex(signature))
 
@@ -53,14 +53,14 @@ def test_it_signs_as_the_rfc_does(secret: str, public: str, text: str, signature
 @given(secret=SECRETS, text=st.binary(max_size=200))
 def test_it_agrees_with_the_library_on_keys_and_signatures(secret: bytes, text: bytes) -> None:
     theirs = Ed25519PrivateKey.from_private_bytes(secret)
-    assert ed25519.public_key(secret) == theirs.public_key().public_bytes_raw()
+    assert ed25519.derive_public_key(secret) == theirs.public_key().public_bytes_raw()
     assert ed25519.sign(secret, text) == theirs.sign(text)
 
 
 @settings(max_examples=25, deadline=None)
 @given(secret=SECRETS, text=st.binary(max_size=50), at=st.integers(0, 63), flip=st.integers(1, 255))
 def test_a_changed_signature_is_refused_by_both(secret: bytes, text: bytes, at: int, flip: int) -> None:
-    public = ed25519.public_key(secret)
+    public = ed25519.derive_public_key(secret)
     signature = bytearray(ed25519.sign(secret, text))
     signature[at] ^= flip
     assert not ed25519.verify(public, text, bytes(signature))
@@ -71,13 +71,13 @@ def test_a_changed_signature_is_refused_by_both(secret: bytes, text: bytes, at: 
 @settings(max_examples=25, deadline=None)
 @given(secret=SECRETS, signature=st.binary(min_size=64, max_size=64))
 def test_random_bytes_are_no_signature(secret: bytes, signature: bytes) -> None:
-    assert not ed25519.verify(ed25519.public_key(secret), b"text", signature)
+    assert not ed25519.verify(ed25519.derive_public_key(secret), b"text", signature)
 
 
 def test_another_text_or_a_key_of_another_length_is_refused() -> None:
     secret = bytes(32)
     signature = ed25519.sign(secret, b"one")
-    assert not ed25519.verify(ed25519.public_key(secret), b"two", signature)
+    assert not ed25519.verify(ed25519.derive_public_key(secret), b"two", signature)
     assert not ed25519.verify(b"short", b"one", signature)
     with pytest.raises(ValueError, match="32 bytes, not 5"):
         ed25519.sign(b"short", b"one")
@@ -91,10 +91,10 @@ def test_agent_and_watchdog_know_the_same_signals() -> None:
 def test_every_field_of_a_message_is_part_of_what_is_signed() -> None:
     def text(seq: int = 1, at_ms: int = 2, **others: str) -> bytes:
         said = {"method": "POST", "path": "/a", "agent": "x", "body": "{}", **others}
-        return protocol.signed(
+        return protocol.build_signed_request(
             said["method"], said["path"], agent=said["agent"], seq=seq, at_ms=at_ms, body=said["body"].encode()
         )
 
     others = [text(method="GET"), text(path="/b"), text(agent="y"), text(seq=2), text(at_ms=3), text(body="[]")]
     assert len({text(), *others}) == 7
-    assert protocol.answered(agent="x", seq=1, at_ms=2, body=b"{}") != text()
+    assert protocol.build_signed_answer(agent="x", seq=1, at_ms=2, body=b"{}") != text()

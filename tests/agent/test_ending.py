@@ -11,8 +11,8 @@ import pytest
 from costguard_agent import clouds
 from costguard_agent.clouds import aws, gcp, runpod, vast
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.http_client import UnansweredError, ask
-from costguard_agent.shutdown import Place, Way
+from costguard_agent.http_client import UnansweredError, send_request
+from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 
 from tests.agent.near import Machine, Server, answering
 from tests.fakes.runpod import KEY as RUNPOD_KEY
@@ -40,8 +40,8 @@ def off(machine: Machine) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def certain(machine: Machine, act: str) -> Way:
-    way, why = clouds.chosen(clouds.where(machine.around), act, machine.around)
+def certain(machine: Machine, act: str) -> ShutdownWay:
+    way, why = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), act, machine.around)
     assert way is not None, why
     return way
 
@@ -64,8 +64,8 @@ def pods(machine: Machine) -> Iterator[tuple[RunpodRig, str]]:
 def test_a_pod_ends_itself_and_no_other(machine: Machine, act: str, after: str) -> None:
     with pods(machine) as (rig, mine):
         way = certain(machine, act)
-        assert clouds.state(way.place, machine.around) == "running"
-        assert clouds.end(way, machine.around).result == "accepted"
+        assert clouds.read_machine_state(way.place, machine.around) == "running"
+        assert clouds.end_machine(way, machine.around).result == "accepted"
         assert rig.state_of(mine) == after
         assert [rig.state_of(r.id) for r in rig.fake.resources if r.id != mine] == ["running"]
         assert rig.fake.calls("POST /v2/pods|DELETE") == 1
@@ -82,7 +82,7 @@ def test_a_pod_finds_its_id_and_key_with_the_first_process(machine: Machine) -> 
 def test_a_locked_pod_has_no_certain_way(machine: Machine) -> None:
     with pods(machine) as (rig, mine):
         rig.fake.manners.locked.add(mine)
-        way, why = clouds.chosen(clouds.where(machine.around), "stop", machine.around)
+        way, why = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)
     assert way is None
     assert "does not allow stop now" in why
 
@@ -109,7 +109,7 @@ def test_a_pod_whose_key_speaks_graphql_alone_ends_itself_by_it(machine: Machine
         )
         way = certain(machine, act)
         assert way.how == runpod.BY_GRAPHQL
-        assert clouds.end(way, machine.around).result == "accepted"
+        assert clouds.end_machine(way, machine.around).result == "accepted"
         assert len(server.asked) == 2
 
 
@@ -119,7 +119,7 @@ def test_a_pod_with_a_network_volume_is_not_stopped_on_a_guess(machine: Machine)
         machine.env.update(
             COSTGUARD_RUNPOD_GRAPHQL=f"http://127.0.0.1:{port}/graphql", RUNPOD_POD_ID="k3v9x2m7q1w8ab", RUNPOD_API_KEY="x"
         )
-        ways = clouds.ways(clouds.where(machine.around), machine.around)
+        ways = clouds.list_shutdown_ways(clouds.locate_machine(machine.around), machine.around)
     assert [(way.act, way.certain) for way in ways] == [("stop", False), ("terminate", True)]
 
 
@@ -134,7 +134,7 @@ def test_a_channel_that_refuses_for_certain_is_followed_by_the_other_and_one_tha
 
             _, port = stack.enter_context(answering({"POST /graphql": answer}))
             machine.env["COSTGUARD_RUNPOD_GRAPHQL"] = f"http://127.0.0.1:{port}/graphql"
-            outcome = clouds.end(certain(machine, "stop"), machine.around)
+            outcome = clouds.end_machine(certain(machine, "stop"), machine.around)
             assert (outcome.result, rig.state_of(mine)) == (
                 ("accepted", "stopped") if code == "FORBIDDEN" else ("unknown", "running")
             )
@@ -158,7 +158,7 @@ def test_a_pod_that_cannot_end_itself_says_why(machine: Machine, change: dict[st
     with pods(machine) as (_, pod):
         machine.file("proc/1/environ", f"RUNPOD_POD_ID={pod}\0")
         machine.env.update(change)
-        way, reason = clouds.chosen(clouds.where(machine.around), "stop", machine.around)
+        way, reason = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)
     assert way is None
     assert why in reason
 
@@ -171,7 +171,7 @@ def test_a_lost_answer_is_unknown_and_never_sent_again(machine: Machine, kind: s
         way = certain(machine, "stop")
         fault = {"status": 503} if kind in ("html", "status") else {}
         rig.fake.fault("/action", kind, **fault)
-        assert clouds.end(way, machine.around).result == result
+        assert clouds.end_machine(way, machine.around).result == result
         assert rig.fake.calls("/action") == 1
 
 
@@ -192,12 +192,12 @@ def contracts(machine: Machine) -> Iterator[tuple[VastRig, str]]:
 def test_a_container_of_vast_ends_itself_and_no_other(machine: Machine, act: str, after: str) -> None:
     with contracts(machine) as (rig, mine):
         way = certain(machine, act)
-        assert clouds.state(way.place, machine.around) == "running"
-        assert clouds.end(way, machine.around).result == "accepted"
+        assert clouds.read_machine_state(way.place, machine.around) == "running"
+        assert clouds.end_machine(way, machine.around).result == "accepted"
         assert rig.state_of(mine) == after
         assert sum(rig.state_of(rig.fake.id_of(one)) == "running" for one in rig.fake.resources) == 1
         if act == "stop":
-            assert clouds.state(way.place, machine.around) == "ended"
+            assert clouds.read_machine_state(way.place, machine.around) == "ended"
             assert "about USD" in way.bills_after
     assert VAST_KEY not in repr(way)
 
@@ -207,7 +207,7 @@ def test_the_environment_file_of_a_container_is_read_too(machine: Machine) -> No
         for name in ("VAST_CONTAINERLABEL", "CONTAINER_API_KEY"):
             machine.env.pop(name)
         machine.file("etc/environment", f'CONTAINER_ID="{mine}"\nCONTAINER_API_KEY={VAST_KEY}\n')
-        assert certain(machine, "stop").place == Place("vast", mine)
+        assert certain(machine, "stop").place == MachineIdentity("vast", mine)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_environment_file_of_a_container_is_read_too(machine: Machine) -> No
 def test_a_container_that_cannot_end_itself_says_why(machine: Machine, change: dict[str, str], why: str) -> None:
     with contracts(machine) as (rig, mine):
         machine.env.update(change)
-        way, reason = clouds.chosen(clouds.where(machine.around), "stop", machine.around)
+        way, reason = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)
         assert rig.state_of(mine) == "running"
     assert way is None
     assert why in reason
@@ -243,7 +243,7 @@ def test_what_vast_says_is_told_as_it_is_and_asked_once(machine: Machine, fault:
     with contracts(machine) as (rig, _):
         way = certain(machine, "stop")
         rig.fake.fault("PUT", **fault)  # type: ignore[arg-type]
-        assert clouds.end(way, machine.around).result == result
+        assert clouds.end_machine(way, machine.around).result == result
         assert rig.fake.calls("PUT") == 1
 
 
@@ -279,11 +279,11 @@ def instance(machine: Machine, **more: str) -> Iterator[Server]:
 
 def test_ec2_is_not_shut_down_before_somebody_stated_what_that_means(machine: Machine) -> None:
     with instance(machine):
-        place = clouds.where(machine.around)
-        ways = clouds.ways(place, machine.around)
+        place = clouds.locate_machine(machine.around)
+        ways = clouds.list_shutdown_ways(place, machine.around)
         assert [(way.act, way.certain) for way in ways] == [("stop", False), ("terminate", False)]
-        assert [clouds.end(way, machine.around).result for way in ways] == ["refused", "refused"]
-    assert place == Place("aws", "i-0123456789abcdef0", "", place.facts)
+        assert [clouds.end_machine(way, machine.around).result for way in ways] == ["refused", "refused"]
+    assert place == MachineIdentity("aws", "i-0123456789abcdef0", "", place.facts)
     assert "--shutdown-means" in ways[0].why
     assert off(machine) == []
 
@@ -291,18 +291,18 @@ def test_ec2_is_not_shut_down_before_somebody_stated_what_that_means(machine: Ma
 def test_ec2_is_shut_down_as_was_stated_for_this_instance(machine: Machine) -> None:
     machine.file("etc/hostname", "box")
     with instance(machine):
-        clouds.state_shutdown(clouds.where(machine.around), "stop", machine.around)
-        assert clouds.chosen(clouds.where(machine.around), "terminate", machine.around)[0] is None
+        clouds.save_shutdown_meaning(clouds.locate_machine(machine.around), "stop", machine.around)
+        assert clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "terminate", machine.around)[0] is None
         way = certain(machine, "stop")
         assert "instance store" in way.loses
-        assert clouds.end(way, machine.around) == ("accepted", "the operating system shuts down")
+        assert clouds.end_machine(way, machine.around) == ("accepted", "the operating system shuts down")
     assert off(machine) == ["shutdown -h now"]
 
 
 def test_a_pods_id_on_a_whole_machine_ends_no_pod(machine: Machine) -> None:
     machine.file("run/systemd/system/boot", "")
     with pods(machine) as (rig, _):
-        way, reason = clouds.chosen(clouds.where(machine.around), "stop", machine.around)
+        way, reason = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)
         assert rig.fake.calls("/") == 0
     assert way is None
     assert "this is a whole machine" in reason
@@ -313,7 +313,7 @@ def test_an_image_does_not_carry_the_statement_to_another_instance(machine: Mach
     machine.file("etc/costguard-shutdown-means", f"{stated}\n")
     machine.env["COSTGUARD_SHUTDOWN_MEANS"] = stated
     with instance(machine):
-        assert clouds.chosen(clouds.where(machine.around), "stop", machine.around)[0] is None
+        assert clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)[0] is None
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_an_image_does_not_carry_the_statement_to_another_instance(machine: Mach
 def test_ec2_has_no_way_where_a_shutdown_would_do_something_else(machine: Machine, pages: dict[str, str], why: str) -> None:
     machine.env["COSTGUARD_SHUTDOWN_MEANS"] = "i-0123456789abcdef0 stop"
     with instance(machine, **pages):
-        way, reason = clouds.chosen(clouds.where(machine.around), "stop", machine.around)
+        way, reason = clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)
     assert way is None
     assert why in reason
 
@@ -353,10 +353,10 @@ def vm(machine: Machine, **more: object) -> dict[str, object]:
 def test_a_vm_of_gcp_stops_by_its_shutdown(machine: Machine) -> None:
     with answering(vm(machine, disks=[{"type": "LOCAL-SSD"}])) as (_, port):  # type: ignore[arg-type]
         machine.env["COSTGUARD_GCP_METADATA"] = f"http://127.0.0.1:{port}"
-        assert clouds.chosen(clouds.where(machine.around), "terminate", machine.around)[0] is None
+        assert clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "terminate", machine.around)[0] is None
         way = certain(machine, "stop")
         assert "local SSDs" in way.loses
-        assert clouds.end(way, machine.around).result == "accepted"
+        assert clouds.end_machine(way, machine.around).result == "accepted"
     assert off(machine) == ["shutdown -h now"]
 
 
@@ -373,7 +373,7 @@ def test_a_vm_of_gcp_stops_by_its_shutdown(machine: Machine) -> None:
 def test_a_vm_that_would_be_started_again_has_no_way(machine: Machine, attributes: dict[str, str], why: str) -> None:
     with answering(vm(machine, attributes=attributes)) as (_, port):  # type: ignore[arg-type]
         machine.env["COSTGUARD_GCP_METADATA"] = f"http://127.0.0.1:{port}"
-        assert why in clouds.chosen(clouds.where(machine.around), "stop", machine.around)[1]
+        assert why in clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)[1]
 
 
 @pytest.mark.parametrize("name", [".dockerenv", "run/.containerenv"])
@@ -381,7 +381,7 @@ def test_turning_off_a_container_is_no_way(machine: Machine, name: str) -> None:
     machine.file(name, "")
     with answering(vm(machine)) as (_, port):  # type: ignore[arg-type]
         machine.env["COSTGUARD_GCP_METADATA"] = f"http://127.0.0.1:{port}"
-        assert "in a container" in clouds.chosen(clouds.where(machine.around), "stop", machine.around)[1]
+        assert "in a container" in clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "stop", machine.around)[1]
 
 
 def test_a_shutdown_that_fails_is_refused_and_one_that_hangs_is_unknown(
@@ -392,44 +392,49 @@ def test_a_shutdown_that_fails_is_refused_and_one_that_hangs_is_unknown(
         machine.env["COSTGUARD_GCP_METADATA"] = f"http://127.0.0.1:{port}"
         way = certain(machine, "stop")
         machine.command("shutdown", "echo 'Access denied' >&2; exit 1")
-        assert clouds.end(way, machine.around) == ("refused", "shutdown ended with 1: Access denied")
+        assert clouds.end_machine(way, machine.around) == ("refused", "shutdown ended with 1: Access denied")
         machine.command("shutdown", "sleep 60")
-        assert clouds.end(way, machine.around).result == "unknown"
+        assert clouds.end_machine(way, machine.around).result == "unknown"
 
 
 def test_on_lambda_nothing_from_inside_stops_billing(machine: Machine) -> None:
     machine.env["COSTGUARD_PLACE"] = "lambda"
-    place = clouds.where(machine.around)
-    assert clouds.ways(place, machine.around) == []
-    assert "nothing from inside stops billing" in clouds.chosen(place, "terminate", machine.around)[1]
+    place = clouds.locate_machine(machine.around)
+    assert clouds.list_shutdown_ways(place, machine.around) == []
+    assert "nothing from inside stops billing" in clouds.choose_shutdown_way(place, "terminate", machine.around)[1]
 
 
 def test_an_unknown_place_has_no_way_and_says_why(machine: Machine) -> None:
-    place = clouds.where(machine.around)
-    assert (place.provider, clouds.ways(place, machine.around)) == ("", [])
-    assert "nothing is known to end it" in clouds.chosen(place, "stop", machine.around)[1]
-    assert clouds.end(Way("stop", "", "", "", "", certain=True, place=place), machine.around).result == "refused"
+    place = clouds.locate_machine(machine.around)
+    assert (place.provider, clouds.list_shutdown_ways(place, machine.around)) == ("", [])
+    assert "nothing is known to end it" in clouds.choose_shutdown_way(place, "stop", machine.around)[1]
+    assert (
+        clouds.end_machine(ShutdownWay("stop", "", "", "", "", certain=True, place=place), machine.around).result == "refused"
+    )
 
 
 def test_what_is_no_act_is_refused(machine: Machine) -> None:
-    assert "write stop or terminate" in clouds.chosen(clouds.where(machine.around), "halt", machine.around)[1]
+    assert (
+        "write stop or terminate"
+        in clouds.choose_shutdown_way(clouds.locate_machine(machine.around), "halt", machine.around)[1]
+    )
     with pytest.raises(AgentError, match="write stop or terminate"):
-        clouds.state_shutdown(Place("aws", "i-1"), "hibernate", machine.around)
+        clouds.save_shutdown_meaning(MachineIdentity("aws", "i-1"), "hibernate", machine.around)
 
 
 def test_a_firmware_tells_where_a_machine_is_without_asking_anybody(machine: Machine) -> None:
-    assert aws.found(machine.around) is None
-    assert gcp.found(machine.around) is None
-    assert runpod.found(machine.around) is None
-    assert vast.found(machine.around) is None
+    assert aws.detect_machine(machine.around) is None
+    assert gcp.detect_machine(machine.around) is None
+    assert runpod.detect_machine(machine.around) is None
+    assert vast.detect_machine(machine.around) is None
 
 
 def test_a_request_goes_out_in_one_piece_and_what_was_never_sent_is_known() -> None:
     """Half of one is what a server refuses (RELIABILITY, H30): head and body leave in one write."""
     with answering({"PUT /x": lambda asked: Answer.of({"heard": asked.body.decode()})}) as (server, port):
-        reply = ask(f"http://127.0.0.1:{port}/x", method="PUT", body=b'{"state":"stopped"}')
-    assert (reply.json(), server.cut_short) == ({"heard": '{"state":"stopped"}'}, 0)
+        reply = send_request(f"http://127.0.0.1:{port}/x", method="PUT", body=b'{"state":"stopped"}')
+    assert (reply.parse_json(), server.cut_short) == ({"heard": '{"state":"stopped"}'}, 0)
     for address in (NOTHING, "ftp://127.0.0.1/x", "http://[::1/x", "http://127.0.0.1:99999/x", "http:///x", "\0"):
         with pytest.raises(UnansweredError) as caught:
-            ask(address, method="PUT", body=b"{}")
+            send_request(address, method="PUT", body=b"{}")
         assert caught.value.sent is False

@@ -16,8 +16,8 @@ import costguard_agent
 import pytest
 from costguard_agent import hints, listening, state_dir
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.listening import Heard, Listener
-from costguard_agent.local_requests import Asks
+from costguard_agent.listening import HintListener, HintState
+from costguard_agent.local_requests import LocalRequestQueue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,22 +29,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is the agent's, for this process."""
     monkeypatch.setenv(state_dir.DIR, str(tmp_path))
     monkeypatch.delenv(hints.SOCKET_ENV, raising=False)
-    monkeypatch.setattr(hints, "_last", {})
-    monkeypatch.setattr(hints, "_ways", {})
+    monkeypatch.setattr(hints, "_last_sent_s", {})
+    monkeypatch.setattr(hints, "_socket_cache", {})
     return tmp_path
 
 
 @pytest.fixture
-def listener(here: Path) -> Iterator[Listener]:
-    made = Listener(here / state_dir.SOCKET, Asks(here))
+def listener(here: Path) -> Iterator[HintListener]:
+    made = HintListener(here / state_dir.SOCKET, LocalRequestQueue(here))
     yield made
     made.close()
-    ours = hints._ways.get("socket")
+    ours = hints._socket_cache.get("socket")
     if ours is not None:
         ours.close()
 
 
-def sent(listener: Listener, *datagrams: bytes) -> Heard:
+def sent(listener: HintListener, *datagrams: bytes) -> HintState:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         for datagram in datagrams:
             ours.sendto(datagram, str(listener._path))
@@ -52,10 +52,10 @@ def sent(listener: Listener, *datagrams: bytes) -> Heard:
     return listener.heard
 
 
-def test_two_lines_tell_the_step(listener: Listener) -> None:
+def test_two_lines_tell_the_step(listener: HintListener) -> None:
     costguard_agent.progress(1200)
     listener.drain(NOW)
-    assert listener.heard.signals() == {"step": 1200}
+    assert listener.heard.to_signals() == {"step": 1200}
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_two_lines_tell_the_step(listener: Listener) -> None:
         b'{"hint":"ask","what":"keep","for_s":3600,"id":{}}',
     ],
 )
-def test_nothing_that_anybody_sends_ends_the_agent(listener: Listener, said: bytes) -> None:
+def test_nothing_that_anybody_sends_ends_the_agent(listener: HintListener, said: bytes) -> None:
     sent(listener, said, b'{"hint":"progress","step":5}')
     assert listener.heard.step == 5
 
 
-def test_what_breaks_while_it_is_read_is_passed_over(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_while_it_is_read_is_passed_over(listener: HintListener, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> str:
         raise RecursionError
 
@@ -82,24 +82,24 @@ def test_what_breaks_while_it_is_read_is_passed_over(listener: Listener, monkeyp
     assert sent(listener, b'{"hint":"ask","what":"keep","for_s":60}', b'{"hint":"progress","step":5}').step == 5
 
 
-def test_a_sign_of_life_is_told_by_its_moment(listener: Listener) -> None:
+def test_a_sign_of_life_is_told_by_its_moment(listener: HintListener) -> None:
     costguard_agent.beat()
     listener.drain(NOW)
-    assert listener.heard.signals() == {"heartbeat": NOW / 1000}
+    assert listener.heard.to_signals() == {"heartbeat": NOW / 1000}
 
 
-def test_the_last_step_goes_on_being_told(listener: Listener) -> None:
+def test_the_last_step_goes_on_being_told(listener: HintListener) -> None:
     sent(listener, b'{"hint":"progress","step":7}', b'{"hint":"beat"}')
     listener.drain(NOW + 10**6)
-    assert listener.heard.signals() == {"step": 7, "heartbeat": NOW / 1000}
+    assert listener.heard.to_signals() == {"step": 7, "heartbeat": NOW / 1000}
 
 
-def test_a_phase_is_asked_for_and_not_again_while_most_of_it_is_left(listener: Listener) -> None:
+def test_a_phase_is_asked_for_and_not_again_while_most_of_it_is_left(listener: HintListener) -> None:
     for _ in range(3):
         sent(listener, b'{"hint":"phase","name":"eval","for_s":7200}')
-    asks = listener._asks.waiting(NOW)
+    asks = listener._asks.list_waiting(NOW)
     assert [(ask["what"], ask["name"], ask["for_s"]) for ask in asks] == [("phase", "eval", 7200)]
-    listener._asks.hint("eval", 7200, NOW + 4_000_000)
+    listener._asks.add_phase_hint("eval", 7200, NOW + 4_000_000)
     assert len(listener._asks) == 2
 
 
@@ -109,32 +109,32 @@ def test_a_hint_costs_a_job_nothing_where_no_agent_listens(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-def test_at_most_one_hint_of_a_kind_leaves_in_a_second(listener: Listener) -> None:
+def test_at_most_one_hint_of_a_kind_leaves_in_a_second(listener: HintListener) -> None:
     for step in range(1000):
         costguard_agent.progress(step)
     costguard_agent.beat()
     listener.drain(NOW)
-    assert listener.heard == Heard(0, NOW / 1000)
+    assert listener.heard == HintState(0, NOW / 1000)
 
 
 @pytest.mark.parametrize("step", [float("nan"), float("inf"), "many", None, [], 10**400])
-def test_a_hint_never_raises(listener: Listener, step: object) -> None:
+def test_a_hint_never_raises(listener: HintListener, step: object) -> None:
     costguard_agent.progress(step)  # type: ignore[arg-type]
     costguard_agent.phase(step, step)  # type: ignore[arg-type]
     listener.drain(NOW)
-    assert listener.heard == Heard()
+    assert listener.heard == HintState()
 
 
-def test_a_socket_full_of_hints_makes_no_job_wait(listener: Listener) -> None:
+def test_a_socket_full_of_hints_makes_no_job_wait(listener: HintListener) -> None:
     for step in range(2000):
         hints._send({"hint": "progress", "step": step})
     listener.drain(NOW)
     assert listener.heard.step is not None
 
 
-def test_a_child_of_a_job_tells_by_itself(listener: Listener) -> None:
+def test_a_child_of_a_job_tells_by_itself(listener: HintListener) -> None:
     costguard_agent.progress(1)
-    hints._last.clear()
+    hints._last_sent_s.clear()
     pid = os.fork()
     if pid == 0:
         costguard_agent.progress(2)
@@ -146,14 +146,14 @@ def test_a_child_of_a_job_tells_by_itself(listener: Listener) -> None:
 
 def test_another_socket_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hints.SOCKET_ENV, str(here / "other.sock"))
-    other = Listener(here / "other.sock", Asks(here))
+    other = HintListener(here / "other.sock", LocalRequestQueue(here))
     try:
         costguard_agent.progress(5)
         other.drain(NOW)
         assert other.heard.step == 5
     finally:
         other.close()
-        hints._ways["socket"].close()
+        hints._socket_cache["socket"].close()
 
 
 def test_jobs_of_other_users_reach_an_agent_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +163,11 @@ def test_jobs_of_other_users_reach_an_agent_of_root(tmp_path: Path, monkeypatch:
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         place.chmod(0o755)
-        runtime = state_dir.made(place / "run", state_dir.OPEN_FOLDER)
+        runtime = state_dir.make_dir(place / "run", state_dir.OPEN_FOLDER)
         monkeypatch.setenv(hints.SOCKET_ENV, str(runtime / state_dir.SOCKET))
-        monkeypatch.setattr(hints, "_last", {})
-        monkeypatch.setattr(hints, "_ways", {})
-        made = Listener(runtime / state_dir.SOCKET, Asks(tmp_path))
+        monkeypatch.setattr(hints, "_last_sent_s", {})
+        monkeypatch.setattr(hints, "_socket_cache", {})
+        made = HintListener(runtime / state_dir.SOCKET, LocalRequestQueue(tmp_path))
         pid = os.fork()
         if pid == 0:
             os.setuid(65534)
@@ -186,7 +186,7 @@ def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> 
     if os.geteuid() != 0:
         pytest.skip("giving files away needs root")
     os.chown(tmp_path, 65534, 65534)
-    state_dir.written(tmp_path / "key", b"x")
+    state_dir.write_file(tmp_path / "key", b"x")
     assert (tmp_path / "key").stat().st_uid == 65534
 
 
@@ -194,7 +194,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(AgentError, match="others may write to"):
-        state_dir.made(tmp_path / "open")
+        state_dir.make_dir(tmp_path / "open")
 
 
 HOSTILE = [
@@ -207,8 +207,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("datagram", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_is_no_hint_is_passed_over(listener: Listener, datagram: bytes) -> None:
-    assert sent(listener, datagram) == Heard()
+def test_what_is_no_hint_is_passed_over(listener: HintListener, datagram: bytes) -> None:
+    assert sent(listener, datagram) == HintState()
     assert len(listener._asks) == 0
 
 
@@ -226,63 +226,65 @@ def test_what_is_no_hint_is_passed_over(listener: Listener, datagram: bytes) -> 
 )
 def test_whatever_json_it_is_the_agent_lives(found: object, kind: str) -> None:
     with tempfile.TemporaryDirectory() as place:
-        made = Listener(Path(place) / "s", Asks(Path(place)))
+        made = HintListener(Path(place) / "s", LocalRequestQueue(Path(place)))
         try:
             data = {**found, "hint": kind} if isinstance(found, dict) else found
-            made._take(json.dumps(data).encode(), None, NOW)
-            json.dumps(made._asks.waiting(NOW), allow_nan=False)
-            json.dumps(made.heard.signals(), allow_nan=False)
+            made._handle_datagram(json.dumps(data).encode(), None, NOW)
+            json.dumps(made._asks.list_waiting(NOW), allow_nan=False)
+            json.dumps(made.heard.to_signals(), allow_nan=False)
         finally:
             made.close()
 
 
-def test_nobody_fills_the_memory_with_asks(listener: Listener) -> None:
+def test_nobody_fills_the_memory_with_asks(listener: HintListener) -> None:
     ask = json.dumps({"hint": "ask", "what": "busy", "for_s": 7200}).encode()
     sent(listener, *[ask] * 50)
     assert len(listener._asks) == 8
 
 
 def test_an_odd_ask_becomes_one_that_a_watchdog_takes(tmp_path: Path) -> None:
-    asks = Asks(tmp_path)
+    asks = LocalRequestQueue(tmp_path)
     for odd in ("\ud800", "a b", "x" * 999, "\x1b[31m\n", 7, None):
-        assert asks.ask({"what": "phase", "for_s": 7200, "id": odd, "name": odd, "why": odd}, NOW) == ""
-    for ask in asks.waiting(NOW):
+        assert asks.add_request({"what": "phase", "for_s": 7200, "id": odd, "name": odd, "why": odd}, NOW) == ""
+    for ask in asks.list_waiting(NOW):
         assert re.fullmatch("[0-9a-f]{16}", ask["id"])
         assert len(ask["name"]) <= 100
         assert (ask["name"] + ask["why"]).isprintable()
 
 
 def test_an_ask_that_waits_grows_shorter_and_ends(tmp_path: Path) -> None:
-    asks = Asks(tmp_path)
-    asks.ask({"what": "busy", "for_s": 3600}, NOW)
-    assert asks.waiting(NOW + 1_800_000)[0]["for_s"] == 1800
-    assert asks.waiting(NOW + 3_599_000) == []
+    asks = LocalRequestQueue(tmp_path)
+    asks.add_request({"what": "busy", "for_s": 3600}, NOW)
+    assert asks.list_waiting(NOW + 1_800_000)[0]["for_s"] == 1800
+    assert asks.list_waiting(NOW + 3_599_000) == []
 
 
 def test_an_ask_survives_a_restart_with_its_id(tmp_path: Path) -> None:
-    asks = Asks(tmp_path)
-    asks.ask({"what": "keep", "for_s": 3600, "why": "demo"}, NOW, b"x")
-    again = Asks(tmp_path)
-    assert again.waiting(NOW) == asks.waiting(NOW)
+    asks = LocalRequestQueue(tmp_path)
+    asks.add_request({"what": "keep", "for_s": 3600, "why": "demo"}, NOW, b"x")
+    again = LocalRequestQueue(tmp_path)
+    assert again.list_waiting(NOW) == asks.list_waiting(NOW)
     assert again.until_ms == {"keep": NOW + 3_600_000}
 
 
 @pytest.mark.parametrize("torn", [b"", b"[]", b'{"open":[7,{"what":"keep"}],"until_ms":[]}', b'{"open":7}', b"\xff"])
 def test_torn_asks_are_none(tmp_path: Path, torn: bytes) -> None:
     (tmp_path / "asks.json").write_bytes(torn)
-    assert len(Asks(tmp_path)) == 0
+    assert len(LocalRequestQueue(tmp_path)) == 0
 
 
-def test_who_asks_is_told_what_became_of_it(listener: Listener) -> None:
+def test_who_asks_is_told_what_became_of_it(listener: HintListener) -> None:
     answers: list[object] = []
     asking = threading.Thread(
-        target=lambda: answers.append(listening.put(hints.sockets(), {"what": "busy", "for_s": 7200, "name": "", "why": ""}, 5))
+        target=lambda: answers.append(
+            listening.send_local_request(hints.list_hint_sockets(), {"what": "busy", "for_s": 7200, "name": "", "why": ""}, 5)
+        )
     )
     asking.start()
     while not len(listener._asks):
         listener.drain(NOW)
-    waiting = listener._asks.waiting(NOW)
-    for ask, why in listener._asks.answered({waiting[0]["id"]: "too long"}, waiting):
+    waiting = listener._asks.list_waiting(NOW)
+    for ask, why in listener._asks.mark_answered({waiting[0]["id"]: "too long"}, waiting):
         listener.answer(ask.reply_to, {"why": why})
     asking.join()
     assert answers == [{"why": "too long"}]
@@ -290,8 +292,8 @@ def test_who_asks_is_told_what_became_of_it(listener: Listener) -> None:
 
 def test_where_no_agent_runs_it_is_said(here: Path) -> None:
     with pytest.raises(AgentError, match="no agent runs on this machine"):
-        listening.put([str(here / "none")], {}, 1)
-    stale = Listener(here / "stale", Asks(here))
+        listening.send_local_request([str(here / "none")], {}, 1)
+    stale = HintListener(here / "stale", LocalRequestQueue(here))
     stale._socket.close()
     with pytest.raises(AgentError, match="no agent answers at"):
-        listening.put([str(here / "stale")], {}, 1)
+        listening.send_local_request([str(here / "stale")], {}, 1)

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import trustme
 from costguard_agent import notebooks as kernels
-from costguard_agent.seen import Seen
+from costguard_agent.seen import ProbeResult
 
 from tests.agent.near import Machine, Server, answering
 from tests.fakes.server import Answer, Asked, serving
 
 TOKEN = "canary-jupyter-0123456789abcdef"  # noqa: S105 - looked for in all output
 HOME = "root/.local/share/jupyter/runtime"
-NOW = kernels.moment("2026-11-22T19:00:00Z") or 0.0
+NOW = kernels.parse_rfc3339("2026-11-22T19:00:00Z") or 0.0
 
 
 def kernel(state: str = "idle", last: str = "2026-11-22T18:30:00.250000Z", connections: int = 1) -> dict[str, object]:
@@ -61,13 +61,13 @@ def notebooks(machine: Machine, *which: dict[str, object], path: str = "/api/ker
 def test_an_idle_kernel_tells_when_its_last_cell_ended(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with notebooks(machine, kernel(), kernel(last="2026-11-22T18:00:00Z", connections=0)):
-        assert kernels.look(machine.around, NOW) == Seen({"connections": 1.0, "input_age_s": 1799.75})
+        assert kernels.probe_notebooks(machine.around, NOW) == ProbeResult({"connections": 1.0, "input_age_s": 1799.75})
 
 
 def test_a_busy_kernel_is_work_now(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with notebooks(machine, kernel(), kernel("busy", last="2026-11-22T16:00:00Z")):
-        seen = kernels.look(machine.around, NOW)
+        seen = kernels.probe_notebooks(machine.around, NOW)
     assert seen.signals == {"connections": 2.0, "input_age_s": 0.0}
     assert seen.troubles == ()
 
@@ -75,7 +75,7 @@ def test_a_busy_kernel_is_work_now(tmp_path: Path) -> None:
 def test_a_kernel_that_is_busy_for_days_is_told_as_a_fact(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with notebooks(machine, kernel("busy", last="2026-11-20T13:00:00Z")):
-        seen = kernels.look(machine.around, NOW)
+        seen = kernels.probe_notebooks(machine.around, NOW)
     assert seen.signals["input_age_s"] == 0.0
     assert seen.troubles == ("a notebook's kernel is busy and said nothing for 54 h",)
 
@@ -83,14 +83,14 @@ def test_a_kernel_that_is_busy_for_days_is_told_as_a_fact(tmp_path: Path) -> Non
 def test_a_server_without_kernels_says_nothing_of_input(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with notebooks(machine):
-        assert kernels.look(machine.around, NOW) == Seen({})
+        assert kernels.probe_notebooks(machine.around, NOW) == ProbeResult({})
 
 
 def test_a_classic_notebook_below_a_path_of_its_own_is_found_by_the_variable(tmp_path: Path) -> None:
     machine = Machine(tmp_path, JUPYTER_RUNTIME_DIR="/work/run", HOME="/nobody")
     more = {"name": "nbserver-{}.json", "folder": "work/run", "base_url": "/user/anna/"}
     with notebooks(machine, kernel("busy"), path="/user/anna/api/kernels", **more):
-        assert kernels.look(machine.around, NOW).signals["input_age_s"] == 0.0
+        assert kernels.probe_notebooks(machine.around, NOW).signals["input_age_s"] == 0.0
 
 
 def test_servers_of_all_users_that_may_be_read_are_asked(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_servers_of_all_users_that_may_be_read_are_asked(tmp_path: Path) -> None
     users = ("root:x:0:0:root:/root:/bin/bash", "anna:x:1000:1000::/data/anna:/bin/zsh", "daemon:x:1:1::/usr:/usr/sbin/nologin")
     machine.file("etc/passwd", "\n".join(users))
     with notebooks(machine, kernel("busy"), folder="data/anna/.local/share/jupyter/runtime"):
-        assert kernels.look(machine.around, NOW).signals["input_age_s"] == 0.0
+        assert kernels.probe_notebooks(machine.around, NOW).signals["input_age_s"] == 0.0
 
 
 def test_a_server_with_a_runtime_folder_of_its_own_is_found_by_its_own_variable(tmp_path: Path) -> None:
@@ -106,21 +106,21 @@ def test_a_server_with_a_runtime_folder_of_its_own_is_found_by_its_own_variable(
     machine.process(4242, "jupyter-lab", words=("/opt/venv/bin/python3.11", "/opt/venv/bin/jupyter-lab"))
     machine.file("proc/4242/environ", "HOME=/nowhere\0JUPYTER_RUNTIME_DIR=/scratch/run\0")
     with notebooks(machine, kernel("busy"), folder="scratch/run", name="jpserver-4242.json", pid=4242):
-        assert kernels.look(machine.around, NOW) == Seen({"connections": 1.0, "input_age_s": 0.0})
+        assert kernels.probe_notebooks(machine.around, NOW) == ProbeResult({"connections": 1.0, "input_age_s": 0.0})
 
 
 def test_a_server_whose_file_cannot_be_read_makes_the_age_unknown(tmp_path: Path) -> None:
     machine = Machine(tmp_path, HOME="/var/lib/agent")
     machine.process(4242, "jupyter-lab", words=("/opt/venv/bin/python3.11", "/opt/venv/bin/jupyter-lab", "--no-browser"))
     machine.process(4243, "python3.11", words=("python", "-m", "ipykernel_launcher", "-f", "/root/kernel-1.json"))
-    seen = kernels.look(machine.around, NOW)
-    assert seen == Seen({}, ("connections", "input_age_s"), ("1 notebook servers run whose files cannot be read",))
+    seen = kernels.probe_notebooks(machine.around, NOW)
+    assert seen == ProbeResult({}, ("connections", "input_age_s"), ("1 notebook servers run whose files cannot be read",))
 
 
 def test_the_file_of_a_server_that_ended_is_passed_over(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     runs(machine, 1, pid=4_000_000)
-    assert kernels.look(machine.around, NOW) == Seen({})
+    assert kernels.probe_notebooks(machine.around, NOW) == ProbeResult({})
 
 
 def test_a_server_with_a_certificate_of_its_own_is_asked_on_loopback(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_server_with_a_certificate_of_its_own_is_asked_on_loopback(tmp_path: P
     server = Server({"GET /api/kernels": listed(kernel("busy"))})  # type: ignore[dict-item]
     with serving(server, context) as base:
         runs(machine, int(base.rpartition(":")[2]), secure=True)
-        assert kernels.look(machine.around, NOW).signals["input_age_s"] == 0.0
+        assert kernels.probe_notebooks(machine.around, NOW).signals["input_age_s"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_server_that_cannot_be_asked_makes_the_age_unknown_and_keeps_its_token
     with notebooks(machine, kernel("busy"), **change) as server:  # type: ignore[arg-type]
         if fault is not None:
             server.fault("kernels", **fault)  # type: ignore[arg-type]
-        seen = kernels.look(machine.around, NOW)
+        seen = kernels.probe_notebooks(machine.around, NOW)
     assert seen.signals == {}
     assert set(seen.unknown) == {"connections", "input_age_s"}
     assert why in seen.troubles[0]
@@ -180,19 +180,19 @@ def test_a_server_that_cannot_be_asked_makes_the_age_unknown_and_keeps_its_token
 def test_a_file_that_is_none_of_a_server_is_passed_over(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path, HOME="/root")
     machine.file("root/.local/share/jupyter/runtime/jpserver-1.json", text)
-    assert kernels.servers(machine.around) == []
+    assert kernels.list_servers(machine.around) == []
 
 
 def test_a_pipe_in_place_of_the_file_does_not_hold_the_agent_up(tmp_path: Path) -> None:
     machine = Machine(tmp_path, HOME="/root")
     folder = machine.file("root/.local/share/jupyter/runtime/other", "").parent
     os.mkfifo(folder / "jpserver-1.json")
-    assert kernels.servers(machine.around) == []
+    assert kernels.list_servers(machine.around) == []
 
 
 def test_a_base_path_cannot_carry_a_second_request(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     with notebooks(machine, kernel(), base_url="/ HTTP/1.1\r\nX: y\r\n\r\nGET /") as server:
-        seen = kernels.look(machine.around, NOW)
+        seen = kernels.probe_notebooks(machine.around, NOW)
     assert seen.unknown
     assert server.asked == []

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from costguard_agent.host_metrics import Machine, rate
+from costguard_agent.host_metrics import HostMetrics, compute_rate
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -48,11 +48,11 @@ def box(tmp_path: Path) -> Box:
 
 
 def test_a_first_reading_is_no_rate(box: Box) -> None:
-    assert Machine(box.root, contained=False).look(10.0) == {"memory_used": 75.0}
+    assert HostMetrics(box.root, contained=False).look(10.0) == {"memory_used": 75.0}
 
 
 def test_rates_are_what_went_on_since(box: Box) -> None:
-    machine = Machine(box.root, contained=False)
+    machine = HostMetrics(box.root, contained=False)
     machine.look(10.0)
     box.stat(busy_s=3.0 * (os.cpu_count() or 1), idle_s=99)
     box.net(eth0=(1000, 500), lo=(9999, 9999))
@@ -61,23 +61,23 @@ def test_rates_are_what_went_on_since(box: Box) -> None:
 
 
 def test_a_counter_that_began_anew_is_missing_once() -> None:
-    assert rate({"a": 500.0}, {"a": 20.0}, 10) is None
-    assert rate({"a": 20.0}, {"a": 60.0}, 10) == 4
+    assert compute_rate({"a": 500.0}, {"a": 20.0}, 10) is None
+    assert compute_rate({"a": 20.0}, {"a": 60.0}, 10) == 4
 
 
 def test_an_interface_or_disk_that_came_counts_from_then_and_one_that_went_no_longer() -> None:
-    assert rate({"a": 10.0, "gone": 99.0}, {"a": 20.0, "new": 1e12}, 10) == 1
+    assert compute_rate({"a": 10.0, "gone": 99.0}, {"a": 20.0, "new": 1e12}, 10) == 1
 
 
 def test_after_a_gap_the_next_reading_is_a_first_one(box: Box) -> None:
-    machine = Machine(box.root, contained=False)
+    machine = HostMetrics(box.root, contained=False)
     machine.look(10.0)
     machine.forget()
     assert "network_bytes_s" not in machine.look(20.0)
 
 
 def test_a_bridge_or_tunnel_does_not_count_the_same_bytes_again(box: Box) -> None:
-    machine = Machine(box.root, contained=False)
+    machine = HostMetrics(box.root, contained=False)
     machine.look(0.0)
     box.net(eth0=(100, 0), docker0=(100, 0), veth1=(100, 0), lo=(100, 0), tun0=(100, 0))
     assert machine.look(1.0)["network_bytes_s"] == 100
@@ -86,14 +86,14 @@ def test_a_bridge_or_tunnel_does_not_count_the_same_bytes_again(box: Box) -> Non
 def test_in_a_container_its_own_interface_counts_though_no_device_is_behind_it(tmp_path: Path) -> None:
     box = Box(tmp_path)
     (tmp_path / "sys/class/net/eth0/device").rmdir()
-    machine = Machine(tmp_path, contained=True)
+    machine = HostMetrics(tmp_path, contained=True)
     machine.look(0.0)
     box.net(real=(), eth0=(70, 7), lo=(100, 0))
     assert machine.look(1.0)["network_bytes_s"] == 77
 
 
 def test_infiniband_is_network_and_of_the_host_in_a_container(box: Box) -> None:
-    machine, inside = Machine(box.root, contained=False), Machine(box.root, contained=True)
+    machine, inside = HostMetrics(box.root, contained=False), HostMetrics(box.root, contained=True)
     for number, value in ((0, 0), (1, 250)):
         for name in ("port_xmit_data", "port_rcv_data"):
             box.file(f"sys/class/infiniband/mlx5_0/ports/1/counters/{name}", f"{value}\n")
@@ -102,7 +102,7 @@ def test_infiniband_is_network_and_of_the_host_in_a_container(box: Box) -> None:
 
 
 def test_nfs_is_a_disk_that_no_block_device_counts(box: Box) -> None:
-    machine = Machine(box.root, contained=False)
+    machine = HostMetrics(box.root, contained=False)
     for number, value in ((0, 1000), (1, 4000)):
         text = f"device srv:/a mounted on /data with fstype nfs4 statvers=1.1\n\tbytes:\t9 9 9 9 {value} {value} 1 1\n"
         box.file("proc/self/mountstats", "device sda mounted on / with fstype ext4\n" + text)
@@ -111,7 +111,7 @@ def test_nfs_is_a_disk_that_no_block_device_counts(box: Box) -> None:
 
 
 def test_what_jobs_read_from_a_fuse_mount_counts_where_it_is_more(box: Box) -> None:
-    machine = Machine(box.root, contained=False)
+    machine = HostMetrics(box.root, contained=False)
     for number, value in ((0, 0), (1, 5_000_000)):
         box.file("proc/77/io", f"rchar: {value}\nwchar: {value}\nread_bytes: 0\n")
         box.file("proc/self/mounts", "mfs#volume /workspace fuse rw 0 0\n")
@@ -123,7 +123,7 @@ def test_what_jobs_read_from_a_fuse_mount_counts_where_it_is_more(box: Box) -> N
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_container_is_not_its_host(box: Box, version: int) -> None:
-    machine, group = Machine(box.root, contained=True), "sys/fs/cgroup"
+    machine, group = HostMetrics(box.root, contained=True), "sys/fs/cgroup"
     for number, (busy, read) in enumerate(((0, 0), (4_000_000, 8192))):
         box.stat(busy_s=1e6 * number)
         box.disks(("nvme0n1", 10**9 * number, 0))
@@ -149,21 +149,21 @@ def test_a_container_is_not_its_host(box: Box, version: int) -> None:
 
 
 def test_a_container_that_shows_no_group_tells_nothing_of_its_host(box: Box) -> None:
-    machine = Machine(box.root, contained=True)
+    machine = HostMetrics(box.root, contained=True)
     machine.look(0.0)
     box.stat(busy_s=1e6)
     assert machine.look(1.0) == {"memory_used": 75.0, "network_bytes_s": 0.0}
 
 
 def test_no_proc_is_said_and_nothing_is_measured(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, contained=False)
+    machine = HostMetrics(tmp_path, contained=False)
     assert [machine.look(at) for at in (0.0, 1.0)] == [{}, {}]
-    assert machine.troubles() == ("no /proc here: processors, memory, network, disks and processes are not measured",)
+    assert machine.list_troubles() == ("no /proc here: processors, memory, network, disks and processes are not measured",)
 
 
 def test_files_of_the_kernel_longer_than_a_page_are_read_whole() -> None:
     if not Path("/proc/self/smaps").exists():
         pytest.skip("no /proc here")
-    from costguard_agent.host_metrics import _text
+    from costguard_agent.host_metrics import _read_text
 
-    assert len(_text(Path("/proc/self/smaps"), 2**20) or "") > 3 * 4096
+    assert len(_read_text(Path("/proc/self/smaps"), 2**20) or "") > 3 * 4096

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_agent.binding import imported
-from costguard_agent.nvml import GpuLook, Gpus
-from costguard_agent.watching import Watching
+from costguard_agent.binding import import_pynvml
+from costguard_agent.nvml import GpuReader, GpuReading
+from costguard_agent.watching import GpuWatcher
 
 FAKE = Path(__file__).parent / "fake_nvml"
 GPU = {
@@ -55,8 +55,8 @@ def forgotten() -> Iterator[None]:
         sys.modules["pynvml"] = before
 
 
-def looked(*, at: float = 0.0, gpus: Gpus | None = None) -> GpuLook:
-    return (gpus or Gpus()).look(at, full=True)
+def looked(*, at: float = 0.0, gpus: GpuReader | None = None) -> GpuReading:
+    return (gpus or GpuReader()).look(at, full=True)
 
 
 def test_a_gpu_tells_all_of_it(nvidia: Nvidia) -> None:
@@ -82,28 +82,28 @@ def test_a_binding_that_was_never_compiled_is_compiled_by_another_process(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
-    assert imported().VALUE == 7
+    assert import_pynvml().VALUE == 7
     assert [path.suffix for path in (tmp_path / "__pycache__").iterdir()] == [".pyc"]
 
 
 def test_a_first_look_is_a_full_one(nvidia: Nvidia) -> None:
     nvidia(GPU)
-    assert Gpus().look(0.0, full=False) == looked()
+    assert GpuReader().look(0.0, full=False) == looked()
 
 
 def test_no_binding_and_no_driver_are_said_and_measured_as_nothing(monkeypatch: pytest.MonkeyPatch, nvidia: Nvidia) -> None:
     nvidia(init=12)
-    assert looked() == GpuLook(None, None, ("GPUs are not measured: NVML Shared Library Not Found",))
+    assert looked() == GpuReading(None, None, ("GPUs are not measured: NVML Shared Library Not Found",))
     nvidia(init=9)
-    assert looked() == GpuLook(None, None, ("GPUs are not measured: Driver Not Loaded",))
+    assert looked() == GpuReading(None, None, ("GPUs are not measured: Driver Not Loaded",))
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert looked().troubles == ("GPUs are not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)",)
 
 
 def test_a_driver_without_a_gpu_says_so_and_looks_again(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia()
-    assert looked(gpus=gpus) == GpuLook(None, None, ("NVML sees no GPU here",))
+    assert looked(gpus=gpus) == GpuReading(None, None, ("NVML sees no GPU here",))
     nvidia(GPU)
     assert looked(gpus=gpus, at=31.0).gpus is not None
 
@@ -139,7 +139,7 @@ def test_one_error_leaves_out_one_value_and_says_so(nvidia: Nvidia) -> None:
 
 
 def test_a_lost_gpu_runs_nothing_and_the_others_are_still_read(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia(GPU, IDLE)
     gpus.look(0.0, full=True)
     nvidia({**GPU, "error": 15}, IDLE)
@@ -150,7 +150,7 @@ def test_a_lost_gpu_runs_nothing_and_the_others_are_still_read(nvidia: Nvidia) -
 
 
 def test_a_lost_gpu_is_back_after_its_reset(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia({**GPU, "error": 15}, IDLE)
     assert len(looked(gpus=gpus).gpus or {}) == 1
     nvidia(GPU, IDLE)
@@ -160,7 +160,7 @@ def test_a_lost_gpu_is_back_after_its_reset(nvidia: Nvidia) -> None:
 
 
 def test_a_gpu_that_is_not_listed_any_more_is_missed(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia(GPU, IDLE)
     gpus.look(0.0, full=True)
     nvidia(GPU, init=1)
@@ -170,18 +170,18 @@ def test_a_gpu_that_is_not_listed_any_more_is_missed(nvidia: Nvidia) -> None:
 
 
 def test_nvml_is_opened_again_after_the_driver_was_reloaded(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia(GPU)
     gpus.look(0.0, full=True)
     nvidia(GPU, init=1)
-    assert looked(gpus=gpus, at=1.0) == GpuLook(None, None, ("GPUs are not measured: Uninitialized",))
+    assert looked(gpus=gpus, at=1.0) == GpuReading(None, None, ("GPUs are not measured: Uninitialized",))
     nvidia(GPU)
     assert looked(gpus=gpus, at=2.0).gpus is None, "not before half a minute went by"
     assert looked(gpus=gpus, at=31.5).gpus is not None
 
 
 def test_a_library_older_than_the_driver_needs_a_new_process(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia(GPU)
     gpus.look(0.0, full=True)
     assert not gpus.outdated
@@ -191,7 +191,7 @@ def test_a_library_older_than_the_driver_needs_a_new_process(nvidia: Nvidia) -> 
 
 
 def test_nvml_that_answers_nothing_any_more_is_opened_again(nvidia: Nvidia) -> None:
-    gpus = Gpus()
+    gpus = GpuReader()
     nvidia(GPU)
     gpus.look(0.0, full=True)
     nvidia({**GPU, "error": 999})
@@ -203,12 +203,12 @@ def test_nvml_that_answers_nothing_any_more_is_opened_again(nvidia: Nvidia) -> N
 
 def test_a_driver_that_hangs_is_unknown_and_said(nvidia: Nvidia, monkeypatch: pytest.MonkeyPatch) -> None:
     nvidia(GPU)
-    watching = Watching(1.0)
+    watching = GpuWatcher(1.0)
     assert watching.take().latest.gpus is not None
     nvidia(GPU, hang=True)
     monkeypatch.setattr("costguard_agent.watching.STALE_S", 0.0)
     taken = watching.take()
-    assert (taken.looks, taken.latest) == ([], GpuLook(None, None, ()))
+    assert (taken.looks, taken.latest) == ([], GpuReading(None, None, ()))
     assert taken.troubles[0].startswith("NVML has not answered for ")
     nvidia(GPU)
     watching.close()

@@ -13,8 +13,16 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.host import Surroundings
-from costguard_agent.user_sessions import UTMP_32, UTMP_64, People, line, logins, processes, tell
+from costguard_agent.host import HostView
+from costguard_agent.user_sessions import (
+    UTMP_32,
+    UTMP_64,
+    SessionProbe,
+    format_terminal,
+    list_terminal_processes,
+    parse_utmp,
+    write_to_terminals,
+)
 
 from tests.agent.near import Machine
 
@@ -26,7 +34,7 @@ def test_somebody_who_typed_ten_minutes_ago_is_told_by_the_terminal(tmp_path: Pa
     machine = Machine(tmp_path)
     machine.process(700, "bash", parent=600, tty=PTS | 3)
     machine.terminal("pts/3", NOW - 600)
-    seen = People(machine.around).look(NOW)
+    seen = SessionProbe(machine.around).look(NOW)
     assert seen.signals == {"input_age_s": 600.0, "connections": 1.0}
     assert seen.unknown == ()
 
@@ -38,7 +46,7 @@ def test_a_detached_pane_is_nobody(tmp_path: Path, server: str) -> None:
     machine.process(501, "bash", parent=500, tty=PTS | 7)
     machine.process(502, "python", parent=501, session=501, tty=PTS | 7)
     machine.terminal("pts/7", NOW - 5)
-    people = People(machine.around)
+    people = SessionProbe(machine.around)
     people.look(NOW - 7200)
     assert people.look(NOW).signals == {"input_age_s": 7200.0, "connections": 0.0}
 
@@ -52,7 +60,7 @@ def test_who_looks_at_a_pane_types_into_a_terminal_of_their_own(tmp_path: Path) 
     machine.process(602, "tmux: client", parent=601, session=601, tty=PTS | 1)
     machine.terminal("pts/7", NOW - 5)
     machine.terminal("pts/1", NOW - 40)
-    assert People(machine.around).look(NOW).signals == {"input_age_s": 40.0, "connections": 1.0}
+    assert SessionProbe(machine.around).look(NOW).signals == {"input_age_s": 40.0, "connections": 1.0}
 
 
 def test_one_connection_with_two_terminals_and_an_editor_without_one_are_two_sessions(tmp_path: Path) -> None:
@@ -65,7 +73,7 @@ def test_one_connection_with_two_terminals_and_an_editor_without_one_are_two_ses
     machine.process(620, "sshd", words=("sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups",))
     machine.terminal("pts/1", NOW - 4000)
     machine.terminal("pts/2", NOW - 9000)
-    assert People(machine.around).look(NOW).signals == {"input_age_s": 4000.0, "connections": 2.0}
+    assert SessionProbe(machine.around).look(NOW).signals == {"input_age_s": 4000.0, "connections": 2.0}
 
 
 def test_a_login_prompt_is_nobody_and_a_console_with_a_shell_is_somebody(tmp_path: Path) -> None:
@@ -74,21 +82,21 @@ def test_a_login_prompt_is_nobody_and_a_console_with_a_shell_is_somebody(tmp_pat
     machine.process(401, "bash", tty=(4 << 8) | 64)
     machine.terminal("tty1", NOW - 1)
     machine.terminal("ttyS0", NOW - 90)
-    assert People(machine.around).look(NOW).signals == {"input_age_s": 90.0, "connections": 1.0}
+    assert SessionProbe(machine.around).look(NOW).signals == {"input_age_s": 90.0, "connections": 1.0}
 
 
 def test_input_is_remembered_when_the_terminal_closes(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.process(700, "bash", tty=PTS | 3)
     machine.terminal("pts/3", NOW - 100)
-    people = People(machine.around)
+    people = SessionProbe(machine.around)
     people.look(NOW)
     machine.process(700, "bash", tty=0)
     assert people.look(NOW + 500).signals == {"input_age_s": 600.0, "connections": 0.0}
 
 
 def test_before_any_terminal_was_seen_the_age_counts_from_the_first_look(tmp_path: Path) -> None:
-    people = People(Machine(tmp_path).around)
+    people = SessionProbe(Machine(tmp_path).around)
     assert people.look(NOW).signals["input_age_s"] == 0.0
     assert people.look(NOW + 2000).signals["input_age_s"] == 2000.0
 
@@ -97,11 +105,11 @@ def test_a_terminal_that_was_read_in_the_future_is_read_now(tmp_path: Path) -> N
     machine = Machine(tmp_path)
     machine.process(700, "bash", tty=PTS | 3)
     machine.terminal("pts/3", NOW + 600)
-    assert People(machine.around).look(NOW).signals["input_age_s"] == 0.0
+    assert SessionProbe(machine.around).look(NOW).signals["input_age_s"] == 0.0
 
 
 def test_without_proc_nothing_is_known_of_people(tmp_path: Path) -> None:
-    seen = People(Surroundings({}, tmp_path)).look(NOW)
+    seen = SessionProbe(HostView({}, tmp_path)).look(NOW)
     assert seen.signals == {}
     assert seen.unknown == ("input_age_s", "connections")
     assert seen.troubles
@@ -122,14 +130,14 @@ def test_where_others_processes_are_hidden_utmp_says_who_is_logged_in(tmp_path: 
     machine.terminal("pts/4", NOW - 77)
     machine.terminal("pts/5", NOW - 1)
     machine.terminal("pts/6", NOW - 1)
-    assert People(machine.around).look(NOW).signals == {"input_age_s": 77.0, "connections": 1.0}
+    assert SessionProbe(machine.around).look(NOW).signals == {"input_age_s": 77.0, "connections": 1.0}
 
 
 @pytest.mark.parametrize(("machine", "shape"), [("x86_64", UTMP_32), ("aarch64", UTMP_64)])
 def test_utmp_has_384_bytes_an_entry_and_400_where_there_never_were_32_bits(machine: str, shape: struct.Struct) -> None:
     assert shape.size == (400 if machine == "aarch64" else 384)
     data = entry(shape, 7, 4242, "pts/12", "host") + entry(shape, 6, 1, "tty1", "") + entry(shape, 7, 1, "../../etc", "")
-    assert [(one.pid, one.line, one.host) for one in logins(data, machine)] == [(4242, "pts/12", "host")]
+    assert [(one.pid, one.line, one.host) for one in parse_utmp(data, machine)] == [(4242, "pts/12", "host")]
 
 
 def entry(shape: struct.Struct, kind: int, pid: int, device: str, host: str) -> bytes:
@@ -142,7 +150,7 @@ def entry(shape: struct.Struct, kind: int, pid: int, device: str, host: str) -> 
      ((4 << 8) | 65, "ttyS1"), ((204 << 8) | 64, "ttyAMA0"), ((229 << 8) | 0, "hvc0"), ((5 << 8) | 1, "")],
 )  # fmt: skip
 def test_terminals_are_named_by_their_device_number(device: int, name: str) -> None:
-    assert line(device) == name
+    assert format_terminal(device) == name
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="terminals and /proc as Linux has them")
@@ -160,12 +168,12 @@ def test_a_real_terminal_of_a_real_process_is_seen_and_told() -> None:
     try:
         os.write(ours, b"hello\n")
         wait_for(ours, b"read")
-        around = Surroundings.real()
-        found = processes(around)
+        around = HostView.real()
+        found = list_terminal_processes(around)
         assert found[child].line == name
-        age = People(around).look(time.time()).signals["input_age_s"]
+        age = SessionProbe(around).look(time.time()).signals["input_age_s"]
         assert 0 <= age < 60
-        assert tell(around, "costguard: last call") >= 1
+        assert write_to_terminals(around, "costguard: last call") >= 1
         wait_for(ours, b"last call")
     finally:
         os.kill(child, 9)

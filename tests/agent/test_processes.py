@@ -9,52 +9,60 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.gpu_processes import DAEMONS, Process, Trees, holding, parsed, trees, used
+from costguard_agent.gpu_processes import (
+    DAEMONS,
+    GpuProcessTrees,
+    ProcessTimes,
+    find_descendants,
+    is_holding_gpu,
+    parse_stat,
+    sum_used_s,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def table(*processes: Process) -> dict[int, Process]:
+def table(*processes: ProcessTimes) -> dict[int, ProcessTimes]:
     return {process.pid: process for process in processes}
 
 
-def process(pid: int, parent: int = 1, own_s: float = 0.0, children_s: float = 0.0, began: int = 0) -> Process:
-    return Process(pid, parent, began, own_s, children_s)
+def process(pid: int, parent: int = 1, own_s: float = 0.0, children_s: float = 0.0, began: int = 0) -> ProcessTimes:
+    return ProcessTimes(pid, parent, began, own_s, children_s)
 
 
 def test_a_worker_that_ended_is_counted_once() -> None:
     before = table(process(10), process(11, 10, own_s=3))
     after = table(process(10, children_s=5))
-    assert used(before, after, [10, 11], since_ticks=100) == 2
+    assert sum_used_s(before, after, [10, 11], since_ticks=100) == 2
 
 
 def test_workers_that_came_and_went_between_two_looks_count_through_their_parent() -> None:
-    assert used(table(process(10)), table(process(10, children_s=7)), [10], since_ticks=100) == 7
+    assert sum_used_s(table(process(10)), table(process(10, children_s=7)), [10], since_ticks=100) == 7
 
 
 def test_a_worker_and_its_own_worker_that_ended_together_count_once() -> None:
     before = table(process(10), process(11, 10, own_s=2, children_s=1), process(12, 11, own_s=4))
     after = table(process(10, children_s=2 + 1 + 4 + 0.5))
-    assert used(before, after, [10, 11, 12], since_ticks=100) == 0.5
+    assert sum_used_s(before, after, [10, 11, 12], since_ticks=100) == 0.5
 
 
 def test_who_was_found_today_starts_at_nothing() -> None:
-    assert used({}, table(process(10, own_s=144_000)), [10], since_ticks=100) == 0
+    assert sum_used_s({}, table(process(10, own_s=144_000)), [10], since_ticks=100) == 0
 
 
 def test_who_began_since_counts_from_its_beginning() -> None:
-    assert used({}, table(process(10, own_s=2, children_s=1, began=150)), [10], since_ticks=100) == 3
+    assert sum_used_s({}, table(process(10, own_s=2, children_s=1, began=150)), [10], since_ticks=100) == 3
 
 
 def test_a_number_that_another_process_got_is_another_process() -> None:
-    assert used(table(process(10, own_s=90)), table(process(10, own_s=1, began=150)), [10], since_ticks=100) == 1
+    assert sum_used_s(table(process(10, own_s=90)), table(process(10, own_s=1, began=150)), [10], since_ticks=100) == 1
 
 
 def test_a_child_whose_time_nobody_took_makes_no_negative_time() -> None:
     before = table(process(10, own_s=1), process(11, 10, own_s=50))
-    assert used(before, table(process(10, own_s=2)), [10, 11], since_ticks=100) == 1
+    assert sum_used_s(before, table(process(10, own_s=2)), [10, 11], since_ticks=100) == 1
 
 
 @given(
@@ -81,14 +89,14 @@ def test_whatever_a_tree_does_all_its_time_counts_once(deeds: list[tuple[int, in
             parent = living[one.parent]
             living[one.parent] = parent._replace(children_s=parent.children_s + one.own_s + one.children_s)
         if at in looks or at == len(deeds) - 1:
-            counted += used(last, living, known, since_ticks=last_at + 0.5)
+            counted += sum_used_s(last, living, known, since_ticks=last_at + 0.5)
             last, last_at = dict(living), clock
     assert counted == worked
 
 
 def test_a_tree_is_all_that_descends() -> None:
     found = table(process(10), process(11, 10), process(12, 11), process(20), process(21, 20))
-    assert trees(found, [10, 99]) == {10, 11, 12}
+    assert find_descendants(found, [10, 99]) == {10, 11, 12}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +104,7 @@ def test_a_tree_is_all_that_descends() -> None:
     [
         (
             b"7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 250 50 100 25 20 0 1 0 12345 0 0 0",
-            Process(7, 3, 12345, 3.0, 1.25, "a) b (c"),
+            ProcessTimes(7, 3, 12345, 3.0, 1.25, "a) b (c"),
         ),
         (b"7 (cut off", None),
         (b"", None),
@@ -104,8 +112,8 @@ def test_a_tree_is_all_that_descends() -> None:
         (b"7 (x) S " + b"z " * 25, None),
     ],
 )
-def test_a_line_of_the_kernel_is_read_or_refused(line: bytes, said: Process | None) -> None:
-    assert parsed(line, 100) == said
+def test_a_line_of_the_kernel_is_read_or_refused(line: bytes, said: ProcessTimes | None) -> None:
+    assert parse_stat(line, 100) == said
 
 
 BURN = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
@@ -127,7 +135,7 @@ def test_real_workers_that_live_for_a_tenth_of_a_second_are_seen() -> None:
         assert job.stdin is not None
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"
-        found = Trees()
+        found = GpuProcessTrees()
         found.contained = False
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         assert found.look(at_s, frozenset([job.pid]), gpus=True) is None, "a first look is no rate"
@@ -161,7 +169,7 @@ def test_in_a_container_who_has_a_gpu_open_holds_it_whatever_nvml_calls_it(tmp_p
     proc = Proc(tmp_path)
     proc.add(20, "python", 0, "/dev/null", "/dev/nvidia3")
     proc.add(30, "nvidia-smi", 0, "/dev/nvidiactl", "/dev/nvidia-uvm")
-    found = Trees(tmp_path)
+    found = GpuProcessTrees(tmp_path)
     assert found.contained
     assert found.look(100.0, frozenset([999]), gpus=True) is None
     proc.add(20, "python", 5 * TICK, "/dev/null", "/dev/nvidia3")
@@ -173,7 +181,7 @@ def test_in_a_container_who_has_a_gpu_open_holds_it_whatever_nvml_calls_it(tmp_p
 def test_who_holds_no_gpu_uses_no_core_of_one(tmp_path: Path) -> None:
     proc = Proc(tmp_path)
     proc.add(20, "python", 0, "/dev/null")
-    found = Trees(tmp_path)
+    found = GpuProcessTrees(tmp_path)
     found.look(100.0, None, gpus=True)
     assert found.look(110.0, None, gpus=True) == 0.0
     assert found.look(120.0, None, gpus=False) is None, "no GPU, no such signal"
@@ -184,8 +192,8 @@ def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: P
     for pid, name in ((20, "python"), (30, "sshd")):
         proc.add(pid, name, 0)
     assert "sshd" in DAEMONS
-    monkeypatch.setattr("costguard_agent.gpu_processes.holding", lambda _: None)
-    found = Trees(tmp_path)
+    monkeypatch.setattr("costguard_agent.gpu_processes.is_holding_gpu", lambda _: None)
+    found = GpuProcessTrees(tmp_path)
     found.look(100.0, None, gpus=True)
     assert found.members == (20,)
     assert found.troubles == ("who holds a GPU cannot be seen here: 1 processes of others count as if they did",)
@@ -195,7 +203,7 @@ def test_who_left_its_tree_belongs_to_it_until_it_ends(tmp_path: Path) -> None:
     proc = Proc(tmp_path, "pid:[4026531836]")
     proc.add(20, "python", 0)
     proc.add(21, "worker", 0, parent=20)
-    found = Trees(tmp_path)
+    found = GpuProcessTrees(tmp_path)
     found.look(100.0, frozenset([20]), gpus=True)
     proc.add(20, "python", 0)
     proc.add(21, "worker", TICK, parent=1)
@@ -203,6 +211,6 @@ def test_who_left_its_tree_belongs_to_it_until_it_ends(tmp_path: Path) -> None:
 
 
 def test_no_proc_is_no_cores(tmp_path: Path) -> None:
-    found = Trees(tmp_path / "none")
+    found = GpuProcessTrees(tmp_path / "none")
     assert [found.look(at, frozenset([1]), gpus=True) for at in (1.0, 2.0)] == [None, None]
-    assert holding(tmp_path / "none") is False
+    assert is_holding_gpu(tmp_path / "none") is False

@@ -20,12 +20,12 @@ from tests.agent.watchdog import CODE, Watchdog
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
     path = tmp_path / "costguard-agent.pyz"
-    path.write_bytes(installation.build())
+    path.write_bytes(installation.build_archive())
     return path
 
 
 def test_the_same_packages_give_the_same_file(packed: Path) -> None:
-    assert packed.read_bytes() == installation.build()
+    assert packed.read_bytes() == installation.build_archive()
 
 
 def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path) -> None:
@@ -37,7 +37,7 @@ def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path)
 
 
 def test_from_within_it_gives_itself(packed: Path) -> None:
-    asked = "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; sys.stdout.buffer.write(installation.build())"
+    asked = "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; sys.stdout.buffer.write(installation.build_archive())"
     done = subprocess.run([sys.executable, "-I", "-c", asked, str(packed)], capture_output=True, check=True)
     assert done.stdout == packed.read_bytes()
 
@@ -78,7 +78,7 @@ def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
         with zipfile.ZipFile(bad, "w") as made:
             made.writestr(name, "")
         with pytest.raises(OSError, match="does not belong into the agent"):
-            installation.unpacked(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
+            installation.unpack_archive(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
 
 
 def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:
 
 
 def test_the_unit_in_config_is_the_one_that_is_installed() -> None:
-    assert (ROOT / "config" / "systemd" / "costguard-agent.service").read_text() == unit.text()
+    assert (ROOT / "config" / "systemd" / "costguard-agent.service").read_text() == unit.format_unit()
 
 
 def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,10 +109,10 @@ def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path,
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(unit, "PROGRAM", tmp_path / "lib" / "agent")
     monkeypatch.setattr(unit, "UNIT", tmp_path / "costguard-agent.service")
-    monkeypatch.setattr(unit, "_python", lambda: sys.executable)
+    monkeypatch.setattr(unit, "_find_python", lambda: sys.executable)
     (tmp_path / "lib").mkdir()
     for _ in range(2):
-        assert unit.install(systemd=tmp_path).startswith("costguard-agent.service runs")
+        assert unit.install_service(systemd=tmp_path).startswith("costguard-agent.service runs")
     done = subprocess.run([sys.executable, "-I", str(tmp_path / "lib" / "agent"), "version"], capture_output=True, check=True)
     assert done.stdout.startswith(b"costguard-agent ")
     assert f"ExecStart={sys.executable} " in (tmp_path / "costguard-agent.service").read_text()
@@ -126,13 +126,13 @@ def test_what_systemd_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(AgentError, match="systemctl enable x ended with 3: masked"):
-        unit._systemctl(["enable", "x"])
+        unit._run_systemctl(["enable", "x"])
 
 
 def test_without_systemd_it_says_how_to_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(AgentError, match=r"there is no systemd here. Start it .*: nohup .* run >>"):
-        unit.install(systemd=tmp_path / "none")
+        unit.install_service(systemd=tmp_path / "none")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AgentError, match="needs root: sudo costguard-agent install"):
-        unit.install(systemd=tmp_path)
+        unit.install_service(systemd=tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from costguard_agent import commands, schedulers
 from costguard_agent.http_client import UnansweredError
 from costguard_agent.schedulers import slurm
-from costguard_agent.seen import Seen
+from costguard_agent.seen import ProbeResult
 
 from tests.agent.near import Machine, answering
 from tests.fakes.server import Answer
@@ -32,21 +32,21 @@ case "$*" in *--Node*--nodes=gpu7*) printf 'gpu\nlong\ngpu\n';; *--Node*) ;; *) 
 
 
 def test_without_a_scheduler_nothing_is_said(tmp_path: Path) -> None:
-    assert schedulers.look(Machine(tmp_path).around) == Seen({})
+    assert schedulers.probe_schedulers(Machine(tmp_path).around) == ProbeResult({})
 
 
 def test_slurm_counts_what_runs_here_and_what_waits_for_this_node(tmp_path: Path) -> None:
     machine = Machine(tmp_path, **NODE)
     machine.command("squeue", SQUEUE)
     machine.command("sinfo", SINFO)
-    assert schedulers.look(machine.around) == Seen({"queue_jobs": 4.0})
+    assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 4.0})
 
 
 def test_slurm_with_nothing_to_do_is_zero(tmp_path: Path) -> None:
     machine = Machine(tmp_path, **NODE)
     machine.command("squeue", "true")
     machine.command("sinfo", SINFO)
-    assert schedulers.look(machine.around) == Seen({"queue_jobs": 0.0})
+    assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 0.0})
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_slurm_that_fails_or_hangs_makes_the_count_unknown_and_never_zero(
     machine = Machine(tmp_path, **NODE)
     machine.command("squeue", squeue)
     machine.command("sinfo", sinfo)
-    seen = schedulers.look(machine.around)
+    seen = schedulers.probe_schedulers(machine.around)
     assert seen.signals == {}
     assert seen.unknown == ("queue_jobs",)
     assert why in seen.troubles[0]
@@ -81,7 +81,7 @@ def test_a_name_of_a_node_cannot_carry_another_option(tmp_path: Path) -> None:
     machine = Machine(tmp_path, SLURMD_NODENAME="gpu7 --all")
     machine.command("squeue", "true")
     machine.command("sinfo", SINFO)
-    assert "signs that no node has" in schedulers.look(machine.around).troubles[0]
+    assert "signs that no node has" in schedulers.probe_schedulers(machine.around).troubles[0]
 
 
 def job(status: str, type_: str = "SUBMISSION") -> dict[str, object]:
@@ -103,7 +103,7 @@ def test_ray_counts_jobs_that_are_pending_or_running(tmp_path: Path) -> None:
     jobs = [job("PENDING"), job("RUNNING"), job("RUNNING", "DRIVER"), job("SUCCEEDED"), job("FAILED"), job("STOPPED")]
     with answering({"GET /api/jobs/": Answer.of(jobs)}) as (_, port):
         ray_runs(machine, port)
-        assert schedulers.look(machine.around) == Seen({"queue_jobs": 3.0})
+        assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 3.0})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_dashboard_that_does_not_say_makes_the_count_unknown(tmp_path: Path, a
     machine = Machine(tmp_path)
     with answering({"GET /api/jobs/": answer}) as (_, port):
         ray_runs(machine, port)
-        seen = schedulers.look(machine.around)
+        seen = schedulers.probe_schedulers(machine.around)
     assert (seen.signals, seen.unknown) == ({}, ("queue_jobs",))
     assert why in seen.troubles[0]
 
@@ -127,7 +127,7 @@ def test_a_dashboard_that_does_not_say_makes_the_count_unknown(tmp_path: Path, a
 def test_a_worker_of_ray_does_not_know_of_jobs(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.process(800, "raylet", words=("/usr/lib/python3/ray/core/src/ray/raylet/raylet", "--node_ip_address=10.0.0.2"))
-    seen = schedulers.look(machine.around)
+    seen = schedulers.probe_schedulers(machine.around)
     assert seen.unknown == ("queue_jobs",)
     assert "only it knows of jobs" in seen.troubles[0]
 
@@ -158,7 +158,7 @@ def test_skypilot_counts_jobs_that_are_not_final(tmp_path: Path) -> None:
         machine, "INIT", "PENDING", "SETTING_UP", "RUNNING", "SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED"
     )
     machine.process(900, "python", words=SKYLET)
-    assert schedulers.look(machine.around) == Seen({"queue_jobs": 4.0})
+    assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 4.0})
 
 
 def test_skypilots_own_ray_is_not_counted_beside_it(tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_skypilots_own_ray_is_not_counted_beside_it(tmp_path: Path) -> None:
     with answering({"GET /api/jobs/": Answer.of([job("RUNNING")])}) as (server, port):
         ray_runs(machine, port, "--temp-dir=/tmp/ray_skypilot")
         machine.process(800, "gcs_server", words=("/x/ray/core/src/ray/gcs/gcs_server", "--temp-dir=/tmp/ray_skypilot"))
-        assert schedulers.look(machine.around) == Seen({"queue_jobs": 1.0})
+        assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 1.0})
     assert server.asked == []
 
 
 def test_an_unfinished_job_that_nobody_would_end_is_unknown(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     sky(machine, "RUNNING")
-    seen = schedulers.look(machine.around)
+    seen = schedulers.probe_schedulers(machine.around)
     assert (seen.signals, seen.unknown) == ({}, ("queue_jobs",))
     assert "skylet" in seen.troubles[0]
 
@@ -183,7 +183,7 @@ def test_an_unfinished_job_that_nobody_would_end_is_unknown(tmp_path: Path) -> N
 def test_a_queue_that_this_user_may_not_read_is_unknown(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.process(900, "python", words=SKYLET)
-    seen = schedulers.look(machine.around)
+    seen = schedulers.probe_schedulers(machine.around)
     assert (seen.signals, seen.unknown) == ({}, ("queue_jobs",))
     assert "cannot be read by this user" in seen.troubles[0]
 
@@ -191,14 +191,14 @@ def test_a_queue_that_this_user_may_not_read_is_unknown(tmp_path: Path) -> None:
 def test_a_queue_without_unfinished_jobs_is_zero_also_without_its_daemon(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     sky(machine, "SUCCEEDED")
-    assert schedulers.look(machine.around) == Seen({"queue_jobs": 0.0})
+    assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 0.0})
 
 
 @pytest.mark.parametrize("text", ["", "no database at all, but long enough to be read as one" * 20])
 def test_a_queue_that_is_none_is_unknown(tmp_path: Path, text: str) -> None:
     machine = Machine(tmp_path)
     machine.file("home/ubuntu/.sky/jobs.db", text)
-    assert schedulers.look(machine.around).unknown == ("queue_jobs",)
+    assert schedulers.probe_schedulers(machine.around).unknown == ("queue_jobs",)
 
 
 def test_dstack_counts_tasks_that_did_not_end(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_dstack_counts_tasks_that_did_not_end(tmp_path: Path) -> None:
     tasks = {"ids": None, "tasks": [{"id": f"{n}", "status": state} for n, state in enumerate(states)]}
     with answering({"GET /api/tasks": Answer.of(tasks)}) as (_, port):
         machine.env["DSTACK_SHIM_HTTP_PORT"] = str(port)
-        assert schedulers.look(machine.around) == Seen({"queue_jobs": 5.0})
+        assert schedulers.probe_schedulers(machine.around) == ProbeResult({"queue_jobs": 5.0})
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_dstack_that_does_not_say_is_unknown(tmp_path: Path, answer: Answer) -> 
     machine.process(700, "dstack-shim", words=("/usr/local/bin/dstack-shim",))
     with answering({"GET /api/tasks": answer}) as (_, port):
         machine.env["DSTACK_SHIM_HTTP_PORT"] = str(port)
-        assert schedulers.look(machine.around).unknown == ("queue_jobs",)
+        assert schedulers.probe_schedulers(machine.around).unknown == ("queue_jobs",)
 
 
 def test_what_is_known_of_one_scheduler_is_told_beside_what_is_unknown_of_another(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_what_is_known_of_one_scheduler_is_told_beside_what_is_unknown_of_anothe
     machine.command("squeue", SQUEUE)
     machine.command("sinfo", SINFO)
     sky(machine, "RUNNING")
-    seen = schedulers.look(machine.around)
+    seen = schedulers.probe_schedulers(machine.around)
     assert seen.signals == {"queue_jobs": 4.0}
     assert seen.unknown == ("queue_jobs",)
 
@@ -237,7 +237,7 @@ def test_a_command_that_leaves_a_child_behind_is_ended_with_it(tmp_path: Path) -
     file = tmp_path / "pid"
     path = machine.command("slow", f"(sleep 300 & echo $! > {file}; wait)")
     with pytest.raises(UnansweredError, match="did not end in time"):
-        commands.said([str(path)], machine.around, within_s=1.0)
+        commands.run_command([str(path)], machine.around, within_s=1.0)
     child = int(file.read_text())
     state = Path(f"/proc/{child}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -247,4 +247,4 @@ def test_a_command_that_leaves_a_child_behind_is_ended_with_it(tmp_path: Path) -
 def test_commands_hear_no_locale_and_nothing_on_their_input(tmp_path: Path) -> None:
     machine = Machine(tmp_path, LC_ALL="de_DE.UTF-8")
     path = machine.command("say", "echo $LC_ALL; cat")
-    assert commands.said([str(path)], machine.around).out == "C\n"
+    assert commands.run_command([str(path)], machine.around).out == "C\n"

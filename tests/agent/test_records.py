@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from costguard_agent.clock import Calendar, Moment, broken
+from costguard_agent.clock import Moment, RecordClock, explain_gap
 from costguard_agent.protocol import SIGNALS
-from costguard_agent.signals import MEANINGS, Look, merged
+from costguard_agent.signals import MEANINGS, SignalReading, merge_readings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,11 +15,11 @@ BUSY, QUIET = {"util": 100.0, "power_w": 600.0}, {"util": 0.0, "power_w": 70.0}
 
 
 def of_gpus(*looks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return merged([Look(float(at), 0.0, {}, gpus) for at, gpus in enumerate(looks)], at_s=15.0)
+    return merge_readings([SignalReading(float(at), 0.0, {}, gpus) for at, gpus in enumerate(looks)], at_s=15.0)
 
 
 def of(*looks: tuple[float, float, dict[str, float]], at_s: float = 15.0) -> dict[str, float]:
-    return merged([Look(at, over, signals) for at, over, signals in looks], at_s=at_s)
+    return merge_readings([SignalReading(at, over, signals) for at, over, signals in looks], at_s=at_s)
 
 
 def test_the_busiest_gpu_stands_for_the_machine_never_the_mean_over_gpus() -> None:
@@ -60,11 +60,11 @@ def test_a_gpu_that_was_read_in_less_than_half_of_the_looks_is_no_quiet_one(read
 
 @pytest.mark.parametrize(("hangs_s", "known"), [(0, True), (5, True), (14, False)])
 def test_a_driver_that_hung_for_most_of_a_record_makes_no_quiet_one(hangs_s: int, known: bool) -> None:  # noqa: FBT001
-    looks = [Look(float(at), 0.0, {}, {"0": QUIET}) for at in range(15 - hangs_s)]
-    found = merged([*looks, Look(15.0, 15.0, {"cpu_util": 1.0})], at_s=15.0)
+    looks = [SignalReading(float(at), 0.0, {}, {"0": QUIET}) for at in range(15 - hangs_s)]
+    found = merge_readings([*looks, SignalReading(15.0, 15.0, {"cpu_util": 1.0})], at_s=15.0)
     assert (("gpu_util" in found), ("gpu_power_w" in found), "cpu_util" in found) == (known, known, True)
-    busy = [Look(0.0, 0.0, {}, {"0": BUSY}), Look(15.0, 15.0, {})]
-    assert merged(busy, at_s=15.0)["gpu_util"] == 100
+    busy = [SignalReading(0.0, 0.0, {}, {"0": BUSY}), SignalReading(15.0, 15.0, {})]
+    assert merge_readings(busy, at_s=15.0)["gpu_util"] == 100
 
 
 def test_memory_and_heat_are_the_most_and_the_limit_is_the_lowest_of_the_last() -> None:
@@ -117,29 +117,29 @@ def moment(wall_s: float = 0.0, boot_s: float = 0.0, awake_s: float = 0.0) -> Mo
 
 
 def test_a_machine_that_slept_makes_no_record_of_the_night() -> None:
-    assert broken(moment(), moment(3600, 3600, 1), most_s=11) == "the machine slept for 3599 s"
+    assert explain_gap(moment(), moment(3600, 3600, 1), most_s=11) == "the machine slept for 3599 s"
 
 
 def test_an_agent_that_was_held_up_makes_no_record_either() -> None:
-    assert broken(moment(), moment(300, 300, 300), most_s=11) == "the agent did not run for 300 s"
+    assert explain_gap(moment(), moment(300, 300, 300), most_s=11) == "the agent did not run for 300 s"
 
 
 def test_a_clock_that_was_set_is_noticed_either_way() -> None:
-    assert broken(moment(), moment(-7199, 1, 1), most_s=11) == "the clock was set by -7200 s"
-    assert broken(moment(), moment(7201, 1, 1), most_s=11) == "the clock was set by +7200 s"
-    assert broken(moment(), moment(1.4, 1, 1), most_s=11) == ""
+    assert explain_gap(moment(), moment(-7199, 1, 1), most_s=11) == "the clock was set by -7200 s"
+    assert explain_gap(moment(), moment(7201, 1, 1), most_s=11) == "the clock was set by +7200 s"
+    assert explain_gap(moment(), moment(1.4, 1, 1), most_s=11) == ""
 
 
 def test_records_go_on_by_the_watchdogs_clock_though_the_machines_is_set_right() -> None:
-    calendar = Calendar()
-    calendar.found(3_600_000)
-    assert calendar.ms(moment(7200)) == 3_600_000
-    assert calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11)) == 0, "and records stay as they are dated"
-    assert (calendar.ahead_ms, calendar.ms(moment(3601))) == (0, 3_601_000)
+    calendar = RecordClock()
+    calendar.correct(3_600_000)
+    assert calendar.to_unix_ms(moment(7200)) == 3_600_000
+    assert calendar.detect_jump(moment(7200, 10, 10), moment(3601, 11, 11)) == 0, "and records stay as they are dated"
+    assert (calendar.ahead_ms, calendar.to_unix_ms(moment(3601))) == (0, 3_601_000)
 
 
 def test_a_clock_that_counts_and_is_set_is_followed_and_so_are_records_that_it_dated() -> None:
-    calendar = Calendar()
-    assert calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11)) == -3_600_000
-    assert calendar.was_set(moment(3601, 11, 11), moment(3603, 12, 12)) == 0, "a second is no other clock"
-    assert calendar.ms(moment(3601)) == 3_601_000
+    calendar = RecordClock()
+    assert calendar.detect_jump(moment(7200, 10, 10), moment(3601, 11, 11)) == -3_600_000
+    assert calendar.detect_jump(moment(3601, 11, 11), moment(3603, 12, 12)) == 0, "a second is no other clock"
+    assert calendar.to_unix_ms(moment(3601)) == 3_601_000

@@ -17,11 +17,11 @@ import trustme
 from costguard_agent import enrollment as joining
 from costguard_agent import protocol
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.local_requests import Asks
+from costguard_agent.local_requests import LocalRequestQueue
 from costguard_agent.protocol import SEQ_MOST
-from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, UNVERIFIED, Sender
-from costguard_agent.spool import Numbers, Spool
-from costguard_agent.wire import address
+from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, UNVERIFIED, BeatSender
+from costguard_agent.spool import RecordSpool, SequenceNumbers
+from costguard_agent.wire import parse_address
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.agent.watchdog import AGENT, CODE, Asked, Misbehaviour, Watchdog
@@ -32,10 +32,10 @@ class Box:
 
     def __init__(self, folder: Path, dog: Watchdog, ca: str = "") -> None:
         self.folder, self.dog = folder, dog
-        self.joined = joining.join(folder, dog.url, CODE, ca=ca)
+        self.joined = joining.join_watchdog(folder, dog.url, CODE, ca=ca)
         now = self.now_ms()
-        self.spool, self.numbers, self.asks = Spool(folder, now), Numbers(folder), Asks(folder)
-        self.sender = Sender(self.joined, joining.key(folder), self.spool, self.numbers, self.asks)
+        self.spool, self.numbers, self.asks = RecordSpool(folder, now), SequenceNumbers(folder), LocalRequestQueue(folder)
+        self.sender = BeatSender(self.joined, joining.load_key(folder), self.spool, self.numbers, self.asks)
         self.last = now
 
     def now_ms(self) -> int:
@@ -65,21 +65,21 @@ def test_joining_makes_a_key_that_only_its_owner_reads(box: Box) -> None:
     assert box.joined.agent == AGENT
     assert stat.S_IMODE(box.folder.stat().st_mode) == 0o700
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in box.folder.iterdir() if path.is_file()}["key"] == 0o600
-    assert joining.load(box.folder) == box.joined
+    assert joining.load_enrollment(box.folder) == box.joined
 
 
 def test_a_key_that_others_may_read_is_refused(box: Box) -> None:
     (box.folder / "key").chmod(0o640)
     with pytest.raises(AgentError, match=r"others may read .*key: it may be known. Join again"):
-        joining.key(box.folder)
+        joining.load_key(box.folder)
 
 
 def test_a_machine_joins_once_unless_it_is_told_again(box: Box) -> None:
     with pytest.raises(AgentError, match=r"has joined .* already: add --again"):
-        joining.join(box.folder, box.dog.url, CODE)
-    before = joining.key(box.folder)
-    joining.join(box.folder, box.dog.url, CODE, again=True)
-    assert joining.key(box.folder) != before
+        joining.join_watchdog(box.folder, box.dog.url, CODE)
+    before = joining.load_key(box.folder)
+    joining.join_watchdog(box.folder, box.dog.url, CODE, again=True)
+    assert joining.load_key(box.folder) != before
 
 
 def test_a_join_that_was_cut_off_is_finished_with_the_same_key(tmp_path: Path, dog: Watchdog) -> None:
@@ -88,29 +88,29 @@ def test_a_join_that_was_cut_off_is_finished_with_the_same_key(tmp_path: Path, d
 
     dog.misbehave = cut
     with pytest.raises(AgentError, match="cannot be reached: it hung up"):
-        joining.join(tmp_path / "agent", dog.url, CODE)
-    key = joining.key(tmp_path / "agent")
+        joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
+    key = joining.load_key(tmp_path / "agent")
     dog.misbehave = None
-    joining.join(tmp_path / "agent", dog.url, CODE)
-    assert joining.key(tmp_path / "agent") == key
+    joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
+    assert joining.load_key(tmp_path / "agent") == key
 
 
 def test_a_wrong_code_says_so(tmp_path: Path, dog: Watchdog) -> None:
     with pytest.raises(AgentError, match=r"refused \(403\): it is bad_code"):
-        joining.join(tmp_path / "agent", dog.url, "other")
+        joining.join_watchdog(tmp_path / "agent", dog.url, "other")
 
 
 def test_what_is_no_watchdog_is_not_joined(tmp_path: Path, dog: Watchdog) -> None:
     dog.misbehave = lambda asked: asked.send(200, b"<html>hello</html>", {}, "text/html")
     with pytest.raises(AgentError, match="no watchdog of this version"):
-        joining.join(tmp_path / "agent", dog.url, CODE)
+        joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
 
 
 def test_what_was_answered_is_told_once(box: Box) -> None:
     box.measure(3)
-    assert box.sender.beat(box.now_ms(), ["no GPU"]).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), ["no GPU"]).state == ANSWERED
     box.measure()
-    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
     assert [len(beat["records"]) for beat in box.dog.beats] == [3, 1]
     assert box.dog.beats[0]["troubles"] == ["no GPU"]
     assert len(box.spool) == 0
@@ -118,9 +118,9 @@ def test_what_was_answered_is_told_once(box: Box) -> None:
 
 def test_one_connection_serves_all_beats(box: Box) -> None:
     for _ in range(3):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     first = box.sender._wire._connection
-    box.sender.beat(box.now_ms(), [])
+    box.sender.send_beat(box.now_ms(), [])
     assert box.sender._wire._connection is first
 
 
@@ -132,14 +132,14 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_anew(box: Box) -> None
     box.dog.misbehave = closing
     states = []
     for _ in range(3):
-        states.append(box.sender.beat(box.now_ms(), []).state)
+        states.append(box.sender.send_beat(box.now_ms(), []).state)
         time.sleep(0.05)
     assert states == [ANSWERED] * 3
 
 
 def test_more_than_a_message_holds_is_told_in_several(box: Box) -> None:
     box.measure(1000)
-    told = [box.sender.beat(box.now_ms(), []) for _ in range(5)]
+    told = [box.sender.send_beat(box.now_ms(), []) for _ in range(5)]
     assert [one.more for one in told] == [True, True, True, True, False]
     assert len(box.dog.records) == 1000
     assert max(len(beat["records"]) for beat in box.dog.beats) == 240
@@ -148,7 +148,7 @@ def test_more_than_a_message_holds_is_told_in_several(box: Box) -> None:
 def test_nobody_there_is_waited_for_ever_longer(box: Box) -> None:
     box.dog.close()
     box.measure()
-    told = [box.sender.beat(box.now_ms(), []) for _ in range(12)]
+    told = [box.sender.send_beat(box.now_ms(), []) for _ in range(12)]
     assert {one.state for one in told} == {UNREACHABLE}
     assert "nobody listens there" in told[0].why
     assert told[0].wait_s is not None
@@ -205,12 +205,12 @@ def huge(asked: Asked) -> None:
 def test_what_is_no_answer_of_the_watchdog_tells_nothing(box: Box, misbehave: object, state: str, why: str) -> None:
     box.measure()
     box.dog.misbehave = misbehave  # type: ignore[assignment]
-    told = box.sender.beat(box.now_ms(), [], within_s=0.5)
+    told = box.sender.send_beat(box.now_ms(), [], within_s=0.5)
     assert told.state == state
     assert why in told.why
     assert (len(box.spool), told.answer) == (1, {})
     box.dog.misbehave = None
-    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
     assert len(box.dog.records) == 1
 
 
@@ -227,7 +227,7 @@ def test_what_is_no_answer_of_the_watchdog_tells_nothing(box: Box, misbehave: ob
 )
 def test_what_only_people_can_mend_is_said_and_tried_seldom(box: Box, status: int, name: str) -> None:
     box.dog.misbehave = lambda asked: asked.refuse(status, name)
-    told = box.sender.beat(box.now_ms(), [])
+    told = box.sender.send_beat(box.now_ms(), [])
     assert told.state == REFUSED
     assert f"refuses ({status}): it is {name}" in told.why
     assert told.wait_s is not None
@@ -237,9 +237,9 @@ def test_what_only_people_can_mend_is_said_and_tried_seldom(box: Box, status: in
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_watchdog_that_is_busy_says_how_long(box: Box, status: int) -> None:
     box.dog.misbehave = lambda asked: asked.refuse(status, "too_often", {"Retry-After": "77"})
-    assert box.sender.beat(box.now_ms(), []).wait_s == 77
+    assert box.sender.send_beat(box.now_ms(), []).wait_s == 77
     box.dog.misbehave = lambda asked: asked.refuse(status, "too_often", {"Retry-After": "99999999"})
-    assert box.sender.beat(box.now_ms(), []).wait_s == 3600
+    assert box.sender.send_beat(box.now_ms(), []).wait_s == 3600
 
 
 def test_a_message_too_large_is_sent_in_halves(box: Box) -> None:
@@ -249,7 +249,7 @@ def test_a_message_too_large_is_sent_in_halves(box: Box) -> None:
     box.measure(30)
     box.dog.misbehave = strict
     for _ in range(40):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     assert len(box.dog.records) == 30
 
 
@@ -263,7 +263,7 @@ def test_a_record_that_is_refused_by_itself_is_dropped_and_the_others_arrive(box
     box.measure(5)
     box.dog.misbehave = strict
     for _ in range(25):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     assert len(box.dog.records) == 10
     assert sum(beat["dropped"] for beat in box.dog.beats) >= 1
     assert len(box.spool) == 0
@@ -273,10 +273,10 @@ def test_a_message_that_is_refused_whatever_is_in_it_loses_no_record(box: Box) -
     box.measure(4)
     box.dog.misbehave = lambda asked: asked.refuse(400, "malformed")
     for _ in range(12):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     box.dog.misbehave = None
     for _ in range(6):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     assert len(box.dog.records) == 4
 
 
@@ -285,20 +285,20 @@ def test_an_ask_that_is_refused_stops_no_beats(box: Box) -> None:
         asked.refuse(400, "malformed") if b'"name":"odd"' in asked.body else asked.beat()
 
     box.measure(3)
-    box.asks.ask({"what": "phase", "name": "odd", "for_s": 7200}, box.now_ms(), "x")
+    box.asks.add_request({"what": "phase", "name": "odd", "for_s": 7200}, box.now_ms(), "x")
     box.dog.misbehave = strict
-    told = [box.sender.beat(box.now_ms(), []) for _ in range(8)]
+    told = [box.sender.send_beat(box.now_ms(), []) for _ in range(8)]
     assert [why for one in told for _, why in one.done] == [f"the watchdog at {box.dog.url} refuses (400): it is malformed"]
     assert len(box.dog.records) == 3
 
 
 def test_a_clock_that_is_hours_off_is_measured_by_the_watchdogs(box: Box) -> None:
     box.dog.ahead_ms = -3_600_000
-    told = box.sender.beat(box.now_ms(), [])
+    told = box.sender.send_beat(box.now_ms(), [])
     assert told.state == REFUSED
     assert told.ahead_ms is not None
     assert abs(told.ahead_ms - 3_600_000) < 5000
-    assert box.sender.beat(box.now_ms() - told.ahead_ms, []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms() - told.ahead_ms, []).state == ANSWERED
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_what_refuses_as_a_watchdog_does_is_there_and_a_proxy_before_nobody_is_n
     alive: bool,  # noqa: FBT001 - a case
 ) -> None:
     box.dog.misbehave = misbehave
-    assert box.sender.beat(box.now_ms(), []).alive is alive
+    assert box.sender.send_beat(box.now_ms(), []).alive is alive
 
 
 @pytest.mark.parametrize("said", ["9" * 19, "0", "1", "-5", "4102444800001"])
@@ -329,43 +329,43 @@ def test_a_moment_that_cannot_be_is_no_clock_to_go_by(box: Box, said: str) -> No
         asked.refuse(409, "stale", {protocol.AT_HEADER: said})
 
     box.dog.misbehave = squats
-    assert box.sender.beat(box.now_ms(), []).ahead_ms is None
+    assert box.sender.send_beat(box.now_ms(), []).ahead_ms is None
     box.dog.misbehave = None
-    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
 
 
 def test_who_refuses_for_ever_does_not_use_up_the_numbers(box: Box) -> None:
     """A refusal is not signed: whoever sits at the end of a broken tunnel can send them."""
     box.dog.misbehave = lambda asked: asked.refuse(409, "replayed")
     for _ in range(60):
-        box.sender.beat(box.now_ms(), [])
+        box.sender.send_beat(box.now_ms(), [])
     box.dog.misbehave = None
-    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
     assert box.dog.seqs[-1] < SEQ_MOST // 1000
-    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
 
 
 def test_numbers_that_were_used_already_are_passed_by(box: Box) -> None:
     box.dog.seqs.append(box.now_ms() + 10 * 3_600_000)
-    states = [box.sender.beat(box.now_ms(), []).state for _ in range(6)]
+    states = [box.sender.send_beat(box.now_ms(), []).state for _ in range(6)]
     assert (states[0], states[-1]) == (REFUSED, ANSWERED)
 
 
 def test_a_newer_watchdog_may_say_more_and_an_odd_one_anything(box: Box) -> None:
     box.dog.answer = {"new": {"deep": [1]}, "notices": 7, "kept_until": "x", "every_s": "soon"}
-    told = box.sender.beat(box.now_ms(), [])
+    told = box.sender.send_beat(box.now_ms(), [])
     assert (told.state, box.sender.every_s) == (ANSWERED, 15)
     box.dog.answer = {"every_s": 10**9}
-    box.sender.beat(box.now_ms(), [])
+    box.sender.send_beat(box.now_ms(), [])
     assert box.sender.every_s == 300
 
 
 def test_an_ask_is_answered_by_name_and_once(box: Box) -> None:
-    assert box.asks.ask({"what": "keep", "for_s": 7200, "why": "a long night"}, box.now_ms(), "x") == ""
+    assert box.asks.add_request({"what": "keep", "for_s": 7200, "why": "a long night"}, box.now_ms(), "x") == ""
     box.dog.why_not = "the budget is spent"
-    done = box.sender.beat(box.now_ms(), []).done
+    done = box.sender.send_beat(box.now_ms(), []).done
     assert [(ask.what, ask.reply_to, why) for ask, why in done] == [("keep", "x", "the budget is spent")]
-    box.sender.beat(box.now_ms(), [])
+    box.sender.send_beat(box.now_ms(), [])
     assert [len(beat["ask"]) for beat in box.dog.beats] == [1, 0]
 
 
@@ -378,9 +378,9 @@ def test_tls_is_verified_and_a_stated_authority_is_trusted(tmp_path: Path) -> No
     dog = Watchdog(context=context)
     try:
         with pytest.raises(AgentError, match=r"certificate cannot be verified .*join with --ca FILE"):
-            joining.join(tmp_path / "one", dog.url, CODE)
+            joining.join_watchdog(tmp_path / "one", dog.url, CODE)
         box = Box(tmp_path / "two", dog, str(ca))
-        assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+        assert box.sender.send_beat(box.now_ms(), []).state == ANSWERED
         box.sender.close()
         assert box.joined.ca == str(ca)
     finally:
@@ -431,7 +431,7 @@ def test_a_stated_proxy_is_used_and_sees_only_ciphers(tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(str(ca))
     dog, proxy = Watchdog(context=context), Proxy()
     try:
-        made = joining.join(tmp_path / "agent", dog.url, CODE, ca=str(ca), proxy=proxy.url)
+        made = joining.join_watchdog(tmp_path / "agent", dog.url, CODE, ca=str(ca), proxy=proxy.url)
         assert made.agent == AGENT
         assert proxy.asked[0].startswith(f"CONNECT 127.0.0.1:{dog.port} ")
         assert "Proxy-Authorization: Basic YW5hOnMgZWNyZXQ=" in proxy.asked[0]
@@ -443,12 +443,12 @@ def test_a_stated_proxy_is_used_and_sees_only_ciphers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("proxy", ["https://p:1", "p:1", "http://", "http://p:99999", "http://p/x"])
 def test_a_proxy_that_is_none_says_what_to_write(tmp_path: Path, proxy: str) -> None:
     with pytest.raises(AgentError, match=r"--proxy .*write http://HOST:PORT"):
-        joining.join(tmp_path / "agent", "https://127.0.0.1:1", CODE, proxy=proxy)
+        joining.join_watchdog(tmp_path / "agent", "https://127.0.0.1:1", CODE, proxy=proxy)
 
 
 def test_what_goes_to_this_machine_needs_no_proxy(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="a proxy carries https alone"):
-        joining.join(tmp_path / "agent", "http://127.0.0.1:1", CODE, proxy="http://127.0.0.1:2")
+        joining.join_watchdog(tmp_path / "agent", "http://127.0.0.1:1", CODE, proxy="http://127.0.0.1:2")
 
 
 @pytest.mark.parametrize(
@@ -466,9 +466,9 @@ def test_what_goes_to_this_machine_needs_no_proxy(tmp_path: Path) -> None:
 )
 def test_an_address_that_is_none_says_what_to_write(url: str) -> None:
     with pytest.raises(AgentError, match=r"https://|http only to this machine"):
-        address(url)
+        parse_address(url)
 
 
 def test_a_name_alone_means_https() -> None:
-    assert address("guard.example.org") == ("https", "guard.example.org", 443)
-    assert address("http://127.0.0.1:8470").port == 8470
+    assert parse_address("guard.example.org") == ("https", "guard.example.org", 443)
+    assert parse_address("http://127.0.0.1:8470").port == 8470

@@ -26,9 +26,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from costguard_agent import around, clock, collector, daemon, enrollment, sender, signals, state_dir, watching
-from costguard_agent.gpu_processes import Trees
-from costguard_agent.host import Surroundings
-from costguard_agent.host_metrics import Machine
+from costguard_agent.gpu_processes import GpuProcessTrees
+from costguard_agent.host import HostView
+from costguard_agent.host_metrics import HostMetrics
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -219,7 +219,7 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
     now = Time(machine, plan["began_s"], shared, (frozen[0], frozen[1]) if frozen else None)
     now.set(-MINUTE_S)
     Thread.clock = Event.clock = now
-    near = Surroundings({"HOME": "/home/ubuntu"}, root)
+    near = HostView({"HOME": "/home/ubuntu"}, root)
     threads = SimpleNamespace(Thread=Thread, Event=Event, Lock=threading.Lock)
     for module in (around, clock, daemon, collector, watching):
         vars(module)["time"] = now.module()
@@ -227,10 +227,12 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
         vars(module)["threading"] = threads
     vars(daemon)["select"] = now
     vars(collector).update(
-        Trees=partial(Trees, root / "proc"), Machine=partial(Machine, root), Surroundings=SimpleNamespace(real=lambda: near)
+        Trees=partial(GpuProcessTrees, root / "proc"),
+        Machine=partial(HostMetrics, root),
+        Surroundings=SimpleNamespace(real=lambda: near),
     )
-    told = enrollment.join(state, plan["url"], plan["code"])
-    daemon.Agent(state, state, told, enrollment.key(state)).run()
+    told = enrollment.join_watchdog(state, plan["url"], plan["code"])
+    daemon.AgentDaemon(state, state, told, enrollment.load_key(state)).run()
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.bill import Line, charged
-from costguard_sim.world import Rate, Resource, at_us
+from costguard_sim.bill import InvoiceLine, charge_resource
+from costguard_sim.world import Rate, Resource, to_us
 
 from tests.conftest import Command, Ran
 from tests.contract.rig import Rig
@@ -82,11 +82,11 @@ def days(now: datetime) -> Iterator[tuple[datetime, datetime]]:
     yield today, now
 
 
-def owed(resources: list[Resource], now: datetime) -> Iterator[tuple[Resource, datetime, datetime, Line]]:
+def owed(resources: list[Resource], now: datetime) -> Iterator[tuple[Resource, datetime, datetime, InvoiceLine]]:
     """What each machine owes by day."""
     for resource in resources:
         for start, end in days(now):
-            for line in charged(resource, at_us(start), at_us(end)):
+            for line in charge_resource(resource, to_us(start), to_us(end)):
                 yield resource, start, end, line
 
 

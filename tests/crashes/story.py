@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from costguard_sim import START
-from costguard_sim.knowable import knowable
-from costguard_sim.plan import Entry, Plan, make_plan
-from costguard_sim.view import listing
+from costguard_sim.knowable import keep_knowable
+from costguard_sim.plan import PlannedListing, WatchPlan, make_plan
+from costguard_sim.view import make_poll
 from costguard_sim.world import World, make_world
 
 from costguard.ledger.spans.books import SpendingReader
@@ -32,16 +32,16 @@ class Story:
     """A world, and the listings of it in their order."""
 
     world: World
-    plan: Plan
+    plan: WatchPlan
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PlannedListing, ...]:
         """When each scope is listed, and what goes wrong with it."""
         return self.plan.entries
 
     def poll(self, number: int) -> Poll:
         """The listing that stands at `number`."""
-        return listing(self.world, self.entries[number], self.plan.hidden)
+        return make_poll(self.world, self.entries[number], self.plan.hidden)
 
     def save(self, path: Path) -> Path:
         """For the processes that record it."""
@@ -61,7 +61,7 @@ def make_story(seed: int, *, polls: int, size: int = 40) -> Story:
     world = make_world(seed, start=START, days=polls * APART_S / 86_400, size=size)
     plan = make_plan(seed, world, polls=polls, pace_s=(APART_S / 2, 2 * APART_S), longest_s=LONGEST_S)
     plan = replace(plan, entries=tuple(replace(entry, looked=False) for entry in plan.entries))
-    return Story(knowable(world, plan), plan)
+    return Story(keep_knowable(world, plan), plan)
 
 
 def open_ledger(url: str) -> LedgerWriter:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, parse_qsl, quote
 
-from costguard_sim.world import Resource, at_us
+from costguard_sim.world import Resource, to_us
 
 from tests.fakes.aws_ce import FakeCostExplorer
 from tests.fakes.aws_cloudwatch import FakeCloudWatch
@@ -80,11 +80,11 @@ class FakeAws(FakeCloud):
         if service == "ec2":
             self.ec2.deaf = self.deaf
             found = self.spot.answer(asked, region, now)
-            return found or self.ec2.answer(_form(asked), key.account, region, at_us(now))
+            return found or self.ec2.answer(_form(asked), key.account, region, to_us(now))
         if service == "sts":
             return self._sts(_form(asked), key)
         if service == "autoscaling":
-            return self._group(_form(asked), at_us(now))
+            return self._group(_form(asked), to_us(now))
         if service == "s3":
             return self.s3.answer(asked) or Answer(status=404)
         found = self.pricing.answer(asked) or self.cloudwatch.answer(asked, now) or self.costs.answer(asked, now)

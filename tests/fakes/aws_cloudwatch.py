@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
 
-from costguard_sim.view import last_run, state_at
-from costguard_sim.world import INSTANCE, Resource, at_us
+from costguard_sim.view import find_last_run, find_state
+from costguard_sim.world import SIM_INSTANCE, Resource, to_us
 
 from tests.fakes.aws_wire import amz_json, amz_json_error, cbor, cbor_error, cbor_operation, read_cbor, target_of
 from tests.fakes.server import Answer, Asked
@@ -39,7 +39,7 @@ class FakeCloudWatch:
         """A CPU series of every machine. `wire_id`: its id as EC2 says it."""
         made = cls()
         for resource in resources:
-            if resource.kind == INSTANCE:
+            if resource.kind == SIM_INSTANCE:
                 made.put("AWS/EC2", "CPUUtilization", _cpu(resource), InstanceId=wire_id(resource.id))
         return made
 
@@ -149,8 +149,8 @@ def _cpu(resource: Resource) -> Points:
     """Some figure that hangs on the machine and the hour, in every bucket that it runs through."""
 
     def points(at: datetime) -> float | None:
-        us = at_us(at)
-        run = last_run(resource, us) if state_at(resource, us) == "running" else None
+        us = to_us(at)
+        run = find_last_run(resource, us) if find_state(resource, us) == "running" else None
         return None if run is None else crc32(f"{resource.id}{us // 3_600_000_000}".encode()) % 1000 / 10
 
     return points

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from costguard_sim.view import last_run, state_at
-from costguard_sim.world import ADDRESS, INSTANCE, VOLUME, Resource, Tag
+from costguard_sim.view import find_last_run, find_state
+from costguard_sim.world import SIM_ADDRESS, SIM_INSTANCE, SIM_VOLUME, Resource, Tag
 
 from tests.fakes import aws_ec2_xml as xml
 from tests.fakes.aws_spot import zone_of
@@ -69,12 +69,12 @@ class FakeEc2:
 
     def found(self, id_: str) -> Resource | None:
         """The instance of this id."""
-        return next((one for one in self.resources if one.kind == INSTANCE and xml.wire_id(one.id) == id_), None)
+        return next((one for one in self.resources if one.kind == SIM_INSTANCE and xml.wire_id(one.id) == id_), None)
 
     def change(self, id_: str, **fields: Any) -> None:  # noqa: ANN401 - of Resource
         """Replace the instance of this id by one with other `fields`."""
         for i, one in enumerate(self.resources):
-            if one.kind == INSTANCE and xml.wire_id(one.id) == id_:
+            if one.kind == SIM_INSTANCE and xml.wire_id(one.id) == id_:
                 self.resources[i] = replace(one, **fields)
 
     def end_run(self, id_: str, at_us: int) -> None:
@@ -108,7 +108,7 @@ class _Asked:
             return ec2_error(
                 "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
             )
-        there = [one for one in self._here(INSTANCE) if state_at(one, self.now_us) is not None]
+        there = [one for one in self._here(SIM_INSTANCE) if find_state(one, self.now_us) is not None]
         wanted = ids or self._filter("instance-id")
         if ids and not set(ids) <= {xml.wire_id(one.id) for one in there}:
             return ec2_error("InvalidInstanceID.NotFound", f"The instance ID '{ids[0]}' does not exist")
@@ -123,7 +123,9 @@ class _Asked:
 
     def addresses(self) -> Answer:
         wanted = self._filter("allocation-id")
-        there = [one for one in self._here(ADDRESS) if self._exists(one) and (wanted is None or xml.wire_id(one.id) in wanted)]
+        there = [
+            one for one in self._here(SIM_ADDRESS) if self._exists(one) and (wanted is None or xml.wire_id(one.id) in wanted)
+        ]
         inner = "".join(self._address(one) for one in there)
         return ec2_xml("DescribeAddresses", f"<addressesSet>{inner}</addressesSet>")
 
@@ -154,7 +156,7 @@ class _Asked:
         action, ids = self.form["Action"], self._listed("InstanceId")
         if not ids or not all(re.fullmatch(r"i-[0-9a-f]{8}(?:[0-9a-f]{9})?", one) for one in ids):
             return ec2_error("InvalidInstanceID.Malformed", f'Invalid id: "{"".join(ids)}"')
-        one = next((r for r in self._here(INSTANCE) if xml.wire_id(r.id) == ids[0]), None)
+        one = next((r for r in self._here(SIM_INSTANCE) if xml.wire_id(r.id) == ids[0]), None)
         before = self._word(one) if one else None
         if one is None or before is None:
             return ec2_error("InvalidInstanceID.NotFound", f"The instance ID '{ids[0]}' does not exist")
@@ -198,7 +200,7 @@ class _Asked:
         return one.created_us <= self.now_us and (one.ended_us is None or self.now_us < one.ended_us)
 
     def _word(self, one: Resource) -> str | None:
-        state = state_at(one, self.now_us)
+        state = find_state(one, self.now_us)
         return None if state is None else xml.WORDS.get(state, state)
 
     def _reservation(self, one: Resource) -> str:
@@ -211,7 +213,7 @@ class _Asked:
 
     def _instance(self, one: Resource) -> str:
         id_, word = xml.wire_id(one.id), self._word(one) or "terminated"
-        run = last_run(one, self.now_us)
+        run = find_last_run(one, self.now_us)
         shape = [shape for shape in one.shapes if shape.at_us <= self.now_us][-1]
         fields: dict[str, str | None] = {
             "instanceId": id_,
@@ -264,10 +266,10 @@ class _Asked:
         """Every volume that is there, with its XML: those on their own, and the disks of instances."""
         found = [
             (xml.wire_id(one.id), self._volume(xml.wire_id(one.id), one, 0, ""))
-            for one in self._here(VOLUME)
+            for one in self._here(SIM_VOLUME)
             if self._exists(one)
         ]
-        for one in self._here(INSTANCE):
+        for one in self._here(SIM_INSTANCE):
             if self._exists(one):
                 ids = [xml.disk_id(one.id, n) for n, _ in enumerate(one.disks)]
                 found += [(id_, self._volume(id_, one, n, xml.wire_id(one.id))) for n, id_ in enumerate(ids)]

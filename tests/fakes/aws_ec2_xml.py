@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-from costguard_sim.world import Resource, Run, moment
+from costguard_sim.world import Resource, Run, from_us
 
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 WORDS = {"ended": "terminated"}
@@ -47,13 +47,13 @@ def disk_id(id_: str, number: int) -> str:
 
 def stamp(us: int) -> str:
     """An instant as EC2 writes it."""
-    return f"{moment(us):%Y-%m-%dT%H:%M:%S}.000Z"
+    return f"{from_us(us):%Y-%m-%dT%H:%M:%S}.000Z"
 
 
 def reason_of(one: Resource, run: Run | None, word: str) -> str:
     """When somebody stopped or ended it, in EC2's words."""
     at = one.ended_us if word == "terminated" else run.stop_us if run and word == "stopped" else None
-    return f"User initiated ({moment(at):%Y-%m-%d %H:%M:%S} GMT)" if at is not None else ""
+    return f"User initiated ({from_us(at):%Y-%m-%d %H:%M:%S} GMT)" if at is not None else ""
 
 
 def interface_of(one: Resource) -> str:

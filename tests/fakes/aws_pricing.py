@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from costguard_sim.world import INSTANCE, Resource
+from costguard_sim.world import SIM_INSTANCE, Resource
 
 from tests.fakes.aws_wire import amz_json, amz_json_error, target_of
 from tests.fakes.server import Answer, Asked
@@ -42,7 +42,7 @@ class FakePricing:
         """What the machines that are not spot cost, by type and region."""
         made = cls()
         for resource in resources:
-            if resource.kind == INSTANCE and resource.tier != "spot":
+            if resource.kind == SIM_INSTANCE and resource.tier != "spot":
                 for shape in resource.shapes:
                     rates = [rate.nano for rate in resource.rates if rate.at_us <= max(shape.at_us, resource.rates[0].at_us)]
                     made.rates[shape.type, resource.region] = Decimal(rates[-1]).scaleb(-9)

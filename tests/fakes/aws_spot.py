@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from urllib.parse import parse_qs
 
-from costguard_sim.world import INSTANCE, Resource, moment
+from costguard_sim.world import SIM_INSTANCE, Resource, from_us
 
 from tests.fakes.aws_wire import ec2_error, ec2_xml
 from tests.fakes.server import Answer, Asked
@@ -34,8 +34,8 @@ class FakeSpot:
         """What the spot machines of a world have paid."""
         made = cls()
         for one in resources:
-            if one.kind == INSTANCE and one.tier == "spot":
-                history = [(moment(rate.at_us), Decimal(rate.nano).scaleb(-9)) for rate in one.rates]
+            if one.kind == SIM_INSTANCE and one.tier == "spot":
+                history = [(from_us(rate.at_us), Decimal(rate.nano).scaleb(-9)) for rate in one.rates]
                 made.markets[one.shapes[0].type, zone_of(one), LINUX] = history
         return made
 

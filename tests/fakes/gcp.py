@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any
 
-from costguard_gcp.machine_types import machine
-from costguard_sim.view import last_run, state_at
-from costguard_sim.world import INSTANCE, VOLUME, Disk, Resource, at_us, moment
+from costguard_gcp.machine_types import find_shape
+from costguard_sim.view import find_last_run, find_state
+from costguard_sim.world import SIM_INSTANCE, SIM_VOLUME, Disk, Resource, from_us, to_us
 
 from tests.fakes.gcp_prices import Listed, price_list
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
@@ -43,7 +43,7 @@ def number_of(id_: str) -> str:
 
 def time_text(us: int) -> str:
     """A time as Google writes it."""
-    at = moment(us).astimezone(PACIFIC)
+    at = from_us(us).astimezone(PACIFIC)
     return at.isoformat(timespec="milliseconds" if us % 1000 == 0 else "microseconds")
 
 
@@ -98,13 +98,13 @@ class FakeGCP(FakeCloud):
 
     def instances(self, project: str) -> list[dict[str, Any]]:
         """Every machine of the project, as it goes over the wire now."""
-        return [wire for one in self.resources if one.kind == INSTANCE and (wire := self._instance(one, project))]
+        return [wire for one in self.resources if one.kind == SIM_INSTANCE and (wire := self._instance(one, project))]
 
     def disks(self, project: str) -> list[dict[str, Any]]:
         """Every persistent disk: of machines and by themselves."""
-        now, found = at_us(self.clock.now()), list[dict[str, Any]]()
+        now, found = to_us(self.clock.now()), list[dict[str, Any]]()
         for one in self.resources:
-            if project_of(one) == project and state_at(one, now) is not None:
+            if project_of(one) == project and find_state(one, now) is not None:
                 found += [self._disk(one, disk, n, project) for n, disk in enumerate(one.disks)]
         return found
 
@@ -163,7 +163,7 @@ class FakeGCP(FakeCloud):
         if found is None:
             return refusal(404, "notFound", f"The resource '{name}' was not found")
         one, wire = found
-        shape = machine(wire["machineType"].rsplit("/", 1)[-1])
+        shape = find_shape(wire["machineType"].rsplit("/", 1)[-1])
         scratch = any(disk.get("type") == "SCRATCH" for disk in wire.get("disks", ())) or (shape and shape.ssd_gib)
         if scratch and asked.one("discardLocalSsd") != "true":
             message = "VM has a Local SSD attached but an undefined value for `discard-local-ssd`"
@@ -186,7 +186,7 @@ class FakeGCP(FakeCloud):
 
     def change(self, one: Resource, state: str) -> None:
         """Make a resource of the world running, stopped or ended, now."""
-        now = at_us(self.clock.now())
+        now = to_us(self.clock.now())
         runs = list(one.runs)
         if state != "running" and runs and runs[-1].stop_us is None:
             runs[-1] = replace(runs[-1], stop_us=now, stopping_us=0)
@@ -208,9 +208,9 @@ class FakeGCP(FakeCloud):
 
     def listed(self) -> list[Listed]:
         """What the machines of the world cost now; one type has one price in a region."""
-        now, found = at_us(self.clock.now()), list[Listed]()
+        now, found = to_us(self.clock.now()), list[Listed]()
         for one in self.resources:
-            if one.kind == INSTANCE and one.rates and one.shapes:
+            if one.kind == SIM_INSTANCE and one.rates and one.shapes:
                 rate = [r for r in one.rates if r.at_us <= now][-1:] or list(one.rates[:1])
                 shape = [s for s in one.shapes if s.at_us <= now][-1:] or list(one.shapes[:1])
                 found.append(Listed(shape[0].type, one.region.rpartition("-")[0], one.tier, rate[0].nano))
@@ -261,20 +261,20 @@ class FakeGCP(FakeCloud):
 
     def _named(self, project: str, zone: str, name: str) -> tuple[Resource, dict[str, Any]] | None:
         for one in self.resources:
-            wire = self._instance(one, project) if one.kind == INSTANCE else None
+            wire = self._instance(one, project) if one.kind == SIM_INSTANCE else None
             if wire and one.region == zone and (wire.get("name") or one.name) == name:
                 return one, wire
         return None
 
     def _instance(self, one: Resource, project: str) -> dict[str, Any] | None:
-        now = at_us(self.clock.now())
-        state = state_at(one, now) if project_of(one) == project else None
+        now = to_us(self.clock.now())
+        state = find_state(one, now) if project_of(one) == project else None
         if state is None:
             return None
-        run, shape = last_run(one, now), [s for s in one.shapes if s.at_us <= now][-1:] or list(one.shapes[:1])
+        run, shape = find_last_run(one, now), [s for s in one.shapes if s.at_us <= now][-1:] or list(one.shapes[:1])
         over = [r.stop_us for r in one.runs if r.stop_us is not None and r.stop_us <= now]
         tag = [t for t in one.tags if t.at_us <= now][-1:] or list(one.tags[:1])
-        kind = machine(shape[0].type)
+        kind = find_shape(shape[0].type)
         zone = f"{API}/projects/{project}/zones/{one.region}"
         wire: dict[str, Any] = {
             "kind": "compute#instance",
@@ -305,10 +305,10 @@ class FakeGCP(FakeCloud):
 
     def _disk(self, one: Resource, disk: Disk, n: int, project: str) -> dict[str, Any]:
         zone = f"{API}/projects/{project}/zones/{one.region}"
-        user = {"users": [f"{zone}/instances/{one.name}"]} if one.kind == INSTANCE else {}
+        user = {"users": [f"{zone}/instances/{one.name}"]} if one.kind == SIM_INSTANCE else {}
         return {
             "kind": "compute#disk",
-            "id": number_of(one.id if one.kind == VOLUME else f"{one.id}/{n}"),
+            "id": number_of(one.id if one.kind == SIM_VOLUME else f"{one.id}/{n}"),
             "creationTimestamp": time_text(one.created_us),
             "name": f"{one.name}-{n}",
             "sizeGb": str(disk.gb),
@@ -331,7 +331,7 @@ class FakeGCP(FakeCloud):
             "status": "DONE" if self.failing else "RUNNING",
             "user": "costguard@example.iam.gserviceaccount.com",
             "progress": 0,
-            "insertTime": time_text(at_us(self.clock.now())),
+            "insertTime": time_text(to_us(self.clock.now())),
         }
         if self.failing:
             body |= {"httpErrorStatusCode": 503, "error": {"errors": [{"code": self.failing, "message": "cannot"}]}}

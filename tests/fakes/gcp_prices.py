@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from costguard_gcp.machine_types import Machine, family_of, machine
+from costguard_gcp.machine_types import MachineShape, find_shape, parse_family
 
 NANO = 10**9
 SSD_MONTH_NANO = 730_000
@@ -74,17 +74,17 @@ def price_list(listed: Iterable[Listed]) -> list[dict[str, Any]]:
     """SKUs that add up to every price of `listed`, to a few nano-dollars an hour."""
     skus = dict[str, dict[str, Any]]()
     for one in listed:
-        shape = machine(one.type)
+        shape = find_shape(one.type)
         if shape is not None:
             skus |= {f"{made['description']}|{one.region}": made for made in _of(one, shape)}
     return [*skus.values(), *_traps()]
 
 
-def _of(one: Listed, shape: Machine) -> list[dict[str, Any]]:
+def _of(one: Listed, shape: MachineShape) -> list[dict[str, Any]]:
     spot = one.tier == "spot"
     core, ram, gpu = parted(one.nano, shape)
     usage = "Preemptible" if spot else "OnDemand"
-    family = FAMILIES.get(family_of(one.type), family_of(one.type).upper())
+    family = FAMILIES.get(parse_family(one.type), parse_family(one.type).upper())
     start, at = ("Spot Preemptible ", "attached to Spot Preemptible VMs running in Moon") if spot else ("", "running in Moon")
     made = [
         sku(f"{start}{family} Instance Core running in Moon", one.region, core, usage=usage),
@@ -98,7 +98,7 @@ def _of(one: Listed, shape: Machine) -> list[dict[str, Any]]:
     return made
 
 
-def parted(nano: int, shape: Machine) -> tuple[int, int, int]:
+def parted(nano: int, shape: MachineShape) -> tuple[int, int, int]:
     """`nano` an hour as the price of one core, one GiB and one GPU."""
     rest = nano - shape.ssd_gib * SSD_MONTH_NANO // 730
     if not shape.gpus:

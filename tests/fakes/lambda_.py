@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from costguard_sim.view import last_run
-from costguard_sim.world import INSTANCE, SECOND_US, Resource, at_us, moment
+from costguard_sim.view import find_last_run
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, Resource, from_us, to_us
 
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
 
@@ -77,7 +77,7 @@ class FakeLambda(FakeCloud):
     def _answered(self, asked: Asked) -> Answer | None:
         match asked.method, asked.path.removeprefix("/api/v1").strip("/").split("/"):
             case "GET", ["instances"]:
-                found = Answer.of({"data": [self.instance(one) for one in self._listed(INSTANCE)]})
+                found = Answer.of({"data": [self.instance(one) for one in self._listed(SIM_INSTANCE)]})
             case "GET", ["instances", id_]:
                 found = self._one(id_)
             case "POST", ["instance-operations", "terminate"]:
@@ -105,7 +105,7 @@ class FakeLambda(FakeCloud):
         return None
 
     def _now(self) -> int:
-        return at_us(self.clock.now())
+        return to_us(self.clock.now())
 
     def status(self, one: Resource) -> str | None:
         """Lambda's word for a machine now; None: it knows none such."""
@@ -114,18 +114,18 @@ class FakeLambda(FakeCloud):
             return None
         if end is not None and now >= end:
             return "terminating" if now < end + TERMINATING_US else "terminated"
-        return "booting" if last_run(one, now) is None else "active"
+        return "booting" if find_last_run(one, now) is None else "active"
 
     def _listed(self, kind: str) -> list[Resource]:
         now = self._now()
-        if kind == INSTANCE:
+        if kind == SIM_INSTANCE:
             return [one for one in self.resources if one.kind == kind and self.status(one) not in (None, "terminated")]
         there = [one for one in self.resources if one.kind == kind and one.created_us <= now]
         return [one for one in there if one.ended_us is None or now < one.ended_us]
 
     def _one(self, id_: str) -> Answer:
         one = self.found(id_)
-        if one is None or one.kind != INSTANCE or self.status(one) is None:
+        if one is None or one.kind != SIM_INSTANCE or self.status(one) is None:
             return _gone()
         return Answer.of({"data": self.instance(one)})
 
@@ -202,7 +202,7 @@ class FakeLambda(FakeCloud):
             "id": id_,
             "name": one.name,
             "mount_point": f"/lambda/nfs/{one.name}",
-            "created": moment(one.created_us).isoformat(),
+            "created": from_us(one.created_us).isoformat(),
             "created_by": {"id": wire_id("alice"), "email": "alice@example.com", "status": "active"},
             "is_in_use": False,
             "region": _region(one.region),
@@ -234,8 +234,8 @@ class FakeLambda(FakeCloud):
         lines = [_line("api_key", "created", wire_id("key"), 0)]
         for one in self.resources:
             end = _end(one)
-            word = "instance" if one.kind == INSTANCE else "filesystem"
-            lines.append(_line(word, self.made if one.kind == INSTANCE else "created", wire_id(one.id), one.created_us))
+            word = "instance" if one.kind == SIM_INSTANCE else "filesystem"
+            lines.append(_line(word, self.made if one.kind == SIM_INSTANCE else "created", wire_id(one.id), one.created_us))
             lines += [_line(word, "deleted", wire_id(one.id), end)] if end is not None else []
         lines += [_line("instance", "restarted", wire_id(id_), at) for id_, at in self.restarts]
         past = [line for us, line in lines if us <= now]
@@ -282,7 +282,7 @@ def _actions(status: str) -> dict[str, Any]:
 
 def _line(word: str, action: str, id_: str, us: int) -> tuple[int, dict[str, Any]]:
     lrn = f"lrn:cloud:{word}:{id_}"
-    stamp = moment(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    stamp = from_us(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return us, {
         "service_name": "cloud",
         "resource_name": word,

@@ -16,9 +16,9 @@ from fractions import Fraction
 from typing import Any
 from urllib.parse import unquote
 
-from costguard_sim.bill import charged
-from costguard_sim.view import last_run, state_at
-from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, Run, at_us, moment
+from costguard_sim.bill import charge_resource
+from costguard_sim.view import find_last_run, find_state
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, SIM_VOLUME, Resource, Run, from_us, to_us
 
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
 
@@ -145,11 +145,11 @@ class FakeRunpod(FakeCloud):
 
     def _pods(self, asked: Asked) -> Answer:
         hidden = asked.one("includeClusterPods", "false") != "true"
-        there = [r for r in self.there(INSTANCE) if not (hidden and wire_id(r) in self.manners.cluster)]
+        there = [r for r in self.there(SIM_INSTANCE) if not (hidden and wire_id(r) in self.manners.cluster)]
         return self._page(asked, "pods", there, self.pod)
 
     def _volumes(self, asked: Asked) -> Answer:
-        return self._page(asked, "networkVolumes", self.there(VOLUME), self.network_volume)
+        return self._page(asked, "networkVolumes", self.there(SIM_VOLUME), self.network_volume)
 
     def _page(self, asked: Asked, name: str, there: list[Resource], shown: Callable[[Resource], object]) -> Answer:
         """From after the cursor on, `limit` or `size` at most, whichever is less."""
@@ -165,16 +165,16 @@ class FakeRunpod(FakeCloud):
 
     def there(self, kind: str) -> list[Resource]:
         """What is listed now."""
-        now = at_us(self.clock.now())
-        return [one for one in self.resources if one.kind == kind and state_at(one, now) is not None]
+        now = to_us(self.clock.now())
+        return [one for one in self.resources if one.kind == kind and find_state(one, now) is not None]
 
     # Pods
 
     def pod(self, resource: Resource) -> dict[str, Any]:
         """One pod as it goes over the wire."""
-        now, id_ = at_us(self.clock.now()), wire_id(resource)
-        status = self.manners.status.get(id_) or STATUS[state_at(resource, now) or "stopped"]
-        run, on = last_run(resource, now), status == "RUNNING"
+        now, id_ = to_us(self.clock.now()), wire_id(resource)
+        status = self.manners.status.get(id_) or STATUS[find_state(resource, now) or "stopped"]
+        run, on = find_last_run(resource, now), status == "RUNNING"
         actions = ["terminate"] if id_ in self.manners.locked else ACTIONS.get(status, [])
         made = {
             "id": id_,
@@ -197,8 +197,8 @@ class FakeRunpod(FakeCloud):
             "globalNetworking": {"enabled": False},
             "ssh": {"proxy": None, "direct": None},
             "runtime": self._runtime(resource, id_, now) if on else None,
-            "createdAt": stamp(moment(resource.created_us)),
-            "startedAt": stamp(moment(run.start_us)) if run else None,
+            "createdAt": stamp(from_us(resource.created_us)),
+            "startedAt": stamp(from_us(run.start_us)) if run else None,
             **self._hardware(resource, now),
         }
         if id_ in self.manners.cluster:
@@ -227,7 +227,7 @@ class FakeRunpod(FakeCloud):
         return {"cpu": {"id": shape.type, "vcpuCount": 4, "memory": 16}}
 
     def _runtime(self, resource: Resource, id_: str, now: int) -> dict[str, Any]:
-        run = last_run(resource, now)
+        run = find_last_run(resource, now)
         started = run.start_us if run else now
         ports = [{"private": 22, "public": 34446, "type": "tcp", "ip": "203.0.113.9"}]
         runtime: dict[str, Any] = {"uptime": (now - started) // SECOND_US, "ports": ports}
@@ -251,7 +251,7 @@ class FakeRunpod(FakeCloud):
         return spoilt(made, self.manners.spoilt.get(wire_id(resource), {}))
 
     def _found(self, id_: str) -> Resource | None:
-        return next((one for one in self.there(INSTANCE) if wire_id(one) == id_), None)
+        return next((one for one in self.there(SIM_INSTANCE) if wire_id(one) == id_), None)
 
     def _pod(self, _: Asked, id_: str) -> Answer:
         found = self._found(id_)
@@ -288,9 +288,9 @@ class FakeRunpod(FakeCloud):
 
     def let(self, id_: str, state: str) -> None:
         """Make a pod running, stopped or ended now."""
-        now = at_us(self.clock.now())
+        now = to_us(self.clock.now())
         for i, one in enumerate(self.resources):
-            if wire_id(one) == id_ and state_at(one, now) is not None and state_at(one, now) != state:
+            if wire_id(one) == id_ and find_state(one, now) is not None and find_state(one, now) != state:
                 self.resources[i] = moved(one, state, now)
 
     # Money
@@ -305,9 +305,9 @@ class FakeRunpod(FakeCloud):
     def buckets(self, asked: Asked) -> Iterator[tuple[int, int]]:
         """The buckets of a window: its start snapped down, its end up. Only hours and days are played."""
         step = HOUR_US * (24 if asked.one("bucketSize", "day") == "day" else 1)
-        now = at_us(self.clock.now())
-        end = -(-(at_us(read(asked.one("endTime"))) if asked.one("endTime") else now) // step) * step
-        start = at_us(read(asked.one("startTime"))) if asked.one("startTime") else end - 30 * 24 * HOUR_US
+        now = to_us(self.clock.now())
+        end = -(-(to_us(read(asked.one("endTime"))) if asked.one("endTime") else now) // step) * step
+        start = to_us(read(asked.one("startTime"))) if asked.one("startTime") else end - 30 * 24 * HOUR_US
         start = end - int(asked.one("lastN")) * step if asked.one("lastN") else start // step * step
         for first in range(start, end, step):
             if first < now:
@@ -315,13 +315,13 @@ class FakeRunpod(FakeCloud):
 
     def amounts(self, resource: Resource, a: int, b: int) -> tuple[float, float]:
         """What computing and storage cost from `a` until `b`, or until now."""
-        lines = charged(resource, a, min(b, at_us(self.clock.now())))
+        lines = charge_resource(resource, a, min(b, to_us(self.clock.now())))
         compute = sum((line.amount for line in lines if line.charge == "compute"), Fraction(0))
         storage = sum((line.amount for line in lines if line.charge == "storage"), Fraction(0))
         return float(compute), float(storage)
 
     def _bill(self, asked: Asked, what: str) -> Answer:
-        kind, name = (INSTANCE, "podId") if what == "pods" else (VOLUME, "networkVolumeId")
+        kind, name = (SIM_INSTANCE, "podId") if what == "pods" else (SIM_VOLUME, "networkVolumeId")
         records = []
         for a, b in self.buckets(asked):
             for one in (one for one in self.resources if one.kind == kind):
@@ -330,16 +330,16 @@ class FakeRunpod(FakeCloud):
                     of_pod = {"gpuAmount": compute, "cpuAmount": 0, "diskAmount": storage}
                     dear = any(disk.type.endswith("high-performance") for disk in one.disks)
                     of_volume = {"standardAmount": 0 if dear else storage, "highPerformanceAmount": storage if dear else 0}
-                    parts = of_pod if kind == INSTANCE else of_volume
+                    parts = of_pod if kind == SIM_INSTANCE else of_volume
                     records.append({**window(a, b), name: wire_id(one), "totalAmount": compute + storage, **parts})
-        count = f"unique{'Pod' if kind == INSTANCE else 'NetworkVolume'}Count"
+        count = f"unique{'Pod' if kind == SIM_INSTANCE else 'NetworkVolume'}Count"
         return Answer.of(self._statement(asked, records, {count: len({one[name] for one in records})}, {name: None}))
 
     def _total(self, asked: Asked) -> Answer:
         records = []
         for a, b in self.buckets(asked):
-            pods = [self.amounts(one, a, b) for one in self.resources if one.kind == INSTANCE]
-            stored = sum(self.amounts(one, a, b)[1] for one in self.resources if one.kind == VOLUME)
+            pods = [self.amounts(one, a, b) for one in self.resources if one.kind == SIM_INSTANCE]
+            stored = sum(self.amounts(one, a, b)[1] for one in self.resources if one.kind == SIM_VOLUME)
             amounts = dict.fromkeys(TOTALS, 0.0) | {
                 "podGpuAmount": sum(compute for compute, _ in pods),
                 "podDiskAmount": sum(storage for _, storage in pods),
@@ -395,7 +395,7 @@ def wire_id(resource: Resource) -> str:
 
 def moved(one: Resource, state: str, now: int) -> Resource:
     """`one` in another state from `now` on."""
-    run = last_run(one, now)
+    run = find_last_run(one, now)
     if state == "running":
         return replace(one, runs=(*one.runs, Run(start_us=now)))
     if run is not None and (run.stop_us is None or run.stop_us > now):
@@ -428,7 +428,7 @@ def read(text: str) -> datetime:
 
 def window(a: int, b: int) -> dict[str, str]:
     """A bucket's edges."""
-    return {"startTime": stamp(moment(a)), "endTime": stamp(moment(b))}
+    return {"startTime": stamp(from_us(a)), "endTime": stamp(from_us(b))}
 
 
 def problem(status: int, title: str, detail: str, *, errors: list[str] | None = None, **headers: str) -> Answer:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from costguard_sim.bill import charged, counted, in_force
-from costguard_sim.view import last_run, state_at
-from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, Run, at_us
+from costguard_sim.bill import charge_resource, count_traffic_mb, find_rate
+from costguard_sim.view import find_last_run, find_state
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, SIM_VOLUME, Resource, Run, to_us
 
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
 
@@ -59,7 +59,7 @@ class FakeVast(FakeCloud):
         """The number of a resource, as text; a volume has numbers of its own, marked as charges write them."""
         digits = resource.id.removeprefix("vol-")
         number = self._ids.setdefault(resource.id, int(digits) if digits.isdigit() else 24_815_000 + len(self._ids))
-        return f"volume-{number}" if resource.kind == VOLUME else str(number)
+        return f"volume-{number}" if resource.kind == SIM_VOLUME else str(number)
 
     def answer(self, asked: Asked) -> Answer:
         refusal = self._refusal(asked.headers.get("authorization", ""))
@@ -95,14 +95,14 @@ class FakeVast(FakeCloud):
         )
 
     def now_us(self) -> int:
-        return at_us(self.clock.now())
+        return to_us(self.clock.now())
 
     def there(self, kind: str) -> list[Resource]:
         """Whatever of `kind` is listed now, by its id."""
-        found = [r for r in self.resources if r.kind == kind and state_at(r, self.now_us()) is not None]
+        found = [r for r in self.resources if r.kind == kind and find_state(r, self.now_us()) is not None]
         return sorted(found, key=lambda r: int(self.id_of(r).removeprefix("volume-")))
 
-    def find(self, id_: str, kind: str = INSTANCE) -> Resource | None:
+    def find(self, id_: str, kind: str = SIM_INSTANCE) -> Resource | None:
         """The resource that goes by `id_`, if it is listed."""
         return next((r for r in self.there(kind) if self.id_of(r) == id_), None)
 
@@ -113,7 +113,7 @@ class FakeVast(FakeCloud):
         except (ValueError, KeyError, TypeError):
             return no(400, "invalid_token", "Invalid pagination token")
         size = self.page_size if self.page_size != 25 else min(limit, 25) if limit > 0 else 5
-        every = self.there(INSTANCE)
+        every = self.there(SIM_INSTANCE)
         rest = [r for r in every if int(self.id_of(r)) > after]
         page = rest[:size]
         last = {"values": {"id": int(self.id_of(page[-1]))}} if len(rest) > size else None
@@ -188,7 +188,7 @@ class FakeVast(FakeCloud):
 
     def _standing(self, resource: Resource) -> dict[str, Any]:
         now = self.now_us()
-        actual, contract, intended = WORDS[state_at(resource, now) or "stopped"]
+        actual, contract, intended = WORDS[find_state(resource, now) or "stopped"]
         return {
             "id": int(self.id_of(resource)),
             "machine_id": 36683,
@@ -217,7 +217,7 @@ class FakeVast(FakeCloud):
         now = self.now_us()
         shape = [s for s in resource.shapes if s.at_us <= now][-1]
         name, ram = GPU_WORDS.get(shape.gpu, (shape.gpu.replace("-", " "), 24576))
-        run, busy = last_run(resource, now), state_at(resource, now) == "running"
+        run, busy = find_last_run(resource, now), find_state(resource, now) == "running"
         return {
             "num_gpus": shape.gpus,
             "gpu_name": name,
@@ -239,14 +239,16 @@ class FakeVast(FakeCloud):
 
     def _money(self, resource: Resource) -> dict[str, Any]:
         now = self.now_us()
-        base = in_force(resource.rates, now).nano / NANO
+        base = find_rate(resource.rates, now).nano / NANO
         rate = (resource.disks[0].nano or 0) / NANO if resource.disks else 0.0
         disk = (resource.disks[0].gb if resource.disks else 0) * rate / MONTH_H
-        held = state_at(resource, now) in ("running", "paused")
+        held = find_state(resource, now) in ("running", "paused")
         list_price = {"gpuCostPerHour": base, "diskHour": disk, "totalHour": base + disk, "discountTotalHour": 0}
         accrues = list_price if held else {**list_price, "gpuCostPerHour": 0, "totalHour": disk}
         per_gb = resource.traffic_nano / NANO
-        traffic = {"inet_down_billed": float(counted(resource, now + 1)), "inet_up_billed": 0.0} if resource.traffic else {}
+        traffic = (
+            {"inet_down_billed": float(count_traffic_mb(resource, now + 1)), "inet_up_billed": 0.0} if resource.traffic else {}
+        )
         return {
             "is_bid": resource.tier == "spot",
             "min_bid": round(base / 2, 4),
@@ -268,7 +270,7 @@ class FakeVast(FakeCloud):
         return {"extra_env": [["TOKEN", SECRETS[0]]], "onstart": f"export A={SECRETS[1]}", "jupyter_token": SECRETS[2]}
 
     def _volumes(self, _: Asked) -> Answer:
-        return Answer.of({"volumes": [self._volume(r) for r in self.there(VOLUME)]})
+        return Answer.of({"volumes": [self._volume(r) for r in self.there(SIM_VOLUME)]})
 
     def _volume(self, resource: Resource) -> dict[str, Any]:
         disk = resource.disks[0]
@@ -323,7 +325,7 @@ class FakeVast(FakeCloud):
         start, end = (us // SECOND_US for us in window)
         kinds = {"compute": "gpu", "storage": "disk", "traffic": "bwd"}
         times: dict[str, Any] = {"start": start, "end": end, "source": None, "metadata": {}, "items": []}
-        lines = charged(resource, *window)
+        lines = charge_resource(resource, *window)
         items = [
             {**times, "type": kinds[line.charge], "description": f"{line.charge}", "amount": _dollars(line.amount)}
             for line in lines
@@ -335,7 +337,7 @@ class FakeVast(FakeCloud):
         yield {
             **times,
             "type": resource.kind,
-            "source": id_ if resource.kind == VOLUME else f"instance-{id_}",
+            "source": id_ if resource.kind == SIM_VOLUME else f"instance-{id_}",
             "description": f"Instance {id_} Charges",
             "amount": round(_dollars(sum((line.amount for line in lines), Fraction(0))), 3),
             "metadata": {} if label is None else {"label": label},
@@ -385,7 +387,7 @@ def machine(number: int, *, nano: int = 760_000_000, gpus: int = 2, **more: Any)
 
     from tests.fakes.server import START
 
-    begun = at_us(START) - 3600 * SECOND_US
+    begun = to_us(START) - 3600 * SECOND_US
     usual: Mapping[str, Any] = {
         "cloud": "sim-vast",
         "account": "main",
@@ -393,7 +395,7 @@ def machine(number: int, *, nano: int = 760_000_000, gpus: int = 2, **more: Any)
         "region": "contracts",
         "id": str(number),
         "name": f"m-{number}",
-        "kind": INSTANCE,
+        "kind": SIM_INSTANCE,
         "created_us": begun,
         "runs": (Run(start_us=begun + 60 * SECOND_US),),
         "rates": (Rate(at_us=begun, nano=nano),),
@@ -408,5 +410,5 @@ def volume(number: int, *, gb: int = 50, nano: int = 150_000_000, **more: Any) -
     """A volume."""
     from costguard_sim.world import Disk
 
-    bare: dict[str, Any] = {"id": f"vol-{number}", "kind": VOLUME, "runs": (), "rates": (), "shapes": ()}
+    bare: dict[str, Any] = {"id": f"vol-{number}", "kind": SIM_VOLUME, "runs": (), "rates": (), "shapes": ()}
     return replace(machine(number), **{**bare, "disks": (Disk(gb=gb, type="volume", nano=nano),), **more})

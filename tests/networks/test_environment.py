@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 import requests
-from costguard_aws.credentials import Source, credentials_of, session_of
-from costguard_gcp.credentials import Login, Tokens
+from costguard_aws.credentials import CredentialSource, load_credentials, open_botocore_session
+from costguard_gcp.credentials import Login, TokenSource
 
 from costguard.notifiers import Channel, chat, webhook
 from costguard.providers.transport import Deadline, Transport
@@ -86,17 +86,17 @@ def test_the_keys_of_an_ec2_machine_are_asked_of_the_machine_and_of_nobody_else(
     machine = Told(answer)
     with serving(machine) as base:
         environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{base}/"}
-        session = session_of(Source(), environ, tmp_path / "nobody")
-        found = credentials_of(Source(), session, session.create_client)
+        session = open_botocore_session(CredentialSource(), environ, tmp_path / "nobody")
+        found = load_credentials(CredentialSource(), session, session.create_client)
         assert found.get_frozen_credentials().secret_key == CANARY
     assert stranger.asked == []
 
 
 def test_the_token_of_a_google_machine_is_asked_of_the_machine_and_of_nobody_else(stranger: Told) -> None:
     cloud, transport = Told(), Transport()
-    tokens = Tokens(Login(source="the machine's metadata server"), transport)
+    tokens = TokenSource(Login(source="the machine's metadata server"), transport)
     with serving(cloud) as base:
-        tokens._asking(Deadline(20))(f"{base}/computeMetadata/v1/instance")
+        tokens._make_requester(Deadline(20))(f"{base}/computeMetadata/v1/instance")
     transport.close()
     assert stranger.asked == []
     assert "authorization" not in cloud.asked[0].headers

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from costguard_aws.cost_exports import FocusExport
 from costguard_gcp.examination import RIGHTS
-from costguard_sim.world import Disk, Shape, at_us
+from costguard_sim.world import Disk, Shape, to_us
 
 from costguard.errors import CostguardError, InputError
 from costguard.metering.inventory import Failed
@@ -130,7 +130,7 @@ def gcp_asked(folder: Path) -> frozenset[str]:
     rig, found = GcpRig(), set[str]()
     with source_of(rig, folder) as source:
         rig.put(1)
-        now = at_us(rig.clock.now())
+        now = to_us(rig.clock.now())
         odd = gcp_machine("odd", now, shapes=(Shape(at_us=0, type="z9-unheard-8"),), disks=(Disk(gb=10, type="pd-ssd"),))
         rig.fake.resources.append(odd)
         for one in look_and_ask(rig, source):

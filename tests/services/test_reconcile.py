@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from costguard_sim import Sim
+from costguard_sim import SimClouds
 from costguard_sim.world import Rate, World, make_world
 
 from costguard.bills.bill_line import COMPUTE
@@ -46,7 +46,7 @@ def world() -> World:
 def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ledger that saw the world every ten minutes for three days."""
     url, clock = f"sqlite:///{tmp_path_factory.mktemp('sim')}/ledger.db", FakeClock(START)
-    sim = Sim(clock=clock, world=world)
+    sim = SimClouds(clock=clock, world=world)
     with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
         while clock.now() < START + timedelta(hours=HOURS):
             poll([sim], ledger, clock)
@@ -56,7 +56,7 @@ def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]]:
     """The bill of `world` asked for at `now` and held against the ledger."""
-    asked = ask_bills([("sim", Sim(clock=FakeClock(now), world=world))], MONTH, now)
+    asked = ask_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], MONTH, now)
     statements = list[GatheredStatement]()
     with BillStore(url) as bills:
         for one in asked:
@@ -122,7 +122,7 @@ def test_a_bill_without_a_machine_and_one_with_a_strange_one_are_found(polled: s
 def test_sources_that_answer_for_others_or_have_no_bill_are_said(world: World) -> None:
     clock = FakeClock(START + DAY)
 
-    class Odd(Sim):
+    class Odd(SimClouds):
         @property
         def providers(self) -> Sequence[str]:
             return ("odd",)

@@ -8,9 +8,9 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from costguard_sim import Sim
-from costguard_sim.bill import charged
-from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, at_us
+from costguard_sim import SimClouds
+from costguard_sim.bill import charge_resource
+from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, to_us
 
 from costguard.bills.drift import WITHIN
 from costguard.bills.tolerance import DEFAULT_TOLERANCE
@@ -64,7 +64,7 @@ SLOWER = 0.82
 
 def world_of(seconds: int) -> World:
     """One machine that runs from the beginning of the job until its end."""
-    us = at_us(BEGIN)
+    us = to_us(BEGIN)
     pod = Resource(
         cloud="sim-gcp",
         account=SCOPES["sim-gcp"][0][0],
@@ -91,9 +91,9 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     asked = Asked(job_file=str(tmp_path / "job.toml"), flags={}, id="train-a", config=str(config))
     book = Book(path=tmp_path / "llama.json", record=JobRecord(job="llama"))
     clock = FakeClock(BEGIN)
-    first_look = World(seed=0, start_us=at_us(BEGIN), end_us=at_us(BEGIN), resources=world_of(10**6).resources)
+    first_look = World(seed=0, start_us=to_us(BEGIN), end_us=to_us(BEGIN), resources=world_of(10**6).resources)
     with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
-        poll([Sim(clock=clock, world=first_look)], ledger, clock)
+        poll([SimClouds(clock=clock, world=first_look)], ledger, clock)
 
         # the quote, at the ledger's own price
         found = expected(asked, settings, book.record, clock.now())
@@ -106,7 +106,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         speed = 200_000_000 / (terms.hours.expected * 3600) * SLOWER
         seconds = round(200_000_000 / speed)
         world = world_of(seconds)
-        sim = Sim(clock=clock, world=world)
+        sim = SimClouds(clock=clock, world=world)
 
         # the hold, in its owner's budget, and the lease
         cap = terms.usd.high + Money(nano=10**9)
@@ -151,7 +151,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     # to the cent: what the run says it cost, what the ledger counted, what the cloud bills
     run_cost = ended.spent
     assert run_cost is not None
-    owed = sum((line.amount for line in charged(world.resources[0], 0, world.end_us)), Fraction(0))
+    owed = sum((line.amount for line in charge_resource(world.resources[0], 0, world.end_us)), Fraction(0))
     assert abs(run_cost.nano - round(owed * 10**9)) <= 1
     with ReportReader(url, rules=RULES) as books:
         (ledgers,) = books.spent(clock.now())
@@ -178,7 +178,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
 
 def reconciled_outcome(url: str, world: World, now: datetime, period: Period) -> set[str]:
     """What comes of the world's own bill held against the ledger."""
-    (asked,) = ask_bills([("sim", Sim(clock=FakeClock(now), world=world))], period, now)
+    (asked,) = ask_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], period, now)
     staged = StagedStatement()
     assert asked.billed is not None
     staged.add((line, Decimal(0)) for line in asked.billed.lines)

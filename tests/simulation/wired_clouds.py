@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
 
-from costguard_sim.view import state_at
-from costguard_sim.world import at_us
+from costguard_sim.view import find_state
+from costguard_sim.world import to_us
 
 from costguard.metering.observation import Handling
 from costguard.testing import FakeClock
@@ -354,7 +354,7 @@ class WiredCloud:
         """Whether what the fake did to its resource is new; it is the truth from now on."""
         now = self.truth.now()
         found = next((one for one in self.fake.resources if one.name == name), None)
-        state = (state_at(found, at_us(now)) if found else None) or ENDED
+        state = (find_state(found, to_us(now)) if found else None) or ENDED
         here = machine.now(now)
         if here is None or here.state == state or state not in {STOPPED, ENDED}:
             return False

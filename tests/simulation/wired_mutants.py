@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from costguard_aws.account import Account as AwsAccount
+from costguard_aws.account import AwsAccount
 from costguard_gcp import listing as gcp_listing
 from costguard_gcp.account import GcpAccount
-from costguard_gcp.inventory import Lister
+from costguard_gcp.inventory import ProjectLister
 from costguard_runpod import pagination as runpod_pages
-from costguard_runpod.account import Account as RunpodAccount
+from costguard_runpod.account import RunpodAccount
 from costguard_vast.account import VastAccount
 
 from costguard.errors import InvalidAnswerError, UnreachableError
@@ -28,15 +28,15 @@ Patch = pytest.MonkeyPatch
 
 def next_page_ignored(patch: Patch) -> None:
     """The first page is all there is (RunPod, Google Cloud)."""
-    patch.setattr(runpod_pages, "_next", lambda _page, _limit: ("", ""))
-    read = gcp_listing.page_of
+    patch.setattr(runpod_pages, "_find_next_cursor", lambda _page, _limit: ("", ""))
+    read = gcp_listing.parse_aggregated_page
 
     def alone(reply: Any, what: str) -> Any:  # noqa: ANN401 - a page
         page = read(reply, what)
         page.next_page_token = None
         return page
 
-    patch.setattr(gcp_listing, "page_of", alone)
+    patch.setattr(gcp_listing, "parse_aggregated_page", alone)
 
 
 def lost_page_is_the_end(patch: Patch) -> None:
@@ -50,13 +50,13 @@ def lost_page_is_the_end(patch: Patch) -> None:
         return found
 
     patch.setattr(RunpodAccount, "poll", poll)
-    whole = Lister.listed
+    whole = ProjectLister.list_project
 
-    def google(self: Lister, project: str, deadline: Any) -> Any:  # noqa: ANN401 - as it is there
+    def google(self: ProjectLister, project: str, deadline: Any) -> Any:  # noqa: ANN401 - as it is there
         inventory, notes = whole(self, project, deadline)
         return (Complete(inventory.items) if isinstance(inventory, Partial) else inventory), notes
 
-    patch.setattr(Lister, "listed", google)
+    patch.setattr(ProjectLister, "list_project", google)
 
 
 def acts_are_tried_again(patch: Patch) -> None:
@@ -101,7 +101,7 @@ def unmeasured_is_rest(patch: Patch) -> None:
     """A GPU that says nothing rests (RunPod)."""
     from costguard_runpod import translation
 
-    patch.setattr(translation, "_highest", lambda values: max((one for one in values if one is not None), default=0.0))
+    patch.setattr(translation, "_find_highest", lambda values: max((one for one in values if one is not None), default=0.0))
 
 
 WIRED_MUTANTS: Mapping[str, Callable[[Patch], None]] = {

@@ -16,8 +16,8 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from costguard_gcp.machine_types import machine as gcp_machine
-from costguard_sim.world import INSTANCE, Rate, Resource, Run, Shape, Tag, at_us
+from costguard_gcp.machine_types import find_shape as gcp_machine
+from costguard_sim.world import SIM_INSTANCE, Rate, Resource, Run, Shape, Tag, to_us
 
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import ENDED, RUNNING, ResourceKey
@@ -89,7 +89,7 @@ class Vendor(ABC):
     def resource(self, number: int, machine: SimulatedMachine, at: datetime, labels: Mapping[str, str]) -> Resource:
         """The machine as it is at `at`."""
         kind, gpus = self.types[self.came[machine.name]]
-        born = at_us(machine.created_at)
+        born = to_us(machine.created_at)
         pairs = tuple(sorted({**labels, "project": labels.get("arm", "")}.items()))
         return Resource(
             cloud=f"sim-{self.name}",
@@ -98,9 +98,9 @@ class Vendor(ABC):
             region="",
             id=self.key(number).id,
             name=machine.name,
-            kind=INSTANCE,
+            kind=SIM_INSTANCE,
             created_us=born,
-            ended_us=next((at_us(one.at) for one in machine.turns if one.state == ENDED), None),
+            ended_us=next((to_us(one.at) for one in machine.turns if one.state == ENDED), None),
             runs=tuple(_runs(machine)),
             rates=(Rate(at_us=born, nano=self.nano(machine, at)),),
             shapes=(Shape(at_us=born, type=kind, gpu="H100-SXM", gpus=gpus),),
@@ -361,12 +361,12 @@ def _runs(machine: SimulatedMachine) -> Iterator[Run]:
     """From each start to its stop; a start while it runs ends the run before."""
     start: int | None = None
     for one in machine.turns:
-        at = at_us(one.at)
+        at = to_us(one.at)
         if start is not None:
             yield Run(start_us=start, stop_us=at)
             start = None
         if one.state == RUNNING:
-            start = at_us(one.started_at) if one.started_at else at
+            start = to_us(one.started_at) if one.started_at else at
     if start is not None:
         yield Run(start_us=start)
 

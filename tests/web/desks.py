@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import ed25519
-from costguard_agent.protocol import BEATS_PATH, decoded, encoded, signed
+from costguard_agent.protocol import BEATS_PATH, build_signed_request, decode_base64, encode_base64
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.agents.refusals import MessageRefusedError
@@ -48,7 +48,7 @@ def envelope(
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     path, at_ms = path or BEATS_PATH.format(agent), to_micros(at) // 1000
     key = Ed25519PrivateKey.from_private_bytes(secret)
-    made = encoded(key.sign(signed("POST", path, agent=agent, seq=seq, at_ms=at_ms, body=data)))
+    made = encode_base64(key.sign(build_signed_request("POST", path, agent=agent, seq=seq, at_ms=at_ms, body=data)))
     return Envelope("POST", path, agent, str(seq), str(at_ms), made if signature is None else signature, data)
 
 
@@ -84,9 +84,9 @@ class Rig:
 
     def join(self, code: str = CODE, *, secret: bytes = SECRET) -> str:
         """The id of an agent that joined with `code`."""
-        public = encoded(ed25519.public_key(secret))
+        public = encode_base64(ed25519.derive_public_key(secret))
         said = self.desk.join(json.dumps({"code": code, "public_key": public, "version": "0.1.0"}).encode())
-        assert decoded(str(said["guard_key"])) is not None
+        assert decode_base64(str(said["guard_key"])) is not None
         return str(said["agent"])
 
     def joined(self, of: ResourceKey, *, through: bool = False, secret: bytes = SECRET, code: str = CODE) -> str:

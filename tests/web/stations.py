@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import ed25519
-from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encoded
+from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encode_base64
 
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
@@ -87,7 +87,7 @@ class Station:
 
     def join(self, code: str = CODE, secret: bytes = SECRET) -> Reply:
         """A join."""
-        said = {"code": code, "public_key": encoded(ed25519.public_key(secret)), "version": "0.1.0"}
+        said = {"code": code, "public_key": encode_base64(ed25519.derive_public_key(secret)), "version": "0.1.0"}
         return self.ask("POST", "/v1/agents/join", json.dumps(said).encode(), JSON)
 
     def joined(self, name: str = "i-0") -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from costguard_agent import ed25519
-from costguard_agent.protocol import encoded
+from costguard_agent.protocol import encode_base64
 
 from costguard.agents.refusals import MessageRefusedError
 from costguard.ledger.agents.store import AgentStore, AgentTransaction
@@ -112,7 +112,7 @@ def test_two_watchdogs_on_one_ledger_take_each_message_once(tmp_path: Path) -> N
     with ExitStack() as stack:
         one, two = stack.enter_context(rig(url)), stack.enter_context(rig(url))
         one.enrol(ONE)
-        said = {"code": CODE, "public_key": encoded(ed25519.public_key(SECRET)), "version": "1"}
+        said = {"code": CODE, "public_key": encode_base64(ed25519.derive_public_key(SECRET)), "version": "1"}
         agent = str(one.desk.join(json.dumps(said).encode())["agent"])
         taken = [outcome(desk, agent, number) for number in range(1, 9) for desk in (one, two)]
         assert taken == ["", "replayed"] * 8

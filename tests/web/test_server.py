@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from costguard_agent import ed25519
-from costguard_agent.protocol import AT_HEADER, SIGNATURE_HEADER, answered, decoded
+from costguard_agent.protocol import AT_HEADER, SIGNATURE_HEADER, build_signed_answer, decode_base64
 
 from costguard.web import middleware, server
 from costguard.web.listener import LimitedListener
@@ -47,11 +47,11 @@ def test_an_agent_joins_reports_and_knows_the_answer_for_the_watchdogs(watchdog:
     joined = watchdog.join()
     assert joined.status == 200
     assert joined.data["name"] == "train-0"
-    agent, guard = joined.data["agent"], decoded(joined.data["guard_key"])
+    agent, guard = joined.data["agent"], decode_base64(joined.data["guard_key"])
     came = watchdog.beat(agent, 1, beat())
     assert came.status == 200, came.body
-    text = answered(agent=agent, seq=1, at_ms=int(came.headers[AT_HEADER.lower()]), body=came.body)
-    signature = decoded(came.headers[SIGNATURE_HEADER.lower()])
+    text = build_signed_answer(agent=agent, seq=1, at_ms=int(came.headers[AT_HEADER.lower()]), body=came.body)
+    signature = decode_base64(came.headers[SIGNATURE_HEADER.lower()])
     assert guard is not None
     assert signature is not None
     assert ed25519.verify(guard, text, signature)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from costguard_agent.deadman_policy import PROTECTED, Facts, Settings, deadman
-from costguard_agent.quiet import Evidence
+from costguard_agent.deadman_policy import PROTECTED, DeadmanFacts, DeadmanSettings, decide_shutdown
+from costguard_agent.quiet import IdleEvidence
 
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.overrides import FREEZE, PROTECT, Override
@@ -39,7 +39,9 @@ def test_a_machine_is_told_whether_only_a_person_may_end_it(
     live: LiveResource, wishes: tuple[Override, ...], *, untouchable: bool
 ) -> None:
     assert _untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
-    idle = Facts(silent_s=9e4, evidence=Evidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False)
-    judged = deadman(idle, Settings("stop", "vast", "1"))
+    idle = DeadmanFacts(
+        silent_s=9e4, evidence=IdleEvidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False
+    )
+    judged = decide_shutdown(idle, DeadmanSettings("stop", "vast", "1"))
     assert judged.end is not untouchable
     assert not untouchable or judged.reason == PROTECTED

@@ -12,37 +12,47 @@ COSTGUARD_RUNPOD_REST, COSTGUARD_RUNPOD_GRAPHQL, COSTGUARD_VAST_API), the comman
 
 from __future__ import annotations
 
-from costguard_agent.host import Surroundings
-from costguard_agent.places import PROVIDERS
-from costguard_agent.shutdown import ACTS, REFUSED, UNKNOWN, Outcome, Place, Way
-from costguard_agent.stated import state_shutdown
+from costguard_agent.host import HostView
+from costguard_agent.places import CLOUDS
+from costguard_agent.shutdown import ACTS, REFUSED, UNKNOWN, MachineIdentity, ShutdownOutcome, ShutdownWay
+from costguard_agent.stated import save_shutdown_meaning
 
-__all__ = ("Outcome", "Place", "Way", "chosen", "end", "state", "state_shutdown", "ways", "where")
+__all__ = (
+    "ShutdownOutcome",
+    "MachineIdentity",
+    "ShutdownWay",
+    "choose_shutdown_way",
+    "end_machine",
+    "read_machine_state",
+    "save_shutdown_meaning",
+    "list_shutdown_ways",
+    "locate_machine",
+)
 
-NOWHERE = Place(
+NOWHERE = MachineIdentity(
     "", "", "this is no machine of RunPod, Vast, AWS or GCP that is known here: nothing is known to end it from inside"
 )
 
 
-def where(around: Surroundings | None = None) -> Place:
+def locate_machine(around: HostView | None = None) -> MachineIdentity:
     """Where this machine is; asks its metadata service, where it has one."""
-    here = around or Surroundings.real()
-    found = (one.found(here) for one in PROVIDERS.values())
+    here = around or HostView.real()
+    found = (one.detect_machine(here) for one in CLOUDS.values())
     return next((place for place in found if place is not None), NOWHERE)
 
 
-def ways(place: Place, around: Surroundings | None = None) -> list[Way]:
+def list_shutdown_ways(place: MachineIdentity, around: HostView | None = None) -> list[ShutdownWay]:
     """How it can be ended from inside, certain or not; asks, and ends nothing."""
-    if place.provider not in PROVIDERS:
+    if place.provider not in CLOUDS:
         return []
-    return PROVIDERS[place.provider].ways(place, around or Surroundings.real())
+    return CLOUDS[place.provider].list_ways(place, around or HostView.real())
 
 
-def chosen(place: Place, act: str, around: Surroundings | None = None) -> tuple[Way | None, str]:
+def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | None = None) -> tuple[ShutdownWay | None, str]:
     """The one certain way of `act`; or None and why there is none."""
     if act not in ACTS:
         return None, f"{act!r} is no act: write stop or terminate"
-    every = ways(place, around)
+    every = list_shutdown_ways(place, around)
     same = [way for way in every if way.act == act]
     certain = next((way for way in same if way.certain), None)
     if certain is not None:
@@ -53,15 +63,15 @@ def chosen(place: Place, act: str, around: Surroundings | None = None) -> tuple[
     return None, place.why or f"there is no {act} from inside here{f' (there is: {there})' if there else ''}"
 
 
-def end(way: Way, around: Surroundings | None = None) -> Outcome:
+def end_machine(way: ShutdownWay, around: HostView | None = None) -> ShutdownOutcome:
     """End this machine, now; refused where the way is not certain."""
-    if not way.certain or way.place.provider not in PROVIDERS:
-        return Outcome(REFUSED, way.why or "this way is not certain")
-    return PROVIDERS[way.place.provider].end(way, around or Surroundings.real())
+    if not way.certain or way.place.provider not in CLOUDS:
+        return ShutdownOutcome(REFUSED, way.why or "this way is not certain")
+    return CLOUDS[way.place.provider].send_shutdown(way, around or HostView.real())
 
 
-def state(place: Place, around: Surroundings | None = None) -> str:
+def read_machine_state(place: MachineIdentity, around: HostView | None = None) -> str:
     """running, ended or unknown, as its provider has it: how an attempt is settled."""
-    if place.provider not in PROVIDERS or not place.id:
+    if place.provider not in CLOUDS or not place.id:
         return UNKNOWN
-    return PROVIDERS[place.provider].state(place, around or Surroundings.real())
+    return CLOUDS[place.provider].read_state(place, around or HostView.real())

@@ -14,10 +14,10 @@ import re
 from typing import Any
 
 from costguard_agent import off
-from costguard_agent.host import Surroundings
-from costguard_agent.http_client import Reply, UnansweredError, ask
-from costguard_agent.shutdown import STOP, TERMINATE, Outcome, Place, Way
-from costguard_agent.stated import shutdown_means
+from costguard_agent.host import HostView
+from costguard_agent.http_client import HttpReply, UnansweredError, send_request
+from costguard_agent.shutdown import STOP, TERMINATE, MachineIdentity, ShutdownOutcome, ShutdownWay
+from costguard_agent.stated import read_shutdown_meaning
 
 NAME = "aws"
 ADDRESS, VARIABLE = "http://169.254.169.254", "COSTGUARD_AWS_METADATA"
@@ -29,34 +29,34 @@ ID = re.compile(r"i-[0-9a-f]{8,17}")
 BY_SYSTEM = "shutdown of the operating system"
 
 
-def found(around: Surroundings) -> Place | None:
+def detect_machine(around: HostView) -> MachineIdentity | None:
     """This instance, where the firmware is EC2's."""
-    if VARIABLE not in around.env and VENDOR not in off.firmware(around, "sys_vendor", "bios_vendor"):
+    if VARIABLE not in around.env and VENDOR not in off.read_firmware(around, "sys_vendor", "bios_vendor"):
         return None
     try:
-        token = _token(around)
-        said = _asked(around, token, "dynamic/instance-identity/document").json()
+        token = _fetch_token(around)
+        said = _fetch_metadata(around, token, "dynamic/instance-identity/document").parse_json()
         facts: dict[str, Any] = {
-            "lifecycle": _word(_asked(around, token, "meta-data/instance-life-cycle")),
-            "grouped": _asked(around, token, "meta-data/autoscaling/target-lifecycle-state").status == OK,
-            "local_disks": "ephemeral" in _word(_asked(around, token, "meta-data/block-device-mapping/")),
+            "lifecycle": _decode_reply(_fetch_metadata(around, token, "meta-data/instance-life-cycle")),
+            "grouped": _fetch_metadata(around, token, "meta-data/autoscaling/target-lifecycle-state").status == OK,
+            "local_disks": "ephemeral" in _decode_reply(_fetch_metadata(around, token, "meta-data/block-device-mapping/")),
         }
     except UnansweredError as error:
-        return Place(NAME, "", f"the instance metadata service did not say which instance this is: {error}")
+        return MachineIdentity(NAME, "", f"the instance metadata service did not say which instance this is: {error}")
     id_ = said.get("instanceId") if isinstance(said, dict) else None
     if not isinstance(id_, str) or not ID.fullmatch(id_):
-        return Place(NAME, "", "the instance metadata service did not say which instance this is")
+        return MachineIdentity(NAME, "", "the instance metadata service did not say which instance this is")
     facts["region"] = str(said.get("region", ""))
-    return Place(NAME, id_, _hindrance(facts, off.hindrance(around)), facts)
+    return MachineIdentity(NAME, id_, _explain_hindrance(facts, off.explain_hindrance(around)), facts)
 
 
-def ways(place: Place, around: Surroundings) -> list[Way]:
+def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """The shutdown, as what a person stated that it is here."""
     if place.why or not place.id:
         return []
-    means = shutdown_means(place, around)
+    means = read_shutdown_meaning(place, around)
     scratch = "what lies on the instance's own disks (instance store), and " if place.facts.get("local_disks") else ""
-    stop = Way(
+    stop = ShutdownWay(
         STOP,
         BY_SYSTEM,
         "EBS volumes, private address",
@@ -65,7 +65,7 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
         certain=False,
         place=place,
     )
-    terminate = Way(
+    terminate = ShutdownWay(
         TERMINATE,
         BY_SYSTEM,
         "volumes that are not deleted on termination",
@@ -86,16 +86,16 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
     ]
 
 
-def end(way: Way, around: Surroundings) -> Outcome:
+def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """Shut down, once."""
     del way
-    return off.turned_off(around)
+    return off.run_shutdown(around)
 
 
-state = off.state
+read_state = off.report_running
 
 
-def _hindrance(facts: dict[str, Any], reason: str) -> str:
+def _explain_hindrance(facts: dict[str, Any], reason: str) -> str:
     if facts["grouped"]:
         return "it belongs to an auto-scaling group, which would replace it: scale the group"
     if facts["lifecycle"] == "capacity-block":
@@ -103,9 +103,9 @@ def _hindrance(facts: dict[str, Any], reason: str) -> str:
     return reason
 
 
-def _token(around: Surroundings) -> str:
-    reply = ask(
-        f"{_base(around)}/latest/api/token",
+def _fetch_token(around: HostView) -> str:
+    reply = send_request(
+        f"{_find_base_url(around)}/latest/api/token",
         method="PUT",
         headers={"X-aws-ec2-metadata-token-ttl-seconds": LIVES_S},
         within_s=WITHIN_S,
@@ -116,17 +116,17 @@ def _token(around: Surroundings) -> str:
     return reply.body.decode("ascii", "replace").strip()
 
 
-def _asked(around: Surroundings, token: str, path: str) -> Reply:
+def _fetch_metadata(around: HostView, token: str, path: str) -> HttpReply:
     headers = {"X-aws-ec2-metadata-token": token}
-    reply = ask(f"{_base(around)}/latest/{path}", headers=headers, within_s=WITHIN_S, most=65536)
+    reply = send_request(f"{_find_base_url(around)}/latest/{path}", headers=headers, within_s=WITHIN_S, most=65536)
     if reply.status not in (OK, MISSING):
         raise UnansweredError(f"it answered {reply.status} to {path}")
     return reply
 
 
-def _base(around: Surroundings) -> str:
+def _find_base_url(around: HostView) -> str:
     return around.env.get(VARIABLE, ADDRESS).rstrip("/")
 
 
-def _word(reply: Reply) -> str:
+def _decode_reply(reply: HttpReply) -> str:
     return reply.body.decode("utf-8", "replace").strip() if reply.status == OK else ""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from costguard_agent import off
-from costguard_agent.host import Surroundings
-from costguard_agent.http_client import UnansweredError, ask
-from costguard_agent.shutdown import STOP, Outcome, Place, Way
+from costguard_agent.host import HostView
+from costguard_agent.http_client import UnansweredError, send_request
+from costguard_agent.shutdown import STOP, MachineIdentity, ShutdownOutcome, ShutdownWay
 
 NAME = "gcp"
 ADDRESS, VARIABLE = "http://169.254.169.254", "COSTGUARD_GCP_METADATA"
@@ -20,39 +20,39 @@ WITHIN_S = 2.0
 OK = 200
 
 
-def found(around: Surroundings) -> Place | None:
+def detect_machine(around: HostView) -> MachineIdentity | None:
     """This VM, where the firmware is Google's."""
-    if VARIABLE not in around.env and VENDOR not in off.firmware(around, "product_name"):
+    if VARIABLE not in around.env and VENDOR not in off.read_firmware(around, "product_name"):
         return None
     try:
         base = around.env.get(VARIABLE, ADDRESS).rstrip("/")
-        reply = ask(
+        reply = send_request(
             f"{base}/computeMetadata/v1/instance/?recursive=true", headers={"Metadata-Flavor": "Google"}, within_s=WITHIN_S
         )
     except UnansweredError as error:
-        return Place(NAME, "", f"the metadata server did not say which VM this is: {error}")
-    said = reply.json()
+        return MachineIdentity(NAME, "", f"the metadata server did not say which VM this is: {error}")
+    said = reply.parse_json()
     if reply.status != OK or not isinstance(said, dict) or not str(said.get("id", "")).isdigit():
-        return Place(NAME, "", f"the metadata server answered {reply.status} and did not say which VM this is")
+        return MachineIdentity(NAME, "", f"the metadata server answered {reply.status} and did not say which VM this is")
     attributes = said.get("attributes")
     facts = {
         "name": str(said.get("name", "")),
         "zone": str(said.get("zone", "")).rpartition("/")[2],
-        "owner": _owner(attributes if isinstance(attributes, dict) else {}),
+        "owner": _find_owner(attributes if isinstance(attributes, dict) else {}),
         "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in said.get("disks") or ()),
     }
     again = f"{facts['owner']} would start it again: scale that" if facts["owner"] else ""
-    return Place(NAME, str(said["id"]), again or off.hindrance(around), facts)
+    return MachineIdentity(NAME, str(said["id"]), again or off.explain_hindrance(around), facts)
 
 
-def ways(place: Place, around: Surroundings) -> list[Way]:
+def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """The shutdown, which stops."""
     del around
     if place.why or not place.id:
         return []
     local = "what lies on local SSDs, and " if place.facts.get("local_disks") else ""
     return [
-        Way(
+        ShutdownWay(
             STOP,
             "shutdown of the operating system",
             "persistent disks, internal address",
@@ -64,16 +64,16 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
     ]
 
 
-def end(way: Way, around: Surroundings) -> Outcome:
+def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """Shut down, once."""
     del way
-    return off.turned_off(around)
+    return off.run_shutdown(around)
 
 
-state = off.state
+read_state = off.report_running
 
 
-def _owner(attributes: dict[str, Any]) -> str:
+def _find_owner(attributes: dict[str, Any]) -> str:
     """Who made this VM and would make it again: a managed instance group, or a GKE cluster."""
     if "instanceGroupManagers" in str(attributes.get("created-by", "")):
         return "a managed instance group"

@@ -8,32 +8,32 @@ Nothing on the machine says for sure that it is Lambda's, so a person states it:
 
 from __future__ import annotations
 
-from costguard_agent.host import Surroundings
-from costguard_agent.shutdown import REFUSED, UNKNOWN, Outcome, Place, Way
+from costguard_agent.host import HostView
+from costguard_agent.shutdown import REFUSED, UNKNOWN, MachineIdentity, ShutdownOutcome, ShutdownWay
 
 NAME = "lambda"
 VARIABLE = "COSTGUARD_PLACE"
 WHY = "on Lambda nothing from inside stops billing: only a terminate with the account's key does, from outside"
 
 
-def found(around: Surroundings) -> Place | None:
+def detect_machine(around: HostView) -> MachineIdentity | None:
     """This machine, where a person stated it."""
-    return Place(NAME, "", WHY) if around.env.get(VARIABLE) == NAME else None
+    return MachineIdentity(NAME, "", WHY) if around.env.get(VARIABLE) == NAME else None
 
 
-def ways(place: Place, around: Surroundings) -> list[Way]:
+def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """None."""
     del place, around
     return []
 
 
-def end(way: Way, around: Surroundings) -> Outcome:
+def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """Refused: a shutdown would only hide that it bills."""
     del way, around
-    return Outcome(REFUSED, WHY)
+    return ShutdownOutcome(REFUSED, WHY)
 
 
-def state(place: Place, around: Surroundings) -> str:
+def read_state(place: MachineIdentity, around: HostView) -> str:
     """Nobody here can tell."""
     del place, around
     return UNKNOWN

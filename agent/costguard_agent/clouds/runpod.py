@@ -13,9 +13,20 @@ import json
 import re
 from typing import Any
 
-from costguard_agent.host import FIRST, Surroundings, variables, variables_of
-from costguard_agent.http_client import Reply, UnansweredError, ask
-from costguard_agent.shutdown import ACCEPTED, ENDED, REFUSED, RUNNING, STOP, TERMINATE, UNKNOWN, Outcome, Place, Way
+from costguard_agent.host import FIRST_PID, HostView, find_variables, read_process_variables
+from costguard_agent.http_client import HttpReply, UnansweredError, send_request
+from costguard_agent.shutdown import (
+    ACCEPTED,
+    ENDED,
+    REFUSED,
+    RUNNING,
+    STOP,
+    TERMINATE,
+    UNKNOWN,
+    MachineIdentity,
+    ShutdownOutcome,
+    ShutdownWay,
+)
 
 NAME = "runpod"
 REST, GRAPHQL = "https://api.runpod.io/v2", "https://api.runpod.io/graphql"
@@ -35,28 +46,28 @@ FAILED_CODES = ("INTERNAL_SERVER_ERROR", "TIMEOUT", "")
 STATES = {"RUNNING": RUNNING, "EXITED": ENDED, "TERMINATED": ENDED}
 
 
-def found(around: Surroundings) -> Place | None:
+def detect_machine(around: HostView) -> MachineIdentity | None:
     """This pod, by the variables that RunPod sets."""
-    had = variables(around, POD, KEY, ENDPOINT)
+    had = find_variables(around, POD, KEY, ENDPOINT)
     if not had[POD]:
         return None
     if not ID.fullmatch(had[POD]):
-        return Place(NAME, "", f"{POD} is no pod's id")
-    first = variables_of(around, int(FIRST)).get(POD, had[POD])
+        return MachineIdentity(NAME, "", f"{POD} is no pod's id")
+    first = read_process_variables(around, int(FIRST_PID)).get(POD, had[POD])
     if first != had[POD]:
-        return Place(NAME, "", f"{POD} names another pod than that of the first process here")
-    if around.at(*BOOTED).exists():
-        return Place(NAME, "", f"{POD} is set, and this is a whole machine (systemd runs it) and no pod")
+        return MachineIdentity(NAME, "", f"{POD} names another pod than that of the first process here")
+    if around.build_path(*BOOTED).exists():
+        return MachineIdentity(NAME, "", f"{POD} is set, and this is a whole machine (systemd runs it) and no pod")
     if had[ENDPOINT]:
-        return Place(NAME, had[POD], "it is a serverless worker: RunPod starts and ends those by itself")
-    return Place(NAME, had[POD], "" if had[KEY] else f"{KEY} is set neither here nor for the pod's first process")
+        return MachineIdentity(NAME, had[POD], "it is a serverless worker: RunPod starts and ends those by itself")
+    return MachineIdentity(NAME, had[POD], "" if had[KEY] else f"{KEY} is set neither here nor for the pod's first process")
 
 
-def ways(place: Place, around: Surroundings) -> list[Way]:
+def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """Stop and terminate, by the channels that can read this pod."""
     if place.why or not place.id:
         return []
-    read = {BY_GRAPHQL: _by_graphql(place, around), BY_REST: _by_rest(place, around)}
+    read = {BY_GRAPHQL: _read_by_graphql(place, around), BY_REST: _read_by_rest(place, around)}
     channels = [channel for channel, said in read.items() if said]
     said = {**read[BY_GRAPHQL], **read[BY_REST]}
     where = place._replace(
@@ -64,7 +75,7 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
     )
     how = " or ".join(channels) or "the pod's own key"
     pods_own = "its container disk, and what is in memory"
-    stop = Way(
+    stop = ShutdownWay(
         STOP,
         how,
         "the volume at /workspace, or the network volume",
@@ -73,7 +84,7 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
         certain=bool(channels),
         place=where,
     )
-    terminate = Way(
+    terminate = ShutdownWay(
         TERMINATE,
         how,
         "a network volume, and nothing else",
@@ -85,30 +96,30 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
     if not channels:
         reason = "neither GraphQL nor REST let the pod's own key read this pod"
         return [way._replace(why=reason) for way in (stop, terminate)]
-    return [_judged(way, said) for way in (stop, terminate)]
+    return [_judge_way(way, said) for way in (stop, terminate)]
 
 
-def end(way: Way, around: Surroundings) -> Outcome:
+def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """The request by one channel; by the other only where the first said no for certain."""
-    outcome = Outcome(REFUSED, "no channel could read this pod")
+    outcome = ShutdownOutcome(REFUSED, "no channel could read this pod")
     for channel in way.place.facts.get("channels", ()):
         send = _end_by_rest if channel == BY_REST else _end_by_graphql
         try:
             outcome = send(way, around)
         except UnansweredError as error:
-            return Outcome(UNKNOWN if error.sent else REFUSED, f"{channel}: {error}")
+            return ShutdownOutcome(UNKNOWN if error.sent else REFUSED, f"{channel}: {error}")
         if outcome.result != REFUSED:
             return outcome
     return outcome
 
 
-def state(place: Place, around: Surroundings) -> str:
+def read_state(place: MachineIdentity, around: HostView) -> str:
     """What RunPod says of this pod."""
-    said = _by_rest(place, around) or _by_graphql(place, around)
+    said = _read_by_rest(place, around) or _read_by_graphql(place, around)
     return STATES.get(str(said.get("status")), UNKNOWN)
 
 
-def _judged(way: Way, said: dict[str, Any]) -> Way:
+def _judge_way(way: ShutdownWay, said: dict[str, Any]) -> ShutdownWay:
     """Certain only where RunPod allows it now (v2 `actions`), or nothing speaks against it."""
     if "actions" in said:
         allowed = way.act in said["actions"]
@@ -122,13 +133,13 @@ def _judged(way: Way, said: dict[str, Any]) -> Way:
     return way
 
 
-def _by_rest(place: Place, around: Surroundings) -> dict[str, Any]:
+def _read_by_rest(place: MachineIdentity, around: HostView) -> dict[str, Any]:
     """What v2 says of this pod; empty where it does not."""
     try:
-        reply = _rest(place, around, "GET")
+        reply = _send_rest(place, around, "GET")
     except UnansweredError:
         return {}
-    said = reply.json()
+    said = reply.parse_json()
     if reply.status != OK or not isinstance(said, dict) or said.get("id") != place.id:
         return {}
     mounts, actions = said.get("mounts"), said.get("actions")
@@ -141,9 +152,9 @@ def _by_rest(place: Place, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _by_graphql(place: Place, around: Surroundings) -> dict[str, Any]:
+def _read_by_graphql(place: MachineIdentity, around: HostView) -> dict[str, Any]:
     try:
-        said = _graphql(place, around, READ).json()
+        said = _send_graphql(place, around, READ).parse_json()
     except UnansweredError:
         return {}
     pod = (said.get("data") or {}).get("pod") if isinstance(said, dict) else None
@@ -156,48 +167,50 @@ def _by_graphql(place: Place, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _end_by_rest(way: Way, around: Surroundings) -> Outcome:
+def _end_by_rest(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     if way.act == STOP:
-        reply = _rest(way.place, around, "POST", "/action", b'{"action":"stop"}')
+        reply = _send_rest(way.place, around, "POST", "/action", b'{"action":"stop"}')
     else:
-        reply = _rest(way.place, around, "DELETE")
+        reply = _send_rest(way.place, around, "DELETE")
     if reply.status in (OK, NO_CONTENT):
-        return Outcome(ACCEPTED, f"RunPod took the {way.act} ({reply.status})")
+        return ShutdownOutcome(ACCEPTED, f"RunPod took the {way.act} ({reply.status})")
     surely = reply.status < 500 and reply.status not in (408, 429)  # noqa: PLR2004 - RFC 9110: a server's own failure
-    return Outcome(REFUSED if surely else UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
+    return ShutdownOutcome(REFUSED if surely else UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
 
 
-def _end_by_graphql(way: Way, around: Surroundings) -> Outcome:
-    reply = _graphql(way.place, around, STOP_IT if way.act == STOP else TERMINATE_IT)
-    said = reply.json()
+def _end_by_graphql(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
+    reply = _send_graphql(way.place, around, STOP_IT if way.act == STOP else TERMINATE_IT)
+    said = reply.parse_json()
     if reply.status in SURELY_NOT:
-        return Outcome(REFUSED, f"RunPod answered the {way.act} with {reply.status}")
+        return ShutdownOutcome(REFUSED, f"RunPod answered the {way.act} with {reply.status}")
     if reply.status != OK or not isinstance(said, dict):
-        return Outcome(UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
+        return ShutdownOutcome(UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
     errors = said.get("errors")
     if errors:
         codes = {str((one.get("extensions") or {}).get("code", "")) if isinstance(one, dict) else "" for one in errors}
         surely = not codes & set(FAILED_CODES)
-        return Outcome(
+        return ShutdownOutcome(
             REFUSED if surely else UNKNOWN, f"RunPod said no to the {way.act} ({', '.join(sorted(codes)) or 'no code'})"
         )
     stopped = (said.get("data") or {}).get("podStop")
     if way.act == STOP and not (isinstance(stopped, dict) and stopped.get("id") == way.place.id):
-        return Outcome(UNKNOWN, "RunPod answered the stop with another pod, or none")
-    return Outcome(ACCEPTED, f"RunPod took the {way.act}")
+        return ShutdownOutcome(UNKNOWN, "RunPod answered the stop with another pod, or none")
+    return ShutdownOutcome(ACCEPTED, f"RunPod took the {way.act}")
 
 
-def _rest(place: Place, around: Surroundings, method: str, path: str = "", body: bytes = b"") -> Reply:
+def _send_rest(place: MachineIdentity, around: HostView, method: str, path: str = "", body: bytes = b"") -> HttpReply:
     """The id stands in the path: what was cut short names no other pod."""
     base = around.env.get(REST_VARIABLE, REST).rstrip("/")
-    return ask(f"{base}/pods/{place.id}{path}", method=method, headers=_headers(around), body=body, within_s=WITHIN_S)
+    return send_request(
+        f"{base}/pods/{place.id}{path}", method=method, headers=_build_headers(around), body=body, within_s=WITHIN_S
+    )
 
 
-def _graphql(place: Place, around: Surroundings, query: str) -> Reply:
+def _send_graphql(place: MachineIdentity, around: HostView, query: str) -> HttpReply:
     body = json.dumps({"query": query, "variables": {"input": {"podId": place.id}}}).encode()
     address = around.env.get(GRAPHQL_VARIABLE, GRAPHQL)
-    return ask(address, method="POST", headers=_headers(around), body=body, within_s=WITHIN_S)
+    return send_request(address, method="POST", headers=_build_headers(around), body=body, within_s=WITHIN_S)
 
 
-def _headers(around: Surroundings) -> dict[str, str]:
-    return {"Authorization": f"Bearer {variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}
+def _build_headers(around: HostView) -> dict[str, str]:
+    return {"Authorization": f"Bearer {find_variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}

@@ -10,9 +10,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from costguard_agent.host import Surroundings, variables
-from costguard_agent.http_client import Reply, UnansweredError, ask
-from costguard_agent.shutdown import ACCEPTED, ENDED, REFUSED, RUNNING, STOP, TERMINATE, UNKNOWN, Outcome, Place, Way
+from costguard_agent.host import HostView, find_variables
+from costguard_agent.http_client import HttpReply, UnansweredError, send_request
+from costguard_agent.shutdown import (
+    ACCEPTED,
+    ENDED,
+    REFUSED,
+    RUNNING,
+    STOP,
+    TERMINATE,
+    UNKNOWN,
+    MachineIdentity,
+    ShutdownOutcome,
+    ShutdownWay,
+)
 
 NAME = "vast"
 ADDRESS, VARIABLE = "https://console.vast.ai", "COSTGUARD_VAST_API"
@@ -24,27 +35,27 @@ HOW = "Vast's API with the container's own key"
 NO_MORE = "stopped"
 
 
-def found(around: Surroundings) -> Place | None:
+def detect_machine(around: HostView) -> MachineIdentity | None:
     """This container, by the variables that Vast sets; another cloud's CONTAINER_ID is not taken for it."""
-    had = variables(around, NUMBER, LABEL, KEY)
+    had = find_variables(around, NUMBER, LABEL, KEY)
     labelled = LABELLED.fullmatch(had[LABEL])
     if not labelled and not (had[NUMBER] and had[KEY]):
         return None
     number = labelled[1] if labelled else had[NUMBER]
     if not number.isdigit() or (had[NUMBER] and had[NUMBER] != number):
-        return Place(NAME, "", f"{NUMBER} and {LABEL} do not name one instance")
-    return Place(NAME, number, "" if had[KEY] else f"{KEY} is set neither here nor for the container's first process")
+        return MachineIdentity(NAME, "", f"{NUMBER} and {LABEL} do not name one instance")
+    return MachineIdentity(NAME, number, "" if had[KEY] else f"{KEY} is set neither here nor for the container's first process")
 
 
-def ways(place: Place, around: Surroundings) -> list[Way]:
+def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     """Stop and destroy, certain where the key can read this very instance."""
     if place.why or not place.id:
         return []
-    said, why = _read(place, around)
+    said, why = _read_instance(place, around)
     hourly = said.get("storage_total_cost")
     disk = f"its disk, about USD {hourly:.4f} an hour" if isinstance(hourly, (int, float)) else "its disk"
     bid = "; a bid that wins again starts it by itself" if said.get("is_bid") is True else ""
-    stop = Way(
+    stop = ShutdownWay(
         STOP,
         HOW,
         "its disk",
@@ -63,50 +74,52 @@ def ways(place: Place, around: Surroundings) -> list[Way]:
     return [stop, terminate]
 
 
-def end(way: Way, around: Surroundings) -> Outcome:
+def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """The request, once; the id stands in the path, so what was cut short names no other instance."""
     try:
         if way.act == STOP:
-            reply = _asked(way.place, around, "PUT", b'{"state":"stopped"}')
+            reply = _send_request(way.place, around, "PUT", b'{"state":"stopped"}')
         else:
-            reply = _asked(way.place, around, "DELETE")
+            reply = _send_request(way.place, around, "DELETE")
     except UnansweredError as error:
-        return Outcome(UNKNOWN if error.sent else REFUSED, str(error))
-    said = reply.json()
+        return ShutdownOutcome(UNKNOWN if error.sent else REFUSED, str(error))
+    said = reply.parse_json()
     done = said.get("success") if isinstance(said, dict) else None
     if reply.status == OK and done is True:
-        return Outcome(ACCEPTED, f"Vast took the {way.act}")
+        return ShutdownOutcome(ACCEPTED, f"Vast took the {way.act}")
     surely = done is False or reply.status in (400, 401, 403, 404, 410, 429)
-    return Outcome(REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_code(said)}")
+    return ShutdownOutcome(
+        REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_find_error_code(said)}"
+    )
 
 
-def state(place: Place, around: Surroundings) -> str:
+def read_state(place: MachineIdentity, around: HostView) -> str:
     """What Vast says that this instance should be."""
-    said, why = _read(place, around)
+    said, why = _read_instance(place, around)
     if why:
         return UNKNOWN
     return ENDED if said.get("intended_status") == NO_MORE else RUNNING
 
 
-def _read(place: Place, around: Surroundings) -> tuple[dict[str, Any], str]:
+def _read_instance(place: MachineIdentity, around: HostView) -> tuple[dict[str, Any], str]:
     """What Vast says of this instance; or why it does not."""
     try:
-        reply = _asked(place, around, "GET")
+        reply = _send_request(place, around, "GET")
     except UnansweredError as error:
         return {}, f"Vast did not answer: {error}"
-    said = reply.json()
+    said = reply.parse_json()
     one = said.get("instances") if isinstance(said, dict) else None
     if reply.status != OK or not isinstance(one, dict) or str(one.get("id")) != place.id:
-        return {}, f"Vast answered {reply.status}{_code(said)}: the container's own key cannot read this instance"
+        return {}, f"Vast answered {reply.status}{_find_error_code(said)}: the container's own key cannot read this instance"
     return one, ""
 
 
-def _asked(place: Place, around: Surroundings, method: str, body: bytes = b"") -> Reply:
+def _send_request(place: MachineIdentity, around: HostView, method: str, body: bytes = b"") -> HttpReply:
     base = around.env.get(VARIABLE, ADDRESS).rstrip("/")
-    headers = {"Authorization": f"Bearer {variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}
-    return ask(f"{base}/api/v0/instances/{place.id}/", method=method, headers=headers, body=body, within_s=WITHIN_S)
+    headers = {"Authorization": f"Bearer {find_variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}
+    return send_request(f"{base}/api/v0/instances/{place.id}/", method=method, headers=headers, body=body, within_s=WITHIN_S)
 
 
-def _code(said: object) -> str:
+def _find_error_code(said: object) -> str:
     code = said.get("error") if isinstance(said, dict) else None
     return f" ({code})" if isinstance(code, str) and re.fullmatch(r"\w{1,60}", code) else ""

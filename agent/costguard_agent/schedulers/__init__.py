@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from costguard_agent.host import Surroundings
+from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError
 from costguard_agent.schedulers import dstack, ray, skypilot, slurm
-from costguard_agent.seen import QUEUE_JOBS, Seen
+from costguard_agent.seen import QUEUE_JOBS, ProbeResult
 
 
 class Scheduler(Protocol):
@@ -18,25 +18,25 @@ class Scheduler(Protocol):
 
     NAME: str
 
-    def present(self, around: Surroundings) -> bool:
+    def is_present(self, around: HostView) -> bool:
         """Whether it is on this machine; cheap, and asks nobody."""
 
-    def jobs(self, around: Surroundings) -> int:
+    def count_jobs(self, around: HostView) -> int:
         """Jobs that are pending or running here; raises UnansweredError."""
 
 
 SCHEDULERS: tuple[Scheduler, ...] = (slurm, ray, skypilot, dstack)
 
 
-def look(around: Surroundings) -> Seen:
+def probe_schedulers(around: HostView) -> ProbeResult:
     """All jobs of all schedulers that are here; nothing at all where there is none."""
     counts, troubles = [], []
     for one in SCHEDULERS:
-        if not one.present(around):
+        if not one.is_present(around):
             continue
         try:
-            counts.append(one.jobs(around))
+            counts.append(one.count_jobs(around))
         except UnansweredError as error:
             troubles.append(f"{one.NAME} is here and its jobs are unknown: {error}")
     signals = {QUEUE_JOBS: float(sum(counts))} if counts else {}
-    return Seen(signals, (QUEUE_JOBS,) if troubles else (), tuple(troubles))
+    return ProbeResult(signals, (QUEUE_JOBS,) if troubles else (), tuple(troubles))

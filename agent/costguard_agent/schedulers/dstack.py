@@ -8,8 +8,8 @@ running or terminated; before 0.19.26 ids alone). A dev environment is a task, t
 
 from __future__ import annotations
 
-from costguard_agent.host import Surroundings, titles
-from costguard_agent.http_client import UnansweredError, ask
+from costguard_agent.host import HostView, list_command_lines
+from costguard_agent.http_client import UnansweredError, send_request
 
 NAME = "dstack"
 DAEMON, PORT, PORT_VARIABLE = "dstack-shim", 10998, "DSTACK_SHIM_HTTP_PORT"
@@ -17,16 +17,16 @@ ACTIVE, ENDED = frozenset(("pending", "preparing", "pulling", "creating", "runni
 OK = 200
 
 
-def present(around: Surroundings) -> bool:
+def is_present(around: HostView) -> bool:
     """Its daemon runs here."""
-    return any(words[0].rpartition("/")[2] == DAEMON for _, words in titles(around))
+    return any(words[0].rpartition("/")[2] == DAEMON for _, words in list_command_lines(around))
 
 
-def jobs(around: Surroundings) -> int:
+def count_jobs(around: HostView) -> int:
     """Tasks that did not end; raises UnansweredError."""
     given = around.env.get(PORT_VARIABLE, "")
-    reply = ask(f"http://127.0.0.1:{given if given.isdigit() else PORT}/api/tasks")
-    said = reply.json()
+    reply = send_request(f"http://127.0.0.1:{given if given.isdigit() else PORT}/api/tasks")
+    said = reply.parse_json()
     tasks = said.get("tasks") if isinstance(said, dict) else None
     if reply.status != OK or not isinstance(tasks, list):
         raise UnansweredError(f"dstack-shim answered {reply.status} without a list of tasks with states (0.19.26 and newer do)")

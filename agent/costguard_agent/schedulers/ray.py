@@ -10,8 +10,8 @@ SkyPilot runs a Ray of its own (--temp-dir=/tmp/ray_skypilot); its jobs are coun
 
 from __future__ import annotations
 
-from costguard_agent.host import Surroundings, titles
-from costguard_agent.http_client import LOOPBACK, UnansweredError, ask
+from costguard_agent.host import HostView, list_command_lines
+from costguard_agent.http_client import LOOPBACK_HOSTS, UnansweredError, send_request
 
 NAME = "Ray"
 DASHBOARD, SKYPILOTS = "/dashboard/dashboard.py", "ray_skypilot"
@@ -21,22 +21,24 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - recognised, not bound to
 OK = 200
 
 
-def present(around: Surroundings) -> bool:
+def is_present(around: HostView) -> bool:
     """A daemon of Ray runs here."""
-    return any(_is_daemon(words) for words in _foreign(around))
+    return any(_is_daemon(words) for words in _list_ray_command_lines(around))
 
 
-def jobs(around: Surroundings) -> int:
+def count_jobs(around: HostView) -> int:
     """Pending and running jobs of all dashboards here; raises UnansweredError."""
-    addresses = [_address(words) for words in _foreign(around) if any(word.endswith(DASHBOARD) for word in words)]
+    addresses = [
+        _parse_address(words) for words in _list_ray_command_lines(around) if any(word.endswith(DASHBOARD) for word in words)
+    ]
     if not addresses:
         raise UnansweredError("no dashboard runs on this machine, and only it knows of jobs")
-    return sum(_jobs(one) for one in addresses)
+    return sum(_count_dashboard_jobs(one) for one in addresses)
 
 
-def _foreign(around: Surroundings) -> list[list[str]]:
+def _list_ray_command_lines(around: HostView) -> list[list[str]]:
     """Command lines of Ray, without those of SkyPilot's own."""
-    every = [words for _, words in titles(around) if any("/ray/" in word for word in words[:3])]
+    every = [words for _, words in list_command_lines(around) if any("/ray/" in word for word in words[:3])]
     return [words for words in every if not any(SKYPILOTS in word for word in words)]
 
 
@@ -44,21 +46,21 @@ def _is_daemon(words: list[str]) -> bool:
     return words[0].rpartition("/")[2] in DAEMONS or any(word.endswith(DASHBOARD) for word in words)
 
 
-def _address(words: list[str]) -> str:
+def _parse_address(words: list[str]) -> str:
     stated = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
     host, port = stated.get("host", ""), stated.get("port", "")
     if not port.isdigit():
         raise UnansweredError("its dashboard does not say at which port it listens")
-    if host not in (*LOOPBACK, EVERYWHERE, "::"):
+    if host not in (*LOOPBACK_HOSTS, EVERYWHERE, "::"):
         raise UnansweredError("its dashboard does not listen on loopback")
     return f"http://127.0.0.1:{port}"
 
 
-def _jobs(address: str) -> int:
-    reply = ask(f"{address}/api/jobs/")
+def _count_dashboard_jobs(address: str) -> int:
+    reply = send_request(f"{address}/api/jobs/")
     if reply.status in (401, 403):
         raise UnansweredError("its dashboard wants a token")
-    said = reply.json()
+    said = reply.parse_json()
     if reply.status != OK or not isinstance(said, list):
         raise UnansweredError(f"its dashboard answered {reply.status} without a list of jobs")
     states = [one.get("status") if isinstance(one, dict) else None for one in said]

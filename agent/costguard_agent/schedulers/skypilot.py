@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costguard_agent.host import Surroundings, homes, titles
+from costguard_agent.host import HostView, list_command_lines, list_home_folders
 from costguard_agent.http_client import UnansweredError
 
 NAME = "SkyPilot"
@@ -18,29 +18,29 @@ ACTIVE = ("INIT", "PENDING", "SETTING_UP", "RUNNING")
 BUSY_S = 1.0
 
 
-def present(around: Surroundings) -> bool:
+def is_present(around: HostView) -> bool:
     """Its queue is here, or its daemon runs."""
-    return bool(_files(around)) or _served(around)
+    return bool(_list_queue_files(around)) or _is_daemon_running(around)
 
 
-def jobs(around: Surroundings) -> int:
+def count_jobs(around: HostView) -> int:
     """Jobs that are not final; raises UnansweredError."""
-    files, served = _files(around), _served(around)
+    files, served = _list_queue_files(around), _is_daemon_running(around)
     if not files:
         raise UnansweredError("skylet runs, and its queue cannot be read by this user")
-    count = sum(_active(path) for path in files)
+    count = sum(_count_active_jobs(path) for path in files)
     if count and not served:
         raise UnansweredError(f"{count} jobs are unfinished, and skylet, which would end them in the queue, does not run")
     return count
 
 
-def _served(around: Surroundings) -> bool:
-    return any(DAEMON in words for _, words in titles(around))
+def _is_daemon_running(around: HostView) -> bool:
+    return any(DAEMON in words for _, words in list_command_lines(around))
 
 
-def _files(around: Surroundings) -> list[Path]:
+def _list_queue_files(around: HostView) -> list[Path]:
     given = around.env.get("SKY_RUNTIME_DIR", "")
-    folders = ([around.within(given)] if given.startswith("/") else []) + homes(around)
+    folders = ([around.rebase_path(given)] if given.startswith("/") else []) + list_home_folders(around)
     found = (folder.joinpath(*FILE) for folder in folders)
     return list(dict.fromkeys(path for path in found if _is_file(path)))
 
@@ -52,7 +52,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _active(path: Path) -> int:
+def _count_active_jobs(path: Path) -> int:
     import sqlite3
     from urllib.parse import quote
 

@@ -12,7 +12,7 @@ import re
 import socket
 
 from costguard_agent import commands
-from costguard_agent.host import Surroundings
+from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError
 
 NAME = "Slurm"
@@ -22,29 +22,29 @@ NODE = re.compile(r"[A-Za-z0-9._-]{1,255}")
 WITHIN_S = 10.0
 
 
-def present(around: Surroundings) -> bool:
+def is_present(around: HostView) -> bool:
     """Its command is here."""
-    return commands.found("squeue", around) is not None
+    return commands.find_command("squeue", around) is not None
 
 
-def jobs(around: Surroundings) -> int:
+def count_jobs(around: HostView) -> int:
     """Running here, and waiting for a partition of this node; raises UnansweredError."""
-    squeue, sinfo = (commands.found(name, around) for name in ("squeue", "sinfo"))
+    squeue, sinfo = (commands.find_command(name, around) for name in ("squeue", "sinfo"))
     if squeue is None or sinfo is None:
         raise UnansweredError("squeue is here and sinfo is not")
-    node = _node(around)
+    node = _find_node_name(around)
     rows = [squeue, "--noheader", "--format=%T|%r"]
     words = [sinfo, "--noheader", "--Node", f"--nodes={node}", "--format=%R"]
-    partitions = commands.answer(words, around, within_s=WITHIN_S).split()
+    partitions = commands.read_output(words, around, within_s=WITHIN_S).split()
     if not partitions:
         raise UnansweredError(f"{node} is no node of this cluster; SLURMD_NODENAME may say its name")
-    here = commands.answer([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
+    here = commands.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
     queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
-    waiting = commands.answer(queued, around, within_s=WITHIN_S)
+    waiting = commands.read_output(queued, around, within_s=WITHIN_S)
     return len(here.splitlines()) + sum(_waits_for_us(row) for row in waiting.splitlines())
 
 
-def _node(around: Surroundings) -> str:
+def _find_node_name(around: HostView) -> str:
     name = around.env.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
     if not NODE.fullmatch(name):
         raise UnansweredError("the name of this node has signs that no node has")

@@ -274,9 +274,9 @@ def _limit(found: Expected) -> Money | None:
 
 def _agents() -> Sequence[str]:
     """Where the agent of this machine listens, if there is one."""
-    from costguard_agent.hints import sockets
+    from costguard_agent.hints import list_hint_sockets
 
-    return sockets()
+    return list_hint_sockets()
 
 
 def _nameable(text: str) -> str:

@@ -18,10 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
 
-from costguard_agent.clouds import chosen, end, where
-from costguard_agent.deadman_switch import is_run
-from costguard_agent.host import Surroundings, titles
-from costguard_agent.shutdown import Place, Way
+from costguard_agent.clouds import choose_shutdown_way, end_machine, locate_machine
+from costguard_agent.deadman_switch import is_costguard_run
+from costguard_agent.host import HostView, list_command_lines
+from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
@@ -67,7 +67,7 @@ def after_stated(after: After) -> After:
     if not after.yes and not can_ask():
         hint = f"say yes beforehand: --then {after.act} --yes-then"
         raise InputError("there is no terminal on which it could be kept", field="--then", hint=hint)
-    way, why = chosen(where(), after.act)
+    way, why = choose_shutdown_way(locate_machine(), after.act)
     if way is None:
         write_message(f"--then {after.act} will not be done: {why}")
     else:
@@ -82,7 +82,7 @@ def afterwards(
     status: int,
     heard: BlockedSignals,
     came: RunSummary,
-    spared: Callable[[Place], str],
+    spared: Callable[[MachineIdentity], str],
     *,
     seconds: int = COUNTDOWN_S,
 ) -> dict[str, object]:
@@ -102,7 +102,7 @@ def afterwards(
     why = next(others(came.attempt.id), "") or spared(way.place)  # a minute has passed
     if why:
         return _kept(after, why)
-    outcome = end(way)
+    outcome = end_machine(way)
     write_message(f"{after.act} was sent: {outcome.result}; {outcome.text}")
     return {"act": after.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
 
@@ -112,7 +112,9 @@ def _kept(after: After, why: str) -> dict[str, object]:
     return {"act": after.act, "done": False, "why": why}
 
 
-def _way(after: After, status: int, came: RunSummary, spared: Callable[[Place], str]) -> tuple[Way | None, str]:
+def _way(
+    after: After, status: int, came: RunSummary, spared: Callable[[MachineIdentity], str]
+) -> tuple[ShutdownWay | None, str]:
     """How it is to be done; or None and why it is not."""
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"
@@ -121,14 +123,14 @@ def _way(after: After, status: int, came: RunSummary, spared: Callable[[Place], 
     why = _lingering(came.attempt.id)
     if why:
         return None, why
-    place = where()
-    way, why = chosen(place, after.act)
+    place = locate_machine()
+    way, why = choose_shutdown_way(place, after.act)
     if way is not None:
         why = spared(place) or why
     return (None, why) if why else (way, "")
 
 
-def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> str:
+def spared_by(settings: Settings, live: LiveResource | None, place: MachineIdentity) -> str:
     """Who wants the machine at `place` to stay, as the ledger has it now; "" for nobody.
 
     `live`: what the run took it for. What cannot be read counts as somebody, and a freeze holds for machines that the ledger
@@ -181,8 +183,8 @@ def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator
         shown = " ".join(map(str, pids[:8]))
         yield f"processes of the job still run: {shown}" if one == attempt else f"attempt {one} runs here as well: {shown}"
     known = {os.getpid(), *list_ancestor_processes(os.getpid())}
-    for pid, words in titles(Surroundings(os.environ)):
-        if pid not in known and is_run(words):
+    for pid, words in list_command_lines(HostView(os.environ)):
+        if pid not in known and is_costguard_run(words):
             yield f"another costguard run lives here: {pid}"
     if any(devices.glob("nvidia[0-9]*")):
         yield from _with_gpus(proc)
@@ -190,10 +192,10 @@ def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator
 
 def _with_gpus(proc: Path) -> Iterator[str]:
     """Who has a GPU: by NVML, and by what is open here, as in a container NVML tells little of its own processes."""
-    from costguard_agent.gpu_processes import DAEMONS, INITIAL_NAMESPACE, holding, read
-    from costguard_agent.nvml import Gpus
+    from costguard_agent.gpu_processes import DAEMONS, INITIAL_NAMESPACE, is_holding_gpu, read_processes
+    from costguard_agent.nvml import GpuReader
 
-    gpus = Gpus()
+    gpus = GpuReader()
     try:
         told = gpus.look(0.0, full=False).pids
     finally:
@@ -203,8 +205,8 @@ def _with_gpus(proc: Path) -> Iterator[str]:
         return
     ours = (os.getpid(), *list_ancestor_processes(os.getpid()))
     seen = {
-        pid: holding(proc / str(pid) / "fd")
-        for pid, one in read(proc, 1).items()
+        pid: is_holding_gpu(proc / str(pid) / "fd")
+        for pid, one in read_processes(proc, 1).items()
         if pid not in ours and one.name not in DAEMONS
     }
     left = sorted({*told, *(pid for pid, holds in seen.items() if holds)} - {os.getpid()})

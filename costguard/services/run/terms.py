@@ -14,7 +14,7 @@ from datetime import datetime
 from fractions import Fraction
 from importlib import import_module
 
-from costguard_agent.clouds import where
+from costguard_agent.clouds import locate_machine
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
@@ -241,7 +241,7 @@ def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
         raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
-    place, key = where(), live.observation.key
+    place, key = locate_machine(), live.observation.key
     if place.id and (place.provider, place.id) != (key.provider, key.id):
         hint = "leave --id out: what its cloud says is taken"
         raise InputError(
@@ -254,7 +254,7 @@ def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
 
 def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
     """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
-    place = where()
+    place = locate_machine()
     if not place.id:
         return None
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from costguard_agent.hints import HINT_MOST, PROGRESS, SOCKET_ENV
+from costguard_agent.hints import HINT_MOST, PROGRESS_HINT, SOCKET_ENV
 
 MOST_PATH = 100
 """Bytes of a socket's path: Linux takes 108, with a NUL."""
@@ -107,7 +107,7 @@ def _parse_step(data: bytes) -> int | None:
         said = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    step = said.get("step") if isinstance(said, dict) and said.get("hint") == PROGRESS else None
+    step = said.get("step") if isinstance(said, dict) and said.get("hint") == PROGRESS_HINT else None
     if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
         return None
     return int(step)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from costguard_aws import AwsPlugin
-from costguard_sim.world import INSTANCE, SECOND_US, Disk, Rate, Resource, Run, Shape, Tag, at_us
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, Disk, Rate, Resource, Run, Shape, Tag, to_us
 
 from tests.contract.rig import Rig
 from tests.fakes.aws import ACCOUNT, KEY_ID, ROLE_SECRET, ROLE_TOKEN, SECRET, FakeAws
@@ -38,7 +38,7 @@ class AwsRig(Rig):
         return fake
 
     def put(self, count: int) -> list[str]:
-        first, now = len(self.fake.resources), at_us(self.clock.now())
+        first, now = len(self.fake.resources), to_us(self.clock.now())
         made = [machine(number, start_us=now - HOUR_US) for number in range(first, first + count)]
         self.fake.resources.extend(made)
         return [wire_id(one.id) for one in made]
@@ -50,7 +50,7 @@ class AwsRig(Rig):
         return "running" if found.runs[-1].stop_us is None else "stopped"
 
     def let(self, id: str, state: str) -> None:  # noqa: A002 - the ledger's word
-        now = at_us(self.clock.now())
+        now = to_us(self.clock.now())
         if state == "running":
             self.fake.ec2.change(id, runs=(Run(start_us=now),), ended_us=None)
             return
@@ -99,7 +99,7 @@ def machine(number: int, *, start_us: int, kind: str = "g5.xlarge", **more: Any)
         region="us-east-1",
         id=f"i-{number:017x}",
         name=f"train-{number}",
-        kind=INSTANCE,
+        kind=SIM_INSTANCE,
         created_us=born,
         **fields,
     )

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from costguard_aws.credentials import Source
-from costguard_aws.session import Session
+from costguard_aws.credentials import CredentialSource
+from costguard_aws.session import AwsSession
 
 from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES
@@ -72,14 +72,14 @@ class Services(FakeCloud):
         self.clock.at += timedelta(**by)
 
     @contextmanager
-    def session(self, home: Path) -> Iterator[Session]:
+    def session(self, home: Path) -> Iterator[AwsSession]:
         """A session whose every service is this one."""
         transport = Transport()
         with serving(self) as base:
             around = ProviderContext(
                 transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=self.cache, environ=KEYS, home=home
             )
-            made = Session(Source(), around, endpoint=base, region="us-east-1")
+            made = AwsSession(CredentialSource(), around, endpoint=base, region="us-east-1")
             made.account = ACCOUNT
             yield made
         transport.close()

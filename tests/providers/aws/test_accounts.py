@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from costguard_aws.account import Account
+from costguard_aws.account import AwsAccount
 
 from costguard.errors import CostguardError, CredentialsError, InputError, UnknownNameError
 from costguard.providers.transport import Transport
@@ -37,9 +37,9 @@ def transport() -> Iterator[Transport]:
     made.close()
 
 
-def opened(rig: AwsRig, base: str, transport: Transport, home: Path, **table: Any) -> list[Account]:  # noqa: ANN401 - settings
+def opened(rig: AwsRig, base: str, transport: Transport, home: Path, **table: Any) -> list[AwsAccount]:  # noqa: ANN401 - settings
     environ: Mapping[str, str] = table.pop("environ", rig.environ())
-    return cast("list[Account]", rig.accounts(base, transport, home, environ, accounts=[], regions=[], **table))
+    return cast("list[AwsAccount]", rig.accounts(base, transport, home, environ, accounts=[], regions=[], **table))
 
 
 def test_every_enabled_region_is_a_scope_and_the_list_is_asked_for_once_an_hour(
@@ -115,7 +115,7 @@ def test_a_region_that_is_none_is_refused(rig: AwsRig, transport: Transport, tmp
 def test_a_key_of_another_account_than_expected_is_refused(
     rig: AwsRig, base: str, transport: Transport, tmp_path: Path
 ) -> None:
-    (account,) = cast("list[Account]", rig.accounts(base, transport, tmp_path, accounts=[OTHER_ACCOUNT]))
+    (account,) = cast("list[AwsAccount]", rig.accounts(base, transport, tmp_path, accounts=[OTHER_ACCOUNT]))
     with pytest.raises(CredentialsError, match=f"(?s){ACCOUNT}.*{OTHER_ACCOUNT}"):
         account.fetch_identity()
     poll = account.poll(account.list_scopes()[0])
@@ -125,7 +125,7 @@ def test_a_key_of_another_account_than_expected_is_refused(
 def test_rights_are_proven_by_dry_runs(rig: AwsRig, base: str, transport: Transport, tmp_path: Path) -> None:
     rig.put(1)
     rig.fake.ec2.denied = {"StopInstances", "DescribeVolumes"}
-    (account,) = cast("list[Account]", rig.accounts(base, transport, tmp_path))
+    (account,) = cast("list[AwsAccount]", rig.accounts(base, transport, tmp_path))
     found = {check.subject: check for check in account.examine()}
     assert found["permission: list volumes"].outcome == CHECK_BAD
     assert "aws-reader.json" in found["permission: list volumes"].fix

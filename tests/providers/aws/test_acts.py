@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from costguard_aws.account import Account
+from costguard_aws.account import AwsAccount
 
 from costguard.values.acting import ACCEPTED, ALREADY, REFUSED
 from costguard.values.resource import ResourceKey
@@ -23,9 +23,9 @@ def rig() -> AwsRig:
 
 
 @pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
     with rig.opened(tmp_path) as opened:
-        yield cast("Account", opened)
+        yield cast("AwsAccount", opened)
 
 
 def key(rig: AwsRig) -> ResourceKey:
@@ -38,7 +38,7 @@ def sent(rig: AwsRig) -> int:
 
 
 @pytest.mark.parametrize("attribute", ["disableApiStop", "disableApiTermination"])
-def test_a_protected_machine_is_left_alone(rig: AwsRig, source: Account, attribute: str) -> None:
+def test_a_protected_machine_is_left_alone(rig: AwsRig, source: AwsAccount, attribute: str) -> None:
     one = key(rig)
     rig.fake.ec2.protected.add((one.id, attribute))
     assert "protected" in source.terminate(one).why
@@ -49,7 +49,7 @@ def test_a_protected_machine_is_left_alone(rig: AwsRig, source: Account, attribu
     assert seen.handling.protected == (("stop", "terminate") if attribute == "disableApiStop" else ("terminate",))
 
 
-def test_protection_that_may_not_be_asked_for_is_honoured_by_ec2(rig: AwsRig, source: Account) -> None:
+def test_protection_that_may_not_be_asked_for_is_honoured_by_ec2(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.fake.ec2.denied.add("DescribeInstanceAttribute")
     rig.fake.ec2.protected.add((one.id, "disableApiStop"))
@@ -59,7 +59,7 @@ def test_protection_that_may_not_be_asked_for_is_honoured_by_ec2(rig: AwsRig, so
     assert seen.handling.protected == ()
 
 
-def test_a_member_of_a_group_is_not_stopped_and_ends_by_its_group(rig: AwsRig, source: Account) -> None:
+def test_a_member_of_a_group_is_not_stopped_and_ends_by_its_group(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.fake.ec2.tags[one.id] = {"aws:autoscaling:groupName": "train"}
     rig.fake.groups["train"] = (0, 3)
@@ -71,7 +71,7 @@ def test_a_member_of_a_group_is_not_stopped_and_ends_by_its_group(rig: AwsRig, s
     assert rig.state_of(one.id) == "ended"
 
 
-def test_a_group_at_its_least_size_refuses(rig: AwsRig, source: Account) -> None:
+def test_a_group_at_its_least_size_refuses(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.fake.ec2.tags[one.id] = {"aws:autoscaling:groupName": "train"}
     rig.fake.groups["train"] = (3, 3)
@@ -81,7 +81,7 @@ def test_a_group_at_its_least_size_refuses(rig: AwsRig, source: Account) -> None
 
 
 @pytest.mark.parametrize("tag", ["eks:nodegroup-name", "karpenter.sh/nodeclaim", "aws:batch:compute-environment"])
-def test_a_node_that_would_be_replaced_is_left_alone(rig: AwsRig, source: Account, tag: str) -> None:
+def test_a_node_that_would_be_replaced_is_left_alone(rig: AwsRig, source: AwsAccount, tag: str) -> None:
     one = key(rig)
     rig.fake.ec2.tags[one.id] = {tag: "gpus", "aws:autoscaling:groupName": "inner"}
     for reception in (source.stop(one, lose=ALL), source.terminate(one)):
@@ -90,7 +90,7 @@ def test_a_node_that_would_be_replaced_is_left_alone(rig: AwsRig, source: Accoun
     assert sent(rig) == 0
 
 
-def test_a_machine_of_another_service_is_left_alone(rig: AwsRig, source: Account) -> None:
+def test_a_machine_of_another_service_is_left_alone(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.fake.ec2.more[one.id] = {"operator": "<managed>true</managed><principal>eks.amazonaws.com</principal>"}
     assert source.terminate(one).said == source.stop(one, lose=ALL).said == REFUSED
@@ -104,28 +104,28 @@ def _spot(rig: AwsRig, kind: str) -> ResourceKey:
     return one
 
 
-def test_a_one_time_spot_machine_ends_and_does_not_stop(rig: AwsRig, source: Account) -> None:
+def test_a_one_time_spot_machine_ends_and_does_not_stop(rig: AwsRig, source: AwsAccount) -> None:
     one = _spot(rig, "one-time")
     assert "one-time" in source.stop(one, lose=ALL).why
     assert sent(rig) == 0
     assert source.terminate(one).said == ACCEPTED
 
 
-def test_a_persistent_spot_machine_stops_and_does_not_end(rig: AwsRig, source: Account) -> None:
+def test_a_persistent_spot_machine_stops_and_does_not_end(rig: AwsRig, source: AwsAccount) -> None:
     one = _spot(rig, "persistent")
     assert "cancel-spot-instance-requests" in source.terminate(one).why
     assert sent(rig) == 0
     assert source.stop(one, lose=ALL).said == ACCEPTED
 
 
-def test_what_is_off_is_already_off(rig: AwsRig, source: Account) -> None:
+def test_what_is_off_is_already_off(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.let(one.id, "stopped")
     assert source.stop(one, lose=ALL).said == ALREADY
     assert sent(rig) == 0
 
 
-def test_a_machine_that_could_not_be_looked_at_first_is_not_acted_on(rig: AwsRig, source: Account) -> None:
+def test_a_machine_that_could_not_be_looked_at_first_is_not_acted_on(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     rig.fake.fault(rig.one, "status", status=500)
     for reception in (source.stop(one, lose=ALL), source.terminate(one)):
@@ -134,7 +134,7 @@ def test_a_machine_that_could_not_be_looked_at_first_is_not_acted_on(rig: AwsRig
     assert sent(rig) == 0
 
 
-def test_nothing_is_ever_forced(rig: AwsRig, source: Account) -> None:
+def test_nothing_is_ever_forced(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig)
     source.stop(one, lose=ALL)
     source.terminate(one)
@@ -142,5 +142,5 @@ def test_nothing_is_ever_forced(rig: AwsRig, source: Account) -> None:
     assert not rig.fake.calls("Force|SkipOsShutdown|ModifyInstanceAttribute|Hibernate")
 
 
-def test_a_volume_is_not_stopped(rig: AwsRig, source: Account) -> None:
+def test_a_volume_is_not_stopped(rig: AwsRig, source: AwsAccount) -> None:
     assert source.terminate(key(rig)._replace(id="vol-1")).said == REFUSED

@@ -11,8 +11,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from costguard_aws.seam import ask
-from costguard_aws.session import Session
+from costguard_aws.seam import call_operation
+from costguard_aws.session import AwsSession
 
 from tests.fakes.aws_ce import Cost
 from tests.fakes.aws_wire import cbor_operation, model, read_cbor, target_of
@@ -84,7 +84,7 @@ def test_every_answer_has_the_published_form(tmp_path: Path, protocol: str, monk
     assert values > 100
 
 
-def every_question(services: Services, session: Session) -> None:
+def every_question(services: Services, session: AwsSession) -> None:
     """One question of each kind, whose answer has something in it."""
     services.pricing.rates = {("g5.xlarge", "us-east-1"): Decimal("1.006"), ("p5.48xlarge", "us-east-1"): Decimal("55.04")}
     services.spot.markets["g5.xlarge", "us-east-1a", "Linux/UNIX"] = [
@@ -93,11 +93,13 @@ def every_question(services: Services, session: Session) -> None:
     services.ce.costs = [Cost((START - timedelta(days=1)).date(), f"BoxUsage:g5.{n}xlarge", Decimal("1.5")) for n in (1, 2)]
     for index in range(2):
         services.cloudwatch.gpu("i-1", index, lambda _: 3.5)
-    ask(session, "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", Filters=[])
-    ask(session, "ec2", "us-east-1", "describe_spot_price_history", StartTime=START - timedelta(hours=9), EndTime=START)
+    call_operation(session, "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", Filters=[])
+    call_operation(
+        session, "ec2", "us-east-1", "describe_spot_price_history", StartTime=START - timedelta(hours=9), EndTime=START
+    )
     grouped = [{"Type": "DIMENSION", "Key": "USAGE_TYPE"}]
     days = {"Start": "2026-11-19", "End": "2026-11-21"}
-    ask(
+    call_operation(
         session,
         "ce",
         "us-east-1",
@@ -107,11 +109,11 @@ def every_question(services: Services, session: Session) -> None:
         Metrics=["AmortizedCost"],
         GroupBy=grouped,
     )
-    found = ask(session, "cloudwatch", "us-east-1", "list_metrics", Namespace="CWAgent")
+    found = call_operation(session, "cloudwatch", "us-east-1", "list_metrics", Namespace="CWAgent")
     metric = {"Metric": found["Metrics"][0], "Period": 300, "Stat": "Average"}
     queries = [{"Id": f"q{n}", "MetricStat": metric} for n in range(2)]
     window = {"StartTime": START - timedelta(hours=1), "EndTime": START}
-    ask(session, "cloudwatch", "us-east-1", "get_metric_data", MetricDataQueries=queries, **window)
+    call_operation(session, "cloudwatch", "us-east-1", "get_metric_data", MetricDataQueries=queries, **window)
 
 
 def held(asked: Asked, answer: Answer) -> int:

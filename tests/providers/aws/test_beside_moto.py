@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from costguard_aws import AwsPlugin
-from costguard_aws.cloudwatch import Metrics
-from costguard_aws.credentials import Source
-from costguard_aws.seam import ask
-from costguard_aws.session import Session
-from costguard_aws.spot import Market, SpotHistory
+from costguard_aws.cloudwatch import CloudWatchMetrics
+from costguard_aws.credentials import CredentialSource
+from costguard_aws.seam import call_operation
+from costguard_aws.session import AwsSession
+from costguard_aws.spot import SpotHistory, SpotMarket
 
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
@@ -42,18 +42,18 @@ def moto() -> Iterator[str]:
 
 
 @pytest.fixture
-def session(moto: str, tmp_path: Path) -> Iterator[Session]:
+def session(moto: str, tmp_path: Path) -> Iterator[AwsSession]:
     transport, clock = Transport(), Hands(datetime.now(UTC))
     around = ProviderContext(
         transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=KEYS, home=tmp_path
     )
-    made = Session(Source(), around, endpoint=moto, region="us-east-1")
+    made = AwsSession(CredentialSource(), around, endpoint=moto, region="us-east-1")
     made.account = MOTO_ACCOUNT
     yield made
     transport.close()
 
 
-def test_metrics_that_were_put_are_measured(session: Session) -> None:
+def test_metrics_that_were_put_are_measured(session: AwsSession) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     at = now - timedelta(minutes=30)
     key = ResourceKey("aws", MOTO_ACCOUNT, "us-east-1", "i-00000000000000001")
@@ -61,24 +61,24 @@ def test_metrics_that_were_put_are_measured(session: Session) -> None:
         told = {"InstanceId": key.id, "index": str(index), "name": "A10G", "arch": "Ampere", "host": "h"}
         dimensions = [{"Name": name, "Value": text} for name, text in told.items()]
         data = [{"MetricName": "nvidia_smi_utilization_gpu", "Dimensions": dimensions, "Timestamp": at, "Value": value}]
-        ask(session, "cloudwatch", "us-east-1", "put_metric_data", Namespace="CWAgent", MetricData=data)
+        call_operation(session, "cloudwatch", "us-east-1", "put_metric_data", Namespace="CWAgent", MetricData=data)
     seen = Observation(key=key, state="running", gpu="A10G", gpu_count=2)
-    asked = Metrics(session, Hands(now), (GPU_UTIL, CPU_UTIL))
+    asked = CloudWatchMetrics(session, Hands(now), (GPU_UTIL, CPU_UTIL))
     measured = asked.fetch_utilization([seen], Period(start=now - timedelta(hours=1), end=now))
     assert [(sample.signal, sample.value) for sample in measured.samples] == [(GPU_UTIL, 88.0)]
     assert measured.blind == ()
 
 
-def test_spot_prices_are_read(session: Session) -> None:
+def test_spot_prices_are_read(session: AwsSession) -> None:
     now = datetime.now(UTC)
-    market = Market("g5.xlarge", "us-east-1a")
+    market = SpotMarket("g5.xlarge", "us-east-1a")
     spot = SpotHistory(session)
     assert spot.refresh("us-east-1", {market: now - timedelta(days=1)}, now) == ""
-    (price,) = spot.prices(market, now)
+    (price,) = spot.list_prices(market, now)
     assert price.rate == Rate.parse("0.00001")  # what moto gives every type, with the product's longer name
 
 
-def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session: Session, tmp_path: Path) -> None:
+def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session: AwsSession, tmp_path: Path) -> None:
     first, second = _launched(session, 2)
     transport = Transport()
     around = ProviderContext(
@@ -103,7 +103,9 @@ def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session
     assert _states(account.poll(scope)) == {first: "stopped", second: "running"}
     assert account.terminate(other) == ActionResponse(said=ACCEPTED)
     assert account.terminate(other).said == ALREADY
-    ask(session, "ec2", "us-east-1", "modify_instance_attribute", InstanceId=first, DisableApiTermination={"Value": True})
+    call_operation(
+        session, "ec2", "us-east-1", "modify_instance_attribute", InstanceId=first, DisableApiTermination={"Value": True}
+    )
     assert account.terminate(key).said == REFUSED
     assert _states(account.poll(scope)) == {first: "stopped", second: "ended"}
     gone = ResourceKey("aws", MOTO_ACCOUNT, "us-east-1", "i-0123456789abcdef0")
@@ -112,9 +114,11 @@ def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session
     transport.close()
 
 
-def _launched(session: Session, count: int) -> list[str]:
+def _launched(session: AwsSession, count: int) -> list[str]:
     asked = {"ImageId": "ami-12c6146b", "InstanceType": "m5.large", "MinCount": count, "MaxCount": count}
-    return [str(one["InstanceId"]) for one in ask(session, "ec2", "us-east-1", "run_instances", **asked)["Instances"]]
+    return [
+        str(one["InstanceId"]) for one in call_operation(session, "ec2", "us-east-1", "run_instances", **asked)["Instances"]
+    ]
 
 
 def _states(poll: Poll) -> dict[str, str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_aws.cost_explorer import CostExplorer, lines_of, region_of
-from costguard_aws.session import Session
+from costguard_aws.cost_explorer import CostExplorer, parse_bill_lines, parse_usage_region
+from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,13 +39,13 @@ def services() -> Services:
 
 
 @pytest.fixture
-def session(services: Services, tmp_path: Path) -> Iterator[Session]:
+def session(services: Services, tmp_path: Path) -> Iterator[AwsSession]:
     with services.session(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def bill(session: Session, services: Services) -> CostExplorer:
+def bill(session: AwsSession, services: Services) -> CostExplorer:
     return CostExplorer(session, services.cache, services.clock)
 
 
@@ -134,7 +134,7 @@ def test_a_cache_that_holds_rubbish_is_asked_past(bill: CostExplorer, services: 
     ],
 )
 def test_the_region_of_a_usage_type(usage: str, region: str) -> None:
-    assert region_of(usage) == region
+    assert parse_usage_region(usage) == region
 
 
 RESULT = {
@@ -151,7 +151,7 @@ RESULT = {
 @given(st.data())
 def test_whatever_cost_explorer_says_no_amount_is_invented(data: st.DataObject) -> None:
     results: Any = mutated(data, [RESULT])
-    lines, _ = lines_of(results, ACCOUNT, NOVEMBER)
+    lines, _ = parse_bill_lines(results, ACCOUNT, NOVEMBER)
     stated = list(_texts(results))
     for line in lines:
         assert any(_is(text, line.amount) for text in stated)

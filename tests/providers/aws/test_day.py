@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.bill import charged
-from costguard_sim.knowable import as_told, knowable
-from costguard_sim.plan import Entry, Plan
-from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, World, make_world
+from costguard_sim.bill import charge_resource
+from costguard_sim.knowable import describe_as_listed, keep_knowable
+from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, SIM_VOLUME, Resource, World, make_world
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
@@ -29,12 +29,12 @@ MICRO = Fraction(1, 10**6)
 REGIONS = ["us-east-1", "eu-west-1"]
 
 
-def planned(world: World) -> Plan:
+def planned(world: World) -> WatchPlan:
     """A clean listing of every scope every five minutes."""
     instants = range(world.start_us, world.end_us + 1, int(PACE.total_seconds()) * SECOND_US)
     scopes = [("sim-aws", "111122223333", region) for region in REGIONS]
-    entries = [Entry(scope=scope, at_us=us, asked_us=us, view_us=us) for us in instants for scope in scopes]
-    return Plan(seed=world.seed, entries=tuple(entries))
+    entries = [PlannedListing(scope=scope, at_us=us, asked_us=us, view_us=us) for us in instants for scope in scopes]
+    return WatchPlan(seed=world.seed, entries=tuple(entries))
 
 
 def listed(one: Resource, world: World) -> bool:
@@ -46,8 +46,8 @@ def listed(one: Resource, world: World) -> bool:
 
 def keys_of(one: Resource) -> dict[str, set[str]]:
     """The ids under which the ledger holds what a resource costs, by kind of charge."""
-    if one.kind != INSTANCE:
-        return {"storage" if one.kind == VOLUME else "address": {wire_id(one.id)}}
+    if one.kind != SIM_INSTANCE:
+        return {"storage" if one.kind == SIM_VOLUME else "address": {wire_id(one.id)}}
     return {"compute": {wire_id(one.id)}, "storage": {disk_id(one.id, n) for n, _ in enumerate(one.disks)}}
 
 
@@ -73,7 +73,7 @@ def test_a_day_costs_what_it_costs(seed: int, tmp_path: Path, monkeypatch: pytes
     )  # a day in seconds: the pace is the world's, not this machine's
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-aws",))
     plan = planned(drawn)
-    world = knowable(drawn, plan)
+    world = keep_knowable(drawn, plan)
     rig = AwsRig()
     rig.fake = FakeAws(rig.clock, list(world.resources))
     for kind, rate in {
@@ -86,9 +86,9 @@ def test_a_day_costs_what_it_costs(seed: int, tmp_path: Path, monkeypatch: pytes
             rig.fake.pricing.rates.setdefault((kind, region), Decimal(rate))
     spent = {one.key.id: one.money for one in watched(rig, world, tmp_path)}
     exact = checked = 0
-    for one in as_told(world, plan).resources:
+    for one in describe_as_listed(world, plan).resources:
         for charge, ids in keys_of(one).items():
-            truth = sum((line.amount for line in charged(one, 0, world.end_us) if line.charge == charge), Fraction(0))
+            truth = sum((line.amount for line in charge_resource(one, 0, world.end_us) if line.charge == charge), Fraction(0))
             ours = [spent[id_] for id_ in ids if id_ in spent]
             if (not ours and not truth) or (charge == "storage" and not listed(one, world)):
                 continue

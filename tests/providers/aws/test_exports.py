@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from costguard_aws import cost_exports
 from costguard_aws.cost_exports import FocusExport
-from costguard_aws.session import Session
+from costguard_aws.session import AwsSession
 
 from costguard.errors import InputError, ProviderError
 from costguard.values.period import Period
@@ -36,13 +36,13 @@ def text(*ids: str) -> bytes:
     return out.getvalue().encode()
 
 
-def ids(where: object, session: Session | None = None) -> list[str]:
+def ids(where: object, session: AwsSession | None = None) -> list[str]:
     """Of the resources that have lines there."""
     return sorted(line.resource_id for line in FocusExport(str(where), BILLS, CLOCK, session).fetch_bill_lines(DAY).lines)
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[tuple[Session, Services]]:
+def session(tmp_path: Path) -> Iterator[tuple[AwsSession, Services]]:
     services = Services()
     with services.session(tmp_path) as made:
         yield made, services
@@ -79,7 +79,7 @@ def test_one_broken_file_keeps_all_of_the_bill_out(tmp_path: Path) -> None:
         ids(tmp_path)
 
 
-def test_a_bucket_is_read_by_pages(session: tuple[Session, Services]) -> None:
+def test_a_bucket_is_read_by_pages(session: tuple[AwsSession, Services]) -> None:
     made, services = session
     for n in range(3):
         services.s3.objects["bills", f"focus/data/{n}.csv.gz"] = gzip.compress(text(f"i-{n}"))
@@ -92,7 +92,7 @@ def test_a_bucket_is_read_by_pages(session: tuple[Session, Services]) -> None:
 
 
 def test_an_object_that_cannot_be_had_keeps_all_of_the_bill_out(
-    session: tuple[Session, Services], monkeypatch: pytest.MonkeyPatch
+    session: tuple[AwsSession, Services], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, services = session
     services.s3.objects = {("bills", "a.csv"): text("i-1"), ("bills", "b.csv"): text("i-2")}
@@ -105,7 +105,7 @@ def test_an_object_that_cannot_be_had_keeps_all_of_the_bill_out(
     assert "aws s3 sync" in str(refused.value)
 
 
-def test_a_bucket_that_cannot_be_listed_is_an_error(session: tuple[Session, Services]) -> None:
+def test_a_bucket_that_cannot_be_listed_is_an_error(session: tuple[AwsSession, Services]) -> None:
     made, services = session
     services.fault("GET", "status", status=403, body=b"<Error><Code>AccessDenied</Code></Error>")
     with pytest.raises(ProviderError, match="AccessDenied"):

@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from botocore.parsers import EC2QueryParser
-from costguard_aws.ec2_xml import rows, tags_of, text_of, tree, whole_of
-from costguard_sim.world import at_us, make_world
+from costguard_aws.ec2_xml import find_rows, list_tags, parse_tree, read_text, read_whole_number
+from costguard_sim.world import make_world, to_us
 
 from costguard.errors import InvalidAnswerError
 from costguard.values.stated_time import parse_instant
@@ -40,7 +40,7 @@ def body(action: str, **more: str) -> bytes:
     world = make_world(3, start=START - timedelta(days=1), days=2, size=80, clouds=("sim-aws",))
     fake = FakeAws(resources=list(world.resources))
     form = {"Action": action, "MaxResults": "1000", **more}
-    return fake.ec2.answer(form, "111122223333", "us-east-1", at_us(START)).body
+    return fake.ec2.answer(form, "111122223333", "us-east-1", to_us(START)).body
 
 
 def theirs(action: str, raw: bytes) -> Mapping[str, Any]:
@@ -58,26 +58,26 @@ def at(value: Any, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - whatever sta
 def test_instances_are_read_as_botocore_reads_them() -> None:
     raw = body("DescribeInstances")
     known = [one for reservation in theirs("DescribeInstances", raw)["Reservations"] for one in reservation["Instances"]]
-    ours = list(tree(raw, "DescribeInstances").iter("instancesSet"))
+    ours = list(parse_tree(raw, "DescribeInstances").iter("instancesSet"))
     read = [item for found in ours for item in found]
     assert len(read) == len(known) > 5
     for item, one in zip(read, known, strict=True):
-        assert {path: text_of(item, path) for path in FIELDS} == {path: at(one, keys) for path, keys in FIELDS.items()}
-        assert parse_instant(text_of(item, "launchTime")) == one["LaunchTime"]
-        assert dict(tags_of(item.find("tagSet"))) == {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
-        attached = [parse_instant(text_of(device, "ebs/attachTime")) for device in item.iterfind("blockDeviceMapping/item")]
+        assert {path: read_text(item, path) for path in FIELDS} == {path: at(one, keys) for path, keys in FIELDS.items()}
+        assert parse_instant(read_text(item, "launchTime")) == one["LaunchTime"]
+        assert dict(list_tags(item.find("tagSet"))) == {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+        attached = [parse_instant(read_text(device, "ebs/attachTime")) for device in item.iterfind("blockDeviceMapping/item")]
         assert attached == [device["Ebs"]["AttachTime"] for device in one.get("BlockDeviceMappings", [])]
 
 
 def test_volumes_are_read_as_botocore_reads_them() -> None:
     raw = body("DescribeVolumes")
     known = theirs("DescribeVolumes", raw)["Volumes"]
-    read = list(rows(tree(raw, "DescribeVolumes"), "volumeSet", "DescribeVolumes"))
+    read = list(find_rows(parse_tree(raw, "DescribeVolumes"), "volumeSet", "DescribeVolumes"))
     assert len(read) == len(known) > 5
     for item, one in zip(read, known, strict=True):
-        assert (text_of(item, "volumeId"), whole_of(item, "size")) == (one["VolumeId"], one["Size"])
-        assert (text_of(item, "volumeType"), text_of(item, "status")) == (one["VolumeType"], one["State"])
-        assert parse_instant(text_of(item, "createTime")) == one["CreateTime"]
+        assert (read_text(item, "volumeId"), read_whole_number(item, "size")) == (one["VolumeId"], one["Size"])
+        assert (read_text(item, "volumeType"), read_text(item, "status")) == (one["VolumeType"], one["State"])
+        assert parse_instant(read_text(item, "createTime")) == one["CreateTime"]
 
 
 def unknown_elements(item: Element, shape: Any, path: str) -> list[str]:  # noqa: ANN401 - botocore has no types
@@ -100,7 +100,7 @@ LISTS = ("DescribeInstances", "DescribeVolumes", "DescribeAddresses", "DescribeI
 @pytest.mark.parametrize("action", LISTS)
 def test_the_fake_says_nothing_that_the_published_model_does_not_have(action: str) -> None:
     more = {"MaxResults": "100"} if action == "DescribeInstanceTypes" else {}
-    root = tree(body(action, **more), action)
+    root = parse_tree(body(action, **more), action)
     found = unknown_elements(root, model("ec2").operation_model(action).output_shape, action)
     assert [path for path in found if path != f"{action}/requestId"] == []
 
@@ -121,20 +121,20 @@ def test_the_fake_says_nothing_that_the_published_model_does_not_have(action: st
 )
 def test_what_is_no_answer_is_odd(raw: bytes) -> None:
     with pytest.raises(InvalidAnswerError):
-        tree(raw, "DescribeInstances")
+        parse_tree(raw, "DescribeInstances")
 
 
 def test_a_list_that_is_missing_is_not_empty() -> None:
     with pytest.raises(InvalidAnswerError):
-        rows(tree(b"<DescribeInstancesResponse/>", "DescribeInstances"), "reservationSet", "DescribeInstances")
+        find_rows(parse_tree(b"<DescribeInstancesResponse/>", "DescribeInstances"), "reservationSet", "DescribeInstances")
 
 
 @pytest.mark.parametrize("written", ["xmlns='http://ec2.example/'", 'xmlns="http://ec2.example/"', ""])
 def test_a_namespace_in_either_quotes_or_none_is_the_same_answer(written: str) -> None:
     body = f"<DescribeInstancesResponse {written}><reservationSet/></DescribeInstancesResponse>".encode()
-    assert len(rows(tree(body, "DescribeInstances"), "reservationSet", "DescribeInstances")) == 0
+    assert len(find_rows(parse_tree(body, "DescribeInstances"), "reservationSet", "DescribeInstances")) == 0
 
 
 def test_a_namespace_with_a_prefix_is_taken_off() -> None:
     body = b'<n:DescribeInstancesResponse xmlns:n="http://ec2.example/"><n:reservationSet/></n:DescribeInstancesResponse>'
-    assert len(rows(tree(body, "DescribeInstances"), "reservationSet", "DescribeInstances")) == 0
+    assert len(find_rows(parse_tree(body, "DescribeInstances"), "reservationSet", "DescribeInstances")) == 0

@@ -8,11 +8,18 @@ from datetime import timedelta
 from functools import cache
 from xml.etree.ElementTree import Element
 
-from costguard_aws.ec2_xml import tree
+from costguard_aws.ec2_xml import parse_tree
 from costguard_aws.prices import PriceKey
-from costguard_aws.translation import Known, Place, address_of, instance_of, left_at, volume_of
-from costguard_aws.types import known_types
-from costguard_sim.world import at_us, make_world
+from costguard_aws.translation import (
+    ListingScope,
+    TypeAndPriceLookup,
+    observe_address,
+    observe_instance,
+    observe_volume,
+    parse_left_at,
+)
+from costguard_aws.types import load_known_types
+from costguard_sim.world import make_world, to_us
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +32,7 @@ from tests.fakes.aws import FakeAws
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ
 
-PLACE = Place("111122223333", "us-east-1")
+PLACE = ListingScope("111122223333", "us-east-1")
 PRICE = Price(Rate(nano_per_hour=1_234_567_890), None, "AWS price list")
 WORDS = st.one_of(
     st.text(max_size=12),
@@ -44,8 +51,8 @@ def items(action: str, name: str) -> tuple[Element, ...]:
     """Real ones, of a world."""
     world = make_world(7, start=START - timedelta(days=1), days=2, size=60, clouds=("sim-aws",))
     form = {"Action": action, "MaxResults": "1000"}
-    raw = FakeAws(resources=list(world.resources)).ec2.answer(form, PLACE.account, PLACE.region, at_us(START)).body
-    return tuple(item for found in tree(raw, action).iter(name) for item in found)
+    raw = FakeAws(resources=list(world.resources)).ec2.answer(form, PLACE.account, PLACE.region, to_us(START)).body
+    return tuple(item for found in parse_tree(raw, action).iter(name) for item in found)
 
 
 def mutated(data: st.DataObject, action: str, name: str) -> Element:
@@ -76,13 +83,13 @@ def texts(item: Element) -> set[str]:
 def invents_nothing(seen: Observation, item: Element) -> None:
     """Every figure of `seen` stands in `item`, or comes from the tables that were handed over."""
     stated: Iterable[str] = texts(item)
-    times = {parse_instant(text) for text in stated} | {left_at(text) for text in stated}
+    times = {parse_instant(text) for text in stated} | {parse_left_at(text) for text in stated}
     assert {seen.created_at, seen.started_at, seen.stopped_at} - {None} <= times
     assert seen.state in STATES
     assert all(price.rate is None or price == PRICE for price in seen.prices)
     sizes = {text.lstrip("0") or "0" for text in stated}
     assert all(disk.gb is None or str(disk.gb) in sizes for disk in seen.disks)
-    kind = known_types().get(seen.instance_type)
+    kind = load_known_types().get(seen.instance_type)
     assert seen.gpu_count == (kind.gpu_count if kind and seen.kind == "instance" else 0)
 
 
@@ -96,7 +103,7 @@ def known(key: PriceKey) -> Price:
 def test_no_instance_breaks_the_reader_or_makes_it_invent(data: st.DataObject) -> None:
     item = mutated(data, "DescribeInstances", "instancesSet")
     try:
-        seen = instance_of(item, PLACE, Known(known_types().get, known), lambda _: None)
+        seen = observe_instance(item, PLACE, TypeAndPriceLookup(load_known_types().get, known), lambda _: None)
     except InputError:
         return  # the listing tracks it by its id alone
     invents_nothing(seen, item)
@@ -107,7 +114,7 @@ def test_no_instance_breaks_the_reader_or_makes_it_invent(data: st.DataObject) -
 def test_no_volume_breaks_the_reader_or_makes_it_invent(data: st.DataObject) -> None:
     item = mutated(data, "DescribeVolumes", "volumeSet")
     try:
-        seen = volume_of(item, PLACE, lambda _: None)
+        seen = observe_volume(item, PLACE, lambda _: None)
     except InputError:
         return
     invents_nothing(seen, item)
@@ -118,7 +125,7 @@ def test_no_volume_breaks_the_reader_or_makes_it_invent(data: st.DataObject) -> 
 def test_no_address_breaks_the_reader_or_makes_it_invent(data: st.DataObject) -> None:
     item = mutated(data, "DescribeAddresses", "addressesSet")
     try:
-        seen = address_of(item, PLACE)
+        seen = observe_address(item, PLACE)
     except InputError:
         return
     assert seen is None or seen.key.id in texts(item)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from costguard_aws.account import Account
-from costguard_sim.world import ADDRESS, SECOND_US, VOLUME, Disk, Rate, Run, at_us
+from costguard_aws.account import AwsAccount
+from costguard_sim.world import SECOND_US, SIM_ADDRESS, SIM_VOLUME, Disk, Rate, Run, to_us
 
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Disk as SeenDisk
@@ -31,25 +31,25 @@ def rig() -> AwsRig:
 
 
 @pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
     with rig.opened(tmp_path) as opened:
-        yield cast("Account", opened)
+        yield cast("AwsAccount", opened)
 
 
 def add(rig: AwsRig, **more: Any) -> str:  # noqa: ANN401 - fields of Resource
     """One more machine; its id."""
-    one = machine(len(rig.fake.resources), start_us=at_us(NOW) - HOUR_US, **more)
+    one = machine(len(rig.fake.resources), start_us=to_us(NOW) - HOUR_US, **more)
     rig.fake.resources.append(one)
     return wire_id(one.id)
 
 
-def seen(source: Account, id_: str) -> Observation:
+def seen(source: AwsAccount, id_: str) -> Observation:
     poll = poll_of(source)
     assert isinstance(poll.inventory, Complete | Partial), poll.inventory
     return next(item for item in poll.inventory.items if item.key.id == id_)
 
 
-def test_a_running_machine_is_told_in_full(rig: AwsRig, source: Account) -> None:
+def test_a_running_machine_is_told_in_full(rig: AwsRig, source: AwsAccount) -> None:
     one = seen(source, add(rig))
     assert (one.state, one.instance_type, one.gpu, one.gpu_count, one.tier) == ("running", "g5.xlarge", "A10G", 1, "on-demand")
     assert one.started_at == NOW - timedelta(hours=1)
@@ -61,15 +61,15 @@ def test_a_running_machine_is_told_in_full(rig: AwsRig, source: Account) -> None
     assert one.handling.terminate_loses == ("250 GB of local disk", "1 EBS volume that end with it")
 
 
-def test_a_restart_moves_the_start_and_not_the_creation(rig: AwsRig, source: Account) -> None:
+def test_a_restart_moves_the_start_and_not_the_creation(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
-    rig.fake.ec2.change(id_, runs=(Run(start_us=at_us(NOW) - 60 * SECOND_US),))
+    rig.fake.ec2.change(id_, runs=(Run(start_us=to_us(NOW) - 60 * SECOND_US),))
     one = seen(source, id_)
     assert one.started_at == NOW - timedelta(minutes=1)
     assert one.created_at == NOW - timedelta(hours=1, minutes=1)
 
 
-def test_a_stopped_machine_says_when_it_stopped(rig: AwsRig, source: Account) -> None:
+def test_a_stopped_machine_says_when_it_stopped(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.clock.at = NOW + timedelta(minutes=10)
     rig.let(id_, "stopped")
@@ -77,7 +77,7 @@ def test_a_stopped_machine_says_when_it_stopped(rig: AwsRig, source: Account) ->
     assert (one.state, one.stopped_at) == ("stopped", NOW + timedelta(minutes=10))
 
 
-def test_a_machine_on_its_way_has_not_started(rig: AwsRig, source: Account) -> None:
+def test_a_machine_on_its_way_has_not_started(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.change(id_, runs=())
     one = seen(source, id_)
@@ -96,7 +96,7 @@ def test_a_machine_on_its_way_has_not_started(rig: AwsRig, source: Account) -> N
         ("User initiated (2026-99-21 11:30:00 GMT)", None),
     ],
 )
-def test_the_reason_of_a_stop_is_read_leniently(rig: AwsRig, source: Account, reason: object, at: datetime | None) -> None:
+def test_the_reason_of_a_stop_is_read_leniently(rig: AwsRig, source: AwsAccount, reason: object, at: datetime | None) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceState": "stopped", "reason": reason}
     assert seen(source, id_).stopped_at == at
@@ -106,7 +106,7 @@ def test_the_reason_of_a_stop_is_read_leniently(rig: AwsRig, source: Account, re
     ("word", "state"),
     [("shutting-down", "stopping"), ("stopping", "stopping"), ("terminated", "ended"), ("rebooting", "unknown")],
 )
-def test_every_state_has_its_word(rig: AwsRig, source: Account, word: str, state: str) -> None:
+def test_every_state_has_its_word(rig: AwsRig, source: AwsAccount, word: str, state: str) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceState": word}
     one = seen(source, id_)
@@ -114,7 +114,7 @@ def test_every_state_has_its_word(rig: AwsRig, source: Account, word: str, state
     assert one.why in ("", word)
 
 
-def test_a_terminated_machine_is_listed_for_an_hour(rig: AwsRig, source: Account) -> None:
+def test_a_terminated_machine_is_listed_for_an_hour(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.let(id_, "ended")
     assert (seen(source, id_).state, seen(source, id_).stopped_at) == ("ended", NOW)
@@ -124,25 +124,25 @@ def test_a_terminated_machine_is_listed_for_an_hour(rig: AwsRig, source: Account
     assert poll.inventory.items == ()
 
 
-def test_disks_are_volumes_of_their_own_and_not_counted_twice(rig: AwsRig, source: Account) -> None:
+def test_disks_are_volumes_of_their_own_and_not_counted_twice(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     assert seen(source, id_).disks == ()
     volume = seen(source, disk_id(rig.fake.resources[0].id, 0))
-    assert (volume.kind, volume.disks, volume.name) == (VOLUME, (SeenDisk(100, "gp3"),), f"disk of {id_}")
+    assert (volume.kind, volume.disks, volume.name) == (SIM_VOLUME, (SeenDisk(100, "gp3"),), f"disk of {id_}")
     assert volume.created_at == NOW - timedelta(hours=1, minutes=1)
 
 
-def test_what_hangs_on_nothing_is_listed_too(rig: AwsRig, source: Account) -> None:
-    bare = machine(0, start_us=at_us(NOW) - HOUR_US)
-    rig.fake.resources.append(replace(bare, kind=VOLUME, id="vol-1", disks=(Disk(gb=2000, type="io2"),), runs=()))
-    rig.fake.resources.append(replace(bare, kind=ADDRESS, id="ip-1", disks=(), runs=()))
+def test_what_hangs_on_nothing_is_listed_too(rig: AwsRig, source: AwsAccount) -> None:
+    bare = machine(0, start_us=to_us(NOW) - HOUR_US)
+    rig.fake.resources.append(replace(bare, kind=SIM_VOLUME, id="vol-1", disks=(Disk(gb=2000, type="io2"),), runs=()))
+    rig.fake.resources.append(replace(bare, kind=SIM_ADDRESS, id="ip-1", disks=(), runs=()))
     volume, address = seen(source, wire_id("vol-1")), seen(source, wire_id("ip-1"))
     assert (volume.state, volume.disks, volume.owner) == ("running", (SeenDisk(2000, "io2"),), "alice")
-    assert (address.kind, address.state, address.why) == (ADDRESS, "running", "idle")
+    assert (address.kind, address.state, address.why) == (SIM_ADDRESS, "running", "idle")
 
 
-def test_an_address_that_its_owner_brought_is_free(rig: AwsRig, source: Account) -> None:
-    one = replace(machine(0, start_us=at_us(NOW)), kind=ADDRESS, id="ip-1", disks=(), runs=())
+def test_an_address_that_its_owner_brought_is_free(rig: AwsRig, source: AwsAccount) -> None:
+    one = replace(machine(0, start_us=to_us(NOW)), kind=SIM_ADDRESS, id="ip-1", disks=(), runs=())
     rig.fake.resources.append(one)
     rig.fake.ec2.more[wire_id("ip-1")] = {"publicIpv4Pool": "ipv4pool-ec2-012"}
     poll = poll_of(source)
@@ -150,7 +150,7 @@ def test_an_address_that_its_owner_brought_is_free(rig: AwsRig, source: Account)
     assert poll.inventory.items == ()
 
 
-def test_a_spot_machine_has_the_prices_that_it_paid(rig: AwsRig, source: Account) -> None:
+def test_a_spot_machine_has_the_prices_that_it_paid(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig, tier="spot")
     market = ("g5.xlarge", rig.fake.resources[0].region + "-00000000000000000-1a", "Linux/UNIX")
     zone = f"<availabilityZone>{market[1]}</availabilityZone><tenancy>default</tenancy>"
@@ -162,7 +162,7 @@ def test_a_spot_machine_has_the_prices_that_it_paid(rig: AwsRig, source: Account
     assert one.handling.stops is None
 
 
-def test_a_capacity_block_is_paid_and_saves_nothing(rig: AwsRig, source: Account) -> None:
+def test_a_capacity_block_is_paid_and_saves_nothing(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceLifecycle": "capacity-block", "capacityReservationId": "cr-1"}
     one = seen(source, id_)
@@ -170,13 +170,13 @@ def test_a_capacity_block_is_paid_and_saves_nothing(rig: AwsRig, source: Account
     assert "cr-1" in one.handling.committed
 
 
-def test_a_machine_in_a_reservation_says_that_the_reservation_goes_on(rig: AwsRig, source: Account) -> None:
+def test_a_machine_in_a_reservation_says_that_the_reservation_goes_on(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"capacityReservationId": "cr-9"}
     assert "cr-9" in seen(source, id_).handling.committed
 
 
-def test_on_a_dedicated_host_the_host_is_billed(rig: AwsRig, source: Account) -> None:
+def test_on_a_dedicated_host_the_host_is_billed(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"placement": "<availabilityZone>us-east-1a</availabilityZone><tenancy>host</tenancy>"}
     one = seen(source, id_)
@@ -184,7 +184,7 @@ def test_on_a_dedicated_host_the_host_is_billed(rig: AwsRig, source: Account) ->
     assert "dedicated host" in one.handling.committed
 
 
-def test_windows_has_its_own_price(rig: AwsRig, source: Account) -> None:
+def test_windows_has_its_own_price(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"usageOperation": ..., "platform": "windows", "platformDetails": "Windows"}
     rate = seen(source, id_).prices[0].rate
@@ -203,21 +203,21 @@ def test_windows_has_its_own_price(rig: AwsRig, source: Account) -> None:
         ("g9z.xlarge", "Zebra Z9000", 2),
     ],
 )
-def test_the_type_table_says_which_gpus(rig: AwsRig, source: Account, kind: str, gpu: str, count: float) -> None:
+def test_the_type_table_says_which_gpus(rig: AwsRig, source: AwsAccount, kind: str, gpu: str, count: float) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceType": kind}
     one = seen(source, id_)
     assert (one.gpu, one.gpu_count) == (gpu, count)
 
 
-def test_a_type_that_ec2_no_longer_sells_is_known_from_the_table(rig: AwsRig, source: Account) -> None:
+def test_a_type_that_ec2_no_longer_sells_is_known_from_the_table(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceType": "p3.2xlarge"}
     one = seen(source, id_)
     assert (one.gpu, one.gpu_count) == ("V100-16GB", 1)
 
 
-def test_a_type_of_a_new_family_is_tracked_unpriced_and_said(rig: AwsRig, source: Account) -> None:
+def test_a_type_of_a_new_family_is_tracked_unpriced_and_said(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"instanceType": "p99.48xlarge"}
     poll = poll_of(source)
@@ -227,7 +227,7 @@ def test_a_type_of_a_new_family_is_tracked_unpriced_and_said(rig: AwsRig, source
     assert any("p99.48xlarge" in note for note in poll.notes)
 
 
-def test_types_that_may_not_be_asked_for_come_from_the_table(rig: AwsRig, source: Account) -> None:
+def test_types_that_may_not_be_asked_for_come_from_the_table(rig: AwsRig, source: AwsAccount) -> None:
     rig.fake.ec2.denied.add("DescribeInstanceTypes")
     id_ = add(rig)
     poll = poll_of(source)
@@ -255,13 +255,13 @@ def test_types_that_may_not_be_asked_for_come_from_the_table(rig: AwsRig, source
         ({}, ""),
     ],
 )
-def test_whoever_would_bring_it_back_is_named(rig: AwsRig, source: Account, tags: dict[str, str], named: str) -> None:
+def test_whoever_would_bring_it_back_is_named(rig: AwsRig, source: AwsAccount, tags: dict[str, str], named: str) -> None:
     id_ = add(rig)
     rig.fake.ec2.tags[id_] = tags
     assert seen(source, id_).handling.controller == named
 
 
-def test_a_machine_of_another_service_is_asked_for_and_not_acted_on(rig: AwsRig, source: Account) -> None:
+def test_a_machine_of_another_service_is_asked_for_and_not_acted_on(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[id_] = {"operator": "<managed>true</managed><principal>eks.amazonaws.com</principal>"}
     handling = seen(source, id_).handling
@@ -269,14 +269,14 @@ def test_a_machine_of_another_service_is_asked_for_and_not_acted_on(rig: AwsRig,
     assert rig.fake.calls("IncludeManagedResources=true")
 
 
-def test_an_older_ec2_is_asked_without_the_parameter_that_it_does_not_know(rig: AwsRig, source: Account) -> None:
+def test_an_older_ec2_is_asked_without_the_parameter_that_it_does_not_know(rig: AwsRig, source: AwsAccount) -> None:
     rig.fake.ec2.strict = ("IncludeManagedResources",)
     assert seen(source, add(rig)).state == "running"
     poll_of(source)
     assert rig.fake.calls("IncludeManagedResources") == 1
 
 
-def test_volumes_that_cannot_be_listed_leave_the_machines(rig: AwsRig, source: Account) -> None:
+def test_volumes_that_cannot_be_listed_leave_the_machines(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.denied.add("DescribeVolumes")
     poll = poll_of(source)
@@ -285,7 +285,7 @@ def test_volumes_that_cannot_be_listed_leave_the_machines(rig: AwsRig, source: A
     assert [item.key.id for item in poll.inventory.items] == [id_]
 
 
-def test_a_whole_list_that_lacks_a_machine_on_which_a_disk_hangs_is_not_believed(rig: AwsRig, source: Account) -> None:
+def test_a_whole_list_that_lacks_a_machine_on_which_a_disk_hangs_is_not_believed(rig: AwsRig, source: AwsAccount) -> None:
     add(rig)
 
     def emptied(right: Answer) -> Answer:
@@ -298,7 +298,7 @@ def test_a_whole_list_that_lacks_a_machine_on_which_a_disk_hangs_is_not_believed
     assert "lacks 1 machine" in poll.inventory.why
 
 
-def test_a_disk_of_a_machine_that_is_gone_raises_no_alarm(rig: AwsRig, source: Account) -> None:
+def test_a_disk_of_a_machine_that_is_gone_raises_no_alarm(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig)
     rig.fake.ec2.more[disk_id(rig.fake.resources[0].id, 0)] = {
         "attachmentSet": "<item><instanceId>i-0000000000000dead</instanceId></item>"
@@ -319,7 +319,7 @@ def test_a_region_that_refuses_fails_alone(rig: AwsRig, tmp_path: Path) -> None:
     assert isinstance(second, Complete)
 
 
-def test_no_call_is_made_for_a_single_machine(rig: AwsRig, source: Account) -> None:
+def test_no_call_is_made_for_a_single_machine(rig: AwsRig, source: AwsAccount) -> None:
     rig.put(250)
     poll_of(source)
     rig.fake.asked.clear()
@@ -327,13 +327,13 @@ def test_no_call_is_made_for_a_single_machine(rig: AwsRig, source: Account) -> N
     assert len(rig.fake.asked) == 3
 
 
-def test_a_size_that_cannot_be_read_is_said(rig: AwsRig, source: Account) -> None:
+def test_a_size_that_cannot_be_read_is_said(rig: AwsRig, source: AwsAccount) -> None:
     add(rig)
     rig.fake.ec2.more[disk_id(rig.fake.resources[0].id, 0)] = {"size": "many"}
     poll = poll_of(source)
     assert any("size cannot be read" in note for note in poll.notes)
 
 
-def test_rates_of_a_world_are_in_the_price_list(rig: AwsRig, source: Account) -> None:
+def test_rates_of_a_world_are_in_the_price_list(rig: AwsRig, source: AwsAccount) -> None:
     id_ = add(rig, rates=(Rate(at_us=0, nano=1),))
     assert seen(source, id_).prices[0].source == "AWS price list"

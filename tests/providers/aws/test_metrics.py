@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_aws.cloudwatch import Metrics, window_of
-from costguard_aws.session import Session
+from costguard_aws.cloudwatch import CloudWatchMetrics, align_window
+from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,14 +41,14 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def session(services: Services, tmp_path: Path) -> Iterator[Session]:
+def session(services: Services, tmp_path: Path) -> Iterator[AwsSession]:
     with services.session(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def metrics(session: Session, services: Services) -> Metrics:
-    return Metrics(session, services.clock)
+def metrics(session: AwsSession, services: Services) -> CloudWatchMetrics:
+    return CloudWatchMetrics(session, services.clock)
 
 
 def machine(number: int = 1, *, gpus: float = 1, state: str = "running", region: str = "us-east-1") -> Observation:
@@ -64,7 +64,7 @@ def values(measured: UtilizationSamples, signal: str) -> list[float]:
     return [sample.value for sample in measured.samples if sample.signal == signal]
 
 
-def test_a_machine_is_as_busy_as_its_busiest_gpu(protocol: str, metrics: Metrics, services: Services) -> None:
+def test_a_machine_is_as_busy_as_its_busiest_gpu(protocol: str, metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=2)
     services.cloudwatch.gpu(one.key.id, 0, always(3))
     services.cloudwatch.gpu(one.key.id, 1, always(97))
@@ -76,7 +76,7 @@ def test_a_machine_is_as_busy_as_its_busiest_gpu(protocol: str, metrics: Metrics
     assert all(("/operation/" in asked.line) is (protocol != "json") for asked in services.asked)
 
 
-def test_power_is_that_of_all_gpus(metrics: Metrics, services: Services) -> None:
+def test_power_is_that_of_all_gpus(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=2)
     for index in range(2):
         services.cloudwatch.gpu(one.key.id, index, always(50))
@@ -84,7 +84,7 @@ def test_power_is_that_of_all_gpus(metrics: Metrics, services: Services) -> None
     assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_POWER) == [241.0] * 11
 
 
-def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: Metrics, services: Services) -> None:
+def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=2)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
     services.cloudwatch.gpu(one.key.id, 1, lambda at: 90.0 if at < START - HOUR / 2 else None)
@@ -99,7 +99,7 @@ def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: M
     )
 
 
-def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: Metrics, services: Services) -> None:
+def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=8)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
     measured = metrics.fetch_utilization([one], LAST_HOUR)
@@ -107,13 +107,13 @@ def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: Met
     assert measured.blind[0][0] == one.key
 
 
-def test_series_are_asked_for_by_all_their_dimensions(metrics: Metrics, services: Services) -> None:
+def test_series_are_asked_for_by_all_their_dimensions(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine()
     services.cloudwatch.gpu(one.key.id, 0, always(55), AutoScalingGroupName="train", ImageId="ami-1", InstanceType="g5.xlarge")
     assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [55.0] * 11
 
 
-def test_a_roll_up_over_all_gpus_serves_where_there_is_nothing_else(metrics: Metrics, services: Services) -> None:
+def test_a_roll_up_over_all_gpus_serves_where_there_is_nothing_else(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=4)
     services.cloudwatch.put("CWAgent", "nvidia_smi_utilization_gpu", always(42), InstanceId=one.key.id)
     measured = metrics.fetch_utilization([one], LAST_HOUR)
@@ -121,20 +121,20 @@ def test_a_roll_up_over_all_gpus_serves_where_there_is_nothing_else(metrics: Met
     assert values(measured, GPU_POWER) == []
 
 
-def test_an_agent_without_instance_id_is_named_as_the_reason(metrics: Metrics, services: Services) -> None:
+def test_an_agent_without_instance_id_is_named_as_the_reason(metrics: CloudWatchMetrics, services: Services) -> None:
     services.cloudwatch.gpu("", 0, always(42))
     measured = metrics.fetch_utilization([machine()], LAST_HOUR)
     assert "append_dimensions" in measured.blind[0][1]
 
 
-def test_no_data_is_blind_and_never_idle(metrics: Metrics) -> None:
+def test_no_data_is_blind_and_never_idle(metrics: CloudWatchMetrics) -> None:
     measured = metrics.fetch_utilization([machine(), machine(2, gpus=0)], LAST_HOUR)
     assert measured.samples == ()
     assert "no GPU metrics in CWAgent" in dict(measured.blind)[machine().key]
     assert dict(measured.blind)[machine(2).key] == "CloudWatch has no data of it in the period"
 
 
-def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: Metrics, services: Services) -> None:
+def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine()
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(0.5), InstanceId=one.key.id)
     measured = metrics.fetch_utilization([one], LAST_HOUR)
@@ -142,45 +142,45 @@ def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: Metrics, 
     assert measured.blind[0][1].endswith("its CPU alone is known")
 
 
-def test_a_share_of_a_gpu_needs_one_series(metrics: Metrics, services: Services) -> None:
+def test_a_share_of_a_gpu_needs_one_series(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine(gpus=0.125)
     services.cloudwatch.gpu(one.key.id, 0, always(7))
     assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [7.0] * 11
 
 
 @pytest.mark.parametrize("odd", [nan, inf, -1.0, 100.5, 1e300])
-def test_a_value_that_cannot_be_is_no_sample(metrics: Metrics, services: Services, odd: float) -> None:
+def test_a_value_that_cannot_be_is_no_sample(metrics: CloudWatchMetrics, services: Services, odd: float) -> None:
     services.cloudwatch.gpu(machine().key.id, 0, always(odd))
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(odd), InstanceId=machine(2).key.id)
     assert metrics.fetch_utilization([machine(), machine(2, gpus=0)], LAST_HOUR).samples == ()
 
 
-def test_network_is_both_ways_and_by_the_second(session: Session, services: Services) -> None:
+def test_network_is_both_ways_and_by_the_second(session: AwsSession, services: Services) -> None:
     one = machine(gpus=0)
     services.cloudwatch.put("AWS/EC2", "NetworkIn", always(3000), InstanceId=one.key.id)
-    asked = Metrics(session, services.clock, (NETWORK,))
+    asked = CloudWatchMetrics(session, services.clock, (NETWORK,))
     assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == []
     services.cloudwatch.put("AWS/EC2", "NetworkOut", always(600), InstanceId=one.key.id)
     assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == pytest.approx([12.0] * 11)
 
 
-def test_only_running_machines_are_asked_about(metrics: Metrics, services: Services) -> None:
+def test_only_running_machines_are_asked_about(metrics: CloudWatchMetrics, services: Services) -> None:
     assert metrics.fetch_utilization([machine(state="stopped"), machine(2, state="pending")], LAST_HOUR) == UtilizationSamples(
         samples=()
     )
     assert not services.asked
 
 
-def test_the_last_five_minutes_are_left_for_later(metrics: Metrics) -> None:
-    assert window_of(LAST_HOUR, START) == Period(start=START - HOUR, end=START - FIVE)
+def test_the_last_five_minutes_are_left_for_later(metrics: CloudWatchMetrics) -> None:
+    assert align_window(LAST_HOUR, START) == Period(start=START - HOUR, end=START - FIVE)
     odd = Period(start=START - timedelta(minutes=13), end=START - timedelta(minutes=1))
-    assert window_of(odd, START) == Period(start=START - timedelta(minutes=10), end=START - FIVE)
+    assert align_window(odd, START) == Period(start=START - timedelta(minutes=10), end=START - FIVE)
     measured = metrics.fetch_utilization([machine()], Period(start=START - FIVE, end=START))
     assert "up to 5 minutes ago" in measured.blind[0][1]
 
 
 @pytest.mark.usefixtures("protocol")
-def test_answers_cut_into_pages_are_put_together_by_id(metrics: Metrics, services: Services) -> None:
+def test_answers_cut_into_pages_are_put_together_by_id(metrics: CloudWatchMetrics, services: Services) -> None:
     machines = [machine(n, gpus=0) for n in range(20)]
     for n, one in enumerate(machines):
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(n), InstanceId=one.key.id)
@@ -191,7 +191,7 @@ def test_answers_cut_into_pages_are_put_together_by_id(metrics: Metrics, service
     assert len(whole.samples) == 20 * 11
 
 
-def test_four_thousand_running_machines_take_nine_calls(metrics: Metrics, services: Services) -> None:
+def test_four_thousand_running_machines_take_nine_calls(metrics: CloudWatchMetrics, services: Services) -> None:
     machines = [machine(n, gpus=8, state="running" if n % 5 else "stopped") for n in range(5000)]
     for one in machines:
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(3), InstanceId=one.key.id)
@@ -202,7 +202,7 @@ def test_four_thousand_running_machines_take_nine_calls(metrics: Metrics, servic
     assert time.process_time() - began < 60  # a loop within a loop would take minutes
 
 
-def test_a_region_that_cannot_be_asked_blinds_its_own_machines_alone(metrics: Metrics, services: Services) -> None:
+def test_a_region_that_cannot_be_asked_blinds_its_own_machines_alone(metrics: CloudWatchMetrics, services: Services) -> None:
     here, there = machine(gpus=0), machine(2, gpus=0, region="eu-west-1")
     for one in (here, there):
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(1), InstanceId=one.key.id)
@@ -213,7 +213,7 @@ def test_a_region_that_cannot_be_asked_blinds_its_own_machines_alone(metrics: Me
     assert "could not be asked" in measured.blind[0][1]
 
 
-def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: Metrics, services: Services) -> None:
+def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: CloudWatchMetrics, services: Services) -> None:
     one = machine()
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(1), InstanceId=one.key.id)
     denied = amz_json_error("AccessDeniedException", "not allowed")
@@ -224,16 +224,16 @@ def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: Metrics, s
 
 
 @pytest.mark.parametrize("kind", ["html", "truncated", "redirect", "reset", "body"])
-def test_an_odd_answer_blinds_and_breaks_nothing(metrics: Metrics, services: Services, kind: str) -> None:
+def test_an_odd_answer_blinds_and_breaks_nothing(metrics: CloudWatchMetrics, services: Services, kind: str) -> None:
     services.fault("POST", kind, status=200, skip=1)
     measured = metrics.fetch_utilization([machine(gpus=0)], LAST_HOUR)
     assert measured.samples == ()
     assert len(measured.blind) == 1
 
 
-def test_a_signal_that_does_not_exist_is_refused(session: Session, services: Services) -> None:
+def test_a_signal_that_does_not_exist_is_refused(session: AwsSession, services: Services) -> None:
     with pytest.raises(UnknownNameError, match="cpu"):
-        Metrics(session, services.clock, ("cpu",))
+        CloudWatchMetrics(session, services.clock, ("cpu",))
 
 
 class Told:
@@ -267,7 +267,7 @@ RESULT = {"Id": "q0", "Label": "x", "Timestamps": [START - HOUR], "Values": [12.
 def test_whatever_cloudwatch_says_no_measure_is_invented(data: st.DataObject) -> None:
     metrics, results = mutated(data, [METRIC]), mutated(data, [RESULT])
     told = Told(metrics, results)
-    measured = Metrics(told, Services().clock, (GPU_UTIL,)).fetch_utilization([machine()], LAST_HOUR)
+    measured = CloudWatchMetrics(told, Services().clock, (GPU_UTIL,)).fetch_utilization([machine()], LAST_HOUR)
     numbers = [value for result in results if isinstance(result, dict) for value in _list(result.get("Values"))]
     for sample in measured.samples:
         assert any(isinstance(n, int | float) and float(n) == sample.value for n in numbers)

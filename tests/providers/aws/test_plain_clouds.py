@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 from costguard_aws import api
-from costguard_aws.account import Account
-from costguard_sim.world import Shape, at_us
+from costguard_aws.account import AwsAccount
+from costguard_sim.world import Shape, to_us
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Partial
@@ -33,16 +33,16 @@ def rig() -> AwsRig:
 
 
 @pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
     with rig.opened(tmp_path) as opened:
-        yield cast("Account", opened)
+        yield cast("AwsAccount", opened)
 
 
 def key(name: str) -> ResourceKey:
     return ResourceKey("aws", ACCOUNT, "us-east-1", name)
 
 
-def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: AwsRig, source: Account) -> None:
+def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig.put(1)[0])
     body = b"<Response><Errors><Error><Code>UnknownParameter</Code><Message>no</Message></Error></Errors></Response>"
     rig.fake.fault("DescribeInstances.*IncludeManagedResources", "status", status=400, body=body)
@@ -51,14 +51,14 @@ def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: Aw
     assert rig.fake.calls("IncludeManagedResources") == 1
 
 
-def test_what_a_filter_finds_may_stand_on_a_later_page(rig: AwsRig, source: Account) -> None:
+def test_what_a_filter_finds_may_stand_on_a_later_page(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig.put(1)[0])
     empty = f"<DescribeInstancesResponse {NAMES}><reservationSet/><nextToken>MA==</nextToken></DescribeInstancesResponse>"
     rig.fake.fault(f"{rig.one}(?!.*NextToken)", "edit", edit=lambda right: replace(right, body=empty.encode()))
     assert source.look_up(one) is not None
 
 
-def test_an_answer_that_speaks_of_other_things_is_not_about_this_one(rig: AwsRig, source: Account) -> None:
+def test_an_answer_that_speaks_of_other_things_is_not_about_this_one(rig: AwsRig, source: AwsAccount) -> None:
     rig.put(1)
     rig.fake.fault(
         "DescribeAddresses", "edit", edit=_with("<publicIp>1.2.3.4</publicIp><allocationId>eipalloc-1</allocationId>")
@@ -72,7 +72,7 @@ def _with(item: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an edit 
     return lambda right: replace(right, body=body.encode())
 
 
-def test_the_spot_request_of_another_machine_says_nothing(rig: AwsRig, source: Account) -> None:
+def test_the_spot_request_of_another_machine_says_nothing(rig: AwsRig, source: AwsAccount) -> None:
     one = key(rig.put(1)[0])
     rig.fake.ec2.more[one.id] = {"instanceLifecycle": "spot", "spotInstanceRequestId": "sir-1"}
     rig.fake.ec2.requests["sir-1"] = "persistent"
@@ -95,8 +95,8 @@ def test_a_region_that_is_not_opted_in_is_not_polled(rig: AwsRig, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["p9.48xlarge", "p5.99xlarge", "m9d.large"])
-def test_a_type_that_nobody_knows_may_have_disks_that_a_stop_wipes(rig: AwsRig, source: Account, kind: str) -> None:
-    start = at_us(rig.clock.now()) - HOUR_US
+def test_a_type_that_nobody_knows_may_have_disks_that_a_stop_wipes(rig: AwsRig, source: AwsAccount, kind: str) -> None:
+    start = to_us(rig.clock.now()) - HOUR_US
     made = machine(1, start_us=start, shapes=(Shape(at_us=start, type=kind),))
     rig.fake.resources.append(made)
     rig.fake.fault("DescribeInstanceTypes", "status", status=403)
@@ -109,7 +109,7 @@ def test_a_type_that_nobody_knows_may_have_disks_that_a_stop_wipes(rig: AwsRig, 
 
 
 @pytest.mark.parametrize("odd", [b"{}", b'{"PriceList": null}', b"<html><body>fine</body></html>", b""])
-def test_offers_of_an_aws_without_lists_are_an_error_and_not_none(rig: AwsRig, source: Account, odd: bytes) -> None:
+def test_offers_of_an_aws_without_lists_are_an_error_and_not_none(rig: AwsRig, source: AwsAccount, odd: bytes) -> None:
     empty = f"<DescribeSpotPriceHistoryResponse {NAMES}/>".encode()
     rig.fake.fault("DescribeSpotPriceHistory", "status", status=200, body=empty if odd[:1] == b"{" else odd)
     rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=odd)
@@ -117,15 +117,15 @@ def test_offers_of_an_aws_without_lists_are_an_error_and_not_none(rig: AwsRig, s
         source.list_live_offers(None)
 
 
-def test_a_price_list_without_its_list_is_doubted_and_said(rig: AwsRig, source: Account) -> None:
+def test_a_price_list_without_its_list_is_doubted_and_said(rig: AwsRig, source: AwsAccount) -> None:
     rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=b"{}")
     assert "PriceList" in source.list_live_offers(None).why
 
 
-def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: AwsAccount, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.MOST_ITEMS == 50_000
     monkeypatch.setattr(api, "MOST_ITEMS", 4)
-    monkeypatch.setattr(api.Ec2._pages, "__kwdefaults__", {"most": 4})
+    monkeypatch.setattr(api.Ec2Api._query_pages, "__kwdefaults__", {"most": 4})
     rig.put(7)
     rig.page(2)
     poll = poll_of(source)
@@ -133,7 +133,7 @@ def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: Account, mo
     assert re.search("more than 4 items", poll.inventory.why)
 
 
-def test_a_machine_that_no_filter_finds_is_missing(rig: AwsRig, source: Account) -> None:
+def test_a_machine_that_no_filter_finds_is_missing(rig: AwsRig, source: AwsAccount) -> None:
     rig.put(1)
     assert isinstance(poll_of(source).inventory, Complete)
     assert source.stop(key("i-0000000000000dead"), lose=ALL).said == MISSING

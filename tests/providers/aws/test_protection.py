@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from costguard_aws.account import Account
+from costguard_aws.account import AwsAccount
 
 from costguard.values.acting import REFUSED
 from costguard.values.resource import ResourceKey
@@ -23,15 +23,15 @@ def rig() -> AwsRig:
 
 
 @pytest.fixture
-def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[AwsAccount]:
     with rig.opened(tmp_path) as opened:
-        yield cast("Account", opened)
+        yield cast("AwsAccount", opened)
 
 
 @pytest.mark.parametrize(
     ("act", "attribute"), [("stop", "disableApiStop"), ("terminate", "disableApiTermination"), ("terminate", "disableApiStop")]
 )
-def test_nothing_is_sent_to_a_protected_machine(rig: AwsRig, source: Account, act: str, attribute: str) -> None:
+def test_nothing_is_sent_to_a_protected_machine(rig: AwsRig, source: AwsAccount, act: str, attribute: str) -> None:
     one = ResourceKey("aws", ACCOUNT, "us-east-1", rig.put(1)[0])
     rig.fake.ec2.protected.add((one.id, attribute))
     reception = source.stop(one, lose=ALL) if act == "stop" else source.terminate(one)

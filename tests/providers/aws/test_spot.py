@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_aws.session import Session
-from costguard_aws.spot import LINUX, Market, SpotHistory
+from costguard_aws.session import AwsSession
+from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated
 from tests.providers.aws.services import Services
 
-G5 = Market("g5.xlarge", "us-east-1a")
+G5 = SpotMarket("g5.xlarge", "us-east-1a")
 HOUR = timedelta(hours=1)
 HISTORY = [(START - 30 * HOUR, "0.50"), (START - 5 * HOUR, "0.40"), (START - HOUR, "0.45")]
 
@@ -31,7 +31,7 @@ def services() -> Services:
 
 
 @pytest.fixture
-def session(services: Services, tmp_path: Path) -> Iterator[Session]:
+def session(services: Services, tmp_path: Path) -> Iterator[AwsSession]:
     with services.session(tmp_path) as made:
         yield made
 
@@ -40,96 +40,96 @@ def shown(prices: tuple[Price, ...]) -> list[tuple[datetime | None, str]]:
     return [(price.since, price.rate.format(2) if price.rate else "?") for price in prices]
 
 
-def test_a_machine_has_every_price_since_its_start_and_the_one_in_force_then(session: Session) -> None:
+def test_a_machine_has_every_price_since_its_start_and_the_one_in_force_then(session: AwsSession) -> None:
     spot = SpotHistory(session)
     assert spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START) == ""
-    assert shown(spot.prices(G5, START - 6 * HOUR)) == HISTORY
-    assert shown(spot.prices(G5, START - 2 * HOUR)) == HISTORY[1:]
-    assert shown(spot.prices(G5, None)) == HISTORY[2:]
+    assert shown(spot.list_prices(G5, START - 6 * HOUR)) == HISTORY
+    assert shown(spot.list_prices(G5, START - 2 * HOUR)) == HISTORY[1:]
+    assert shown(spot.list_prices(G5, None)) == HISTORY[2:]
 
 
-def test_a_machine_from_before_the_history_has_all_of_it(session: Session) -> None:
+def test_a_machine_from_before_the_history_has_all_of_it(session: AwsSession) -> None:
     spot = SpotHistory(session)
     spot.refresh("us-east-1", {G5: START - timedelta(days=200)}, START)
-    assert shown(spot.prices(G5, START - timedelta(days=200))) == HISTORY
+    assert shown(spot.list_prices(G5, START - timedelta(days=200))) == HISTORY
 
 
-def test_the_second_poll_asks_once_and_only_for_what_is_new(session: Session, services: Services) -> None:
+def test_the_second_poll_asks_once_and_only_for_what_is_new(session: AwsSession, services: Services) -> None:
     spot = SpotHistory(session)
     spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
     services.spot.markets[G5].append((START + timedelta(minutes=3), Decimal("0.47")))
     services.later(minutes=5)
     spot.refresh("us-east-1", {G5: START - 40 * HOUR}, services.clock.now())
-    assert shown(spot.prices(G5, START - 40 * HOUR)) == [*HISTORY, (START + timedelta(minutes=3), "0.47")]
+    assert shown(spot.list_prices(G5, START - 40 * HOUR)) == [*HISTORY, (START + timedelta(minutes=3), "0.47")]
     assert services.asked_for("DescribeSpotPriceHistory") == 2
     assert b"StartTime=2026-11-21T11" in services.asked[-1].body
 
 
-def test_many_markets_are_one_request(session: Session, services: Services) -> None:
-    markets = {Market(f"g5.{n}xlarge", zone): START - 40 * HOUR for n in range(40) for zone in ("us-east-1a", "us-east-1b")}
+def test_many_markets_are_one_request(session: AwsSession, services: Services) -> None:
+    markets = {SpotMarket(f"g5.{n}xlarge", zone): START - 40 * HOUR for n in range(40) for zone in ("us-east-1a", "us-east-1b")}
     for market in markets:
         services.spot.markets[market] = [(START - 50 * HOUR, Decimal("0.50"))]
     spot = SpotHistory(session)
     assert spot.refresh("us-east-1", markets, START) == ""
     assert services.asked_for("DescribeSpotPriceHistory") == 1
-    assert all(shown(spot.prices(market, START))[0][1] == "0.50" for market in markets)
+    assert all(shown(spot.list_prices(market, START))[0][1] == "0.50" for market in markets)
 
 
-def test_pages_in_any_order_are_put_in_order(session: Session, services: Services) -> None:
+def test_pages_in_any_order_are_put_in_order(session: AwsSession, services: Services) -> None:
     services.spot.page = 1
     spot = SpotHistory(session)
     spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
-    assert shown(spot.prices(G5, START - 40 * HOUR)) == HISTORY
+    assert shown(spot.list_prices(G5, START - 40 * HOUR)) == HISTORY
     assert services.asked_for("DescribeSpotPriceHistory") == 3
 
 
-def test_the_product_is_meant_with_and_without_vpc(session: Session, services: Services) -> None:
+def test_the_product_is_meant_with_and_without_vpc(session: AwsSession, services: Services) -> None:
     services.spot.markets["g5.xlarge", "us-east-1a", "Linux/UNIX (Amazon VPC)"] = [(HISTORY[2][0], Decimal("0.46"))]
     services.spot.markets["g5.xlarge", "us-east-1a", "Windows"] = [(START - HOUR, Decimal("0.90"))]
     spot = SpotHistory(session)
-    windows = Market("g5.xlarge", "us-east-1a", "Windows")
+    windows = SpotMarket("g5.xlarge", "us-east-1a", "Windows")
     spot.refresh("us-east-1", {G5: START, windows: START}, START)
-    assert shown(spot.prices(G5, START)) == [(START - HOUR, "0.46")]
-    assert shown(spot.prices(windows, START)) == [(START - HOUR, "0.90")]
+    assert shown(spot.list_prices(G5, START)) == [(START - HOUR, "0.46")]
+    assert shown(spot.list_prices(windows, START)) == [(START - HOUR, "0.90")]
 
 
-def test_a_market_without_a_price_is_named_and_unknown(session: Session) -> None:
-    spot, other = SpotHistory(session), Market("p5.48xlarge", "us-east-1b")
+def test_a_market_without_a_price_is_named_and_unknown(session: AwsSession) -> None:
+    spot, other = SpotHistory(session), SpotMarket("p5.48xlarge", "us-east-1b")
     assert (
         spot.refresh("us-east-1", {G5: START, other: START}, START) == "no spot price of p5.48xlarge in us-east-1b in us-east-1"
     )
-    assert spot.prices(other, START)[0].rate is None
+    assert spot.list_prices(other, START)[0].rate is None
 
 
-def test_where_it_cannot_be_asked_the_known_prices_stay(session: Session, services: Services) -> None:
+def test_where_it_cannot_be_asked_the_known_prices_stay(session: AwsSession, services: Services) -> None:
     spot = SpotHistory(session)
     spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START)
     services.fault("POST /", "status", status=500)
     why = spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START + HOUR)
     assert why.startswith("spot prices of us-east-1 could not be asked")
-    assert shown(spot.prices(G5, START - 6 * HOUR)) == HISTORY
+    assert shown(spot.list_prices(G5, START - 6 * HOUR)) == HISTORY
 
 
-def test_a_page_that_is_lost_teaches_nothing_rather_than_half(session: Session, services: Services) -> None:
+def test_a_page_that_is_lost_teaches_nothing_rather_than_half(session: AwsSession, services: Services) -> None:
     services.spot.page = 1
     services.fault("POST /", "status", status=500, skip=1)
     spot = SpotHistory(session)
     assert "could not be asked" in spot.refresh("us-east-1", {G5: START - 40 * HOUR}, START)
-    assert spot.prices(G5, START)[0].rate is None
+    assert spot.list_prices(G5, START)[0].rate is None
 
 
-def test_a_token_that_comes_again_ends_in_an_error(session: Session, services: Services) -> None:
+def test_a_token_that_comes_again_ends_in_an_error(session: AwsSession, services: Services) -> None:
     odd = b"<DescribeSpotPriceHistoryResponse><spotPriceHistorySet/><nextToken>9</nextToken></DescribeSpotPriceHistoryResponse>"
     services.fault("POST /", "body", body=odd)
     assert "has no end" in SpotHistory(session).refresh("us-east-1", {G5: START}, START)
 
 
-def test_looking_at_one_machine_forgets_no_other_market(session: Session, services: Services) -> None:
+def test_looking_at_one_machine_forgets_no_other_market(session: AwsSession, services: Services) -> None:
     services.spot.markets["p5.48xlarge", "us-east-1b", LINUX] = [(START - HOUR, Decimal(20))]
-    spot, other = SpotHistory(session), Market("p5.48xlarge", "us-east-1b")
+    spot, other = SpotHistory(session), SpotMarket("p5.48xlarge", "us-east-1b")
     spot.refresh("us-east-1", {G5: START - 6 * HOUR}, START)
     spot.refresh("us-east-1", {other: START}, START)
-    assert shown(spot.prices(G5, START - 6 * HOUR)) == HISTORY
+    assert shown(spot.list_prices(G5, START - 6 * HOUR)) == HISTORY
 
 
 ENTRY: Mapping[str, Any] = {
@@ -166,7 +166,7 @@ def test_whatever_an_entry_says_no_price_and_no_time_is_invented(data: st.DataOb
         )
     spot = SpotHistory(Told([entry]))
     spot.refresh("us-east-1", {G5: START - timedelta(days=1)}, START)
-    for price in spot.prices(G5, START - HOUR):
+    for price in spot.list_prices(G5, START - HOUR):
         if price.rate is not None:
             stated = Decimal(str(entry["SpotPrice"])).scaleb(9)
             assert price.rate == Rate(nano_per_hour=int(stated.to_integral_value()))

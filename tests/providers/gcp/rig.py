@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from costguard_gcp import provider
-from costguard_sim.view import state_at
-from costguard_sim.world import INSTANCE, Rate, Resource, Run, Shape, at_us
+from costguard_sim.view import find_state
+from costguard_sim.world import SIM_INSTANCE, Rate, Resource, Run, Shape, to_us
 
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
@@ -27,7 +27,7 @@ def resource(name: str, now_us: int, **more: Any) -> Resource:  # noqa: ANN401 -
         "region": "us-central1-a",
         "id": name,
         "name": name,
-        "kind": INSTANCE,
+        "kind": SIM_INSTANCE,
         "created_us": now_us - 2 * HOUR_US,
         "runs": (Run(start_us=now_us - HOUR_US),),
         "rates": (Rate(at_us=0, nano=853_624_000),),
@@ -60,12 +60,12 @@ class GcpRig(Rig):
     def put(self, count: int) -> list[str]:
         names = [f"trainer-{self._made + n}" for n in range(count)]
         self._made += count
-        now = at_us(self.clock.now())
+        now = to_us(self.clock.now())
         self.fake.resources += [resource(name, now) for name in names]
         return [number_of(name) for name in names]
 
     def state_of(self, id: str) -> str:  # noqa: A002 - the ledger's word
-        return state_at(self.fake.of_number(id), at_us(self.clock.now())) or "ended"
+        return find_state(self.fake.of_number(id), to_us(self.clock.now())) or "ended"
 
     def let(self, id: str, state: str) -> None:  # noqa: A002 - the ledger's word
         self.fake.change(self.fake.of_number(id), state)

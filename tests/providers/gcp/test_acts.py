@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from costguard_gcp.account import GcpAccount
-from costguard_sim.world import Shape, at_us
+from costguard_sim.world import Shape, to_us
 
 from costguard.values.acting import ACCEPTED, ALREADY, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
@@ -17,7 +17,7 @@ from tests.providers.gcp.rig import GcpRig, resource
 
 def _key(rig: GcpRig, kind: str = "g2-standard-8") -> ResourceKey:
     shape = Shape(at_us=0, type=kind)
-    rig.fake.resources.append(resource("a", at_us(rig.clock.now()), shapes=(shape,)))
+    rig.fake.resources.append(resource("a", to_us(rig.clock.now()), shapes=(shape,)))
     return ResourceKey("gcp", "acme-lab", "us-central1-a", number_of("a"))
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from costguard_gcp import provider
 from costguard_gcp.account import GcpAccount
-from costguard_sim.bill import charged, parts
-from costguard_sim.view import last_run
-from costguard_sim.world import INSTANCE, Resource, at_us, make_world
+from costguard_sim.bill import charge_resource, name_disks
+from costguard_sim.view import find_last_run
+from costguard_sim.world import SIM_INSTANCE, Resource, make_world, to_us
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
@@ -40,7 +40,7 @@ def _world(seed: int) -> list[Resource]:
     """The world, each resource in a region of its own, so that each can have its own price; disks cost the same there."""
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-gcp",)).resources
     apart = [replace(one, region=f"us-central1x{n}-a") for n, one in enumerate(drawn)]
-    seen_from = at_us(START)
+    seen_from = to_us(START)
     return [one for one in apart if one.ended_us is None or one.ended_us > seen_from]
 
 
@@ -90,21 +90,23 @@ def _times() -> list[datetime]:
 
 def _told(one: Resource) -> Resource | None:
     """The resource with the runs that some listing could tell of: Google states the last start alone. None: never listed."""
-    listings = [at_us(at) for at in _times()]
+    listings = [to_us(at) for at in _times()]
     seen = [us for us in listings if one.created_us <= us and (one.ended_us is None or us < one.ended_us)]
-    runs = {run for us in seen if (run := last_run(one, us)) is not None}
+    runs = {run for us in seen if (run := find_last_run(one, us)) is not None}
     return replace(one, runs=tuple(run for run in one.runs if run in runs)) if seen else None
 
 
 def _keys(one: Resource) -> list[tuple[str, ResourceKey]]:
     """What the ledger knows of the machine ("compute") and of each of its disks (its part of the bill)."""
-    own = [("compute", one.id)] if one.kind == INSTANCE else []
-    disks = [(part, one.id if one.kind != INSTANCE else f"{one.id}/{n}") for n, (part, _) in enumerate(parts(one.disks))]
+    own = [("compute", one.id)] if one.kind == SIM_INSTANCE else []
+    disks = [
+        (part, one.id if one.kind != SIM_INSTANCE else f"{one.id}/{n}") for n, (part, _) in enumerate(name_disks(one.disks))
+    ]
     return [(part, ResourceKey("gcp", project_of(one), one.region, number_of(name))) for part, name in (*own, *disks)]
 
 
 def _compared(one: Resource, part: str, key: ResourceKey, spent: Mapping[ResourceKey, MoneyInterval]) -> Compared:
-    lines = charged(one, 0, at_us(END))
+    lines = charge_resource(one, 0, to_us(END))
     billed = sum((line.amount for line in lines if part in (line.charge, line.part)), Fraction(0))
     money = spent.get(key)
     low, high = (Fraction(0), Fraction(0)) if money is None else (Fraction(m.nano, NANO) for m in (money.low, money.high))

@@ -7,11 +7,11 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from costguard_gcp.listing import aggregated
+from costguard_gcp.listing import read_aggregated
 from costguard_gcp.machine_types import TABLE
-from costguard_gcp.price_list import rate_of, take_in
-from costguard_gcp.storage import disk_observed
-from costguard_gcp.translation import Reading, observed
+from costguard_gcp.price_list import collect_prices, compute_rate
+from costguard_gcp.storage import observe_disk
+from costguard_gcp.translation import ListingContext, observe_instance
 from costguard_gcp.wire import Instance, PersistentDisk, SkuPage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -77,7 +77,7 @@ def mutated(draw: st.DrawFn, right: dict[str, Any]) -> Any:  # noqa: ANN401 - wh
 def _listed(what: str, value: Any, kind: Any) -> Any:  # noqa: ANN401 - a Listing of that kind
     body = {"kind": "compute#xAggregatedList", "items": {"zones/us-central1-a": {what: [value]}}}
     reply = HttpResponse(status=200, body=json.dumps(body).encode())
-    return aggregated(lambda _: reply, what, kind)
+    return read_aggregated(lambda _: reply, what, kind)
 
 
 @settings(max_examples=TRIES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -87,7 +87,7 @@ def test_a_mutated_machine_is_read_or_said_and_invents_nothing(value: Any) -> No
     assert len(found.items) + len(found.named) + len(found.why) == 1
     for where, one in found.items:
         try:
-            seen, _ = observed(one, where, READING)
+            seen, _ = observe_instance(one, where, READING)
         except InputError:
             continue
         _stated(seen, value)
@@ -117,7 +117,7 @@ def test_a_mutated_disk_is_read_or_said_and_invents_nothing(value: Any) -> None:
     assert len(found.items) + len(found.named) + len(found.why) == 1
     for where, one in found.items:
         try:
-            seen, _ = disk_observed(one, where, "p")
+            seen, _ = observe_disk(one, where, "p")
         except InputError:
             continue
         known = [disk.gb for disk in seen.disks if disk.gb is not None]
@@ -133,8 +133,8 @@ def test_a_mutated_sku_gives_the_right_price_another_or_none(place: int, value: 
     skus = [*right[:place], value, *right[place + 1 :]]
     prices: dict[str, int] = {}
     page = msgspec.json.decode(json.dumps({"skus": skus}).encode("utf-8", "replace"), type=SkuPage)
-    take_in(page.skus, prices)
-    rate, why = rate_of(TABLE["g2-standard-8"], (), "on-demand", "us-central1", prices)
+    collect_prices(page.skus, prices)
+    rate, why = compute_rate(TABLE["g2-standard-8"], (), "on-demand", "us-central1", prices)
     assert (rate is None) == bool(why)
     assert all(nano >= 0 for nano in prices.values())
 
@@ -152,9 +152,9 @@ def test_a_mutated_sku_gives_the_right_price_another_or_none(place: int, value: 
 def test_a_mutated_page_is_an_error_or_a_listing(value: Any) -> None:  # noqa: ANN401
     reply = HttpResponse(status=200, body=json.dumps(value).encode())
     try:
-        found = aggregated(lambda _: reply, "instances", Instance)
+        found = read_aggregated(lambda _: reply, "instances", Instance)
     except ProviderError:
         return
     assert found.pages >= 1
     assert replace(reply) == reply
-    assert isinstance(READING, Reading)
+    assert isinstance(READING, ListingContext)

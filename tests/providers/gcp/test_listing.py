@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from costguard_gcp.account import GcpAccount
-from costguard_sim.world import Disk, Shape, at_us
+from costguard_sim.world import Disk, Shape, to_us
 
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
@@ -27,7 +27,7 @@ def _items(poll: Poll) -> dict[str, Observation]:
 
 
 def _put(rig: GcpRig, name: str, **more: Any) -> str:  # noqa: ANN401 - fields of Resource
-    rig.fake.resources.append(resource(name, at_us(rig.clock.now()), **more))
+    rig.fake.resources.append(resource(name, to_us(rig.clock.now()), **more))
     return number_of(name)
 
 

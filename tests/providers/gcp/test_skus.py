@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from costguard_gcp.machine_types import TABLE, Machine, machine
-from costguard_gcp.price_list import part_of, rate_of, take_in
-from costguard_gcp.shapes import shape_of
+from costguard_gcp.machine_types import TABLE, MachineShape, find_shape
+from costguard_gcp.price_list import classify_sku, collect_prices, compute_rate
+from costguard_gcp.shapes import parse_shape
 from costguard_gcp.wire import MachineType, Sku
 
 from tests.fakes.gcp_prices import sku
@@ -23,7 +23,7 @@ NANO = 10**9
 def prices(*skus: dict[str, object]) -> dict[str, int]:
     """What is kept of `skus`."""
     found: dict[str, int] = {}
-    assert take_in([msgspec.Raw(json.dumps(one).encode()) for one in skus], found) == 0
+    assert collect_prices([msgspec.Raw(json.dumps(one).encode()) for one in skus], found) == 0
     return found
 
 
@@ -31,7 +31,7 @@ def priced(
     name: str, listed: dict[str, int], tier: str = "on-demand", attached: tuple[tuple[str, int], ...] = ()
 ) -> str | None:
     """The machine's hourly price in us-central1, as text."""
-    rate, why = rate_of(machine(name), attached, tier, "us-central1", listed)
+    rate, why = compute_rate(find_shape(name), attached, tier, "us-central1", listed)
     assert bool(why) == (rate is None)
     return rate.format(6) if rate else None
 
@@ -73,7 +73,7 @@ def priced(
     ],
 )
 def test_a_sku_is_what_its_description_says(description: str, usage: str, part: tuple[str, str] | None) -> None:
-    assert part_of(msgspec.convert({"description": description, "category": {"usageType": usage}}, Sku)) == part
+    assert classify_sku(msgspec.convert({"description": description, "category": {"usageType": usage}}, Sku)) == part
 
 
 A2 = (
@@ -149,13 +149,13 @@ def test_a_reservation_and_an_unknown_model_have_no_price_of_their_own() -> None
 
 
 def test_custom_machines_are_read_from_their_names() -> None:
-    n1, g2 = machine("custom-8-30720"), machine("g2-custom-24-65536")
-    assert n1 == Machine(name="custom-8-30720", vcpus=8, ram_gib=30)
+    n1, g2 = find_shape("custom-8-30720"), find_shape("g2-custom-24-65536")
+    assert n1 == MachineShape(name="custom-8-30720", vcpus=8, ram_gib=30)
     assert n1.family == "n1 custom"
     assert g2 is not None
     assert (g2.gpus, g2.ram_gib, g2.family) == (2, 64, "g2")
-    assert machine("g2-custom-7-65536") is None
-    assert machine("z9-standard-8") is None
+    assert find_shape("g2-custom-7-65536") is None
+    assert find_shape("z9-standard-8") is None
 
 
 def test_a_type_that_is_asked_for_brings_its_gpus_and_its_ssd() -> None:
@@ -166,7 +166,7 @@ def test_a_type_that_is_asked_for_brings_its_gpus_and_its_ssd() -> None:
         "accelerators": [{"guestAcceleratorType": "nvidia-z9", "guestAcceleratorCount": 2}],
         "bundledLocalSsds": {"partitionCount": 4},
     }
-    made = shape_of(msgspec.convert(stated, MachineType))
+    made = parse_shape(msgspec.convert(stated, MachineType))
     assert (made.gpus, made.ram_gib, made.ssd_gib, made.accelerator) == (2, 234, 1500, "nvidia-z9")
 
 

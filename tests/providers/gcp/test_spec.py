@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from costguard_gcp.account import GcpAccount
-from costguard_sim.world import Disk, at_us
+from costguard_sim.world import Disk, to_us
 from google.cloud import compute_v1
 
 from costguard.values.period import Period
@@ -32,7 +32,7 @@ def _asked(path: str, method: str, number: str) -> Asked:
 
 
 def test_every_kind_of_answer_is_of_googles_types(rig: GcpRig, account: GcpAccount) -> None:
-    now = at_us(rig.clock.now())
+    now = to_us(rig.clock.now())
     rig.fake.resources = [resource(name, now, disks=(Disk(gb=9, type="pd-ssd"),)) for name in ("a", "b", "c")]
     rig.fake.types["z9-standard-8"] = {"guestCpus": 8, "memoryMb": 32768, "isSharedCpu": False}
     rig.fake.unreachable = ["us-east5-a"]

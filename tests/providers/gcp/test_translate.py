@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from costguard_gcp.handling import controller_of
-from costguard_gcp.machine_types import machine
-from costguard_gcp.translation import Asked, Reading, observed, region_of, sku_tier
+from costguard_gcp.handling import find_controller
+from costguard_gcp.machine_types import find_shape
+from costguard_gcp.translation import ListingContext, PriceQuestion, find_sku_tier, observe_instance, parse_region
 from costguard_gcp.wire import Instance
 
 from costguard.metering.observation import Observation, Price
@@ -22,11 +22,11 @@ ZONE = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
 RATE = Rate(nano_per_hour=1_000_000_000)
 
 
-def _price(_: Asked) -> tuple[Price, str]:
+def _price(_: PriceQuestion) -> tuple[Price, str]:
     return Price(RATE), ""
 
 
-READING = Reading(project="p", gpus=NAMES, machines=lambda _zone, name: machine(name), price=_price)
+READING = ListingContext(project="p", gpus=NAMES, machines=lambda _zone, name: find_shape(name), price=_price)
 
 
 def instance(**more: Any) -> Instance:  # noqa: ANN401 - fields as the wire has them
@@ -48,12 +48,12 @@ def instance(**more: Any) -> Instance:  # noqa: ANN401 - fields as the wire has 
 
 def seen(**more: Any) -> Observation:  # noqa: ANN401 - fields as the wire has them
     """The same as it is observed."""
-    return observed(instance(**more), "us-central1-a", READING)[0]
+    return observe_instance(instance(**more), "us-central1-a", READING)[0]
 
 
 def notes(**more: Any) -> tuple[str, ...]:  # noqa: ANN401 - fields as the wire has them
     """What is noted of it."""
-    return observed(instance(**more), "us-central1-a", READING)[1]
+    return observe_instance(instance(**more), "us-central1-a", READING)[1]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_gpu_that_nobody_knows_is_tracked_under_its_own_name() -> None:
 )
 def test_tiers(scheduling: dict[str, Any] | None, tier: str, paid: str) -> None:
     assert seen(scheduling=scheduling).tier == tier
-    assert sku_tier(instance(scheduling=scheduling)) == paid
+    assert find_sku_tier(instance(scheduling=scheduling)) == paid
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_tiers(scheduling: dict[str, Any] | None, tier: str, paid: str) -> None:
     ],
 )
 def test_who_would_bring_it_back(more: dict[str, Any], controller: str) -> None:
-    assert controller_of(instance(**more)) == controller
+    assert find_controller(instance(**more)) == controller
 
 
 def test_gke_owns_the_machines_of_its_instance_groups() -> None:
     maker = {"items": [{"key": "created-by", "value": "projects/1/zones/z/instanceGroupManagers/gke-x"}]}
     labels = {"goog-gke-node": "", "goog-k8s-cluster-name": "c"}
-    assert controller_of(instance(metadata=maker, labels=labels)) == "GKE node pool c"
+    assert find_controller(instance(metadata=maker, labels=labels)) == "GKE node pool c"
 
 
 def test_protection_forbids_deleting_and_not_stopping() -> None:
@@ -231,7 +231,7 @@ def test_a_reservation_is_paid_for_whether_it_runs_or_not() -> None:
 
 def test_no_value_of_metadata_is_kept() -> None:
     hidden = {"items": [{"key": "startup-script", "value": "export KEY=canary-77"}, {"key": "created-by", "value": 5}]}
-    one, told = observed(instance(metadata=hidden), "us-central1-a", READING)
+    one, told = observe_instance(instance(metadata=hidden), "us-central1-a", READING)
     assert "canary-77" not in f"{one!r}{told!r}"
 
 
@@ -239,7 +239,7 @@ def test_no_value_of_metadata_is_kept() -> None:
     ("zone", "region"), [("us-central1-a", "us-central1"), ("us-east5-c", "us-east5"), ("global", "global")]
 )
 def test_a_zone_lies_in_its_region(zone: str, region: str) -> None:
-    assert region_of(zone) == region
+    assert parse_region(zone) == region
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from costguard_lambda import LambdaPlugin
-from costguard_sim.world import INSTANCE, SECOND_US, Rate, Resource, Run, Shape, Tag, at_us
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, Rate, Resource, Run, Shape, Tag, to_us
 
 from tests.contract.rig import Rig
 from tests.fakes.lambda_ import JUPYTER, KEY, TERMINATING_US, FakeLambda, wire_id
@@ -43,7 +43,7 @@ class LambdaRig(Rig):
     def put(self, count: int) -> list[str]:
         first = len(self.fake.resources)
         made = [
-            machine(f"i-{number:05d}", start_us=at_us(self.clock.now()) - HOUR_US) for number in range(first, first + count)
+            machine(f"i-{number:05d}", start_us=to_us(self.clock.now()) - HOUR_US) for number in range(first, first + count)
         ]
         self.fake.resources += made
         return [wire_id(one.id) for one in made]
@@ -88,7 +88,7 @@ def machine(id_: str, *, start_us: int, boot_us: int = 60 * SECOND_US, kind: str
         region="us-west-1",
         id=id_,
         name=f"train-{id_}",
-        kind=INSTANCE,
+        kind=SIM_INSTANCE,
         created_us=born,
         runs=(Run(start_us=start_us, boot_us=boot_us),),
         rates=(Rate(at_us=born, nano=cents * 10**7),),

@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from costguard_sim.bill import charged
-from costguard_sim.knowable import counted_from
-from costguard_sim.world import CEILING_NANO, INSTANCE, Resource, World, at_us, make_world
+from costguard_sim.bill import charge_resource
+from costguard_sim.knowable import clip_before
+from costguard_sim.world import CEILING_NANO, SIM_INSTANCE, Resource, World, make_world, to_us
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
@@ -73,9 +73,9 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
 
 def _word(fake: FakeLambda, one: Resource) -> str:
     """What the listing shows now of `one`; "" for nothing."""
-    if one.kind == INSTANCE:
+    if one.kind == SIM_INSTANCE:
         return (fake.status(one) or "").replace("terminated", "")
-    now = at_us(fake.clock.now())
+    now = to_us(fake.clock.now())
     return "there" if one.created_us <= now and (one.ended_us is None or now < one.ended_us) else ""
 
 
@@ -84,10 +84,10 @@ def truth(day: Day, one: Resource, until: datetime) -> Fraction | None:
     words = set(day.sights[one.id]) - {"", "booting"}
     if not words:
         return None
-    if one.kind == INSTANCE and not day.rig.fake.log:
+    if one.kind == SIM_INSTANCE and not day.rig.fake.log:
         first = day.sights[one.id][0]
-        one = counted_from(one, day.world.start_us if first else None)
-    return NANO * sum((line.amount for line in charged(one, 0, at_us(until))), Fraction(0))
+        one = clip_before(one, day.world.start_us if first else None)
+    return NANO * sum((line.amount for line in charge_resource(one, 0, to_us(until))), Fraction(0))
 
 
 def key_of(one: Resource) -> ResourceKey:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.world import SECOND_US, at_us
+from costguard_sim.world import SECOND_US, to_us
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Partial
@@ -19,7 +19,7 @@ from tests.providers.lambda_.open_fake import account, items, key, polled
 from tests.providers.lambda_.rig import LambdaRig
 from tests.providers.lambda_.test_spec import filesystem
 
-NOW = at_us(START)
+NOW = to_us(START)
 HOUR_US = 3600 * SECOND_US
 
 

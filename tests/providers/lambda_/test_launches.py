@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from costguard_lambda.launches import FORBIDDEN_FOR, PATIENCE, Launches, lines_of
-from costguard_lambda.wire import Event, Page
-from costguard_sim.world import SECOND_US, at_us
+from costguard_lambda.launches import FORBIDDEN_FOR, PATIENCE, LaunchTimes, parse_audit_lines
+from costguard_lambda.wire import AuditEvent, ItemPage
+from costguard_sim.world import SECOND_US, to_us
 
 from costguard.errors import ForbiddenError, UnreachableError
 from costguard.metering.inventory import Complete
@@ -21,7 +21,7 @@ from tests.providers.lambda_.open_fake import account, items, polled
 from tests.providers.lambda_.rig import LambdaRig, machine
 
 DAY_US = 86_400 * SECOND_US
-NOW = at_us(START)
+NOW = to_us(START)
 
 
 @dataclass
@@ -45,27 +45,27 @@ class Log:
     size: int = 2
     asked: list[tuple[datetime | None, str]] = field(default_factory=list)
 
-    def ask(self, start: datetime | None, token: str) -> Page[Event]:
+    def ask(self, start: datetime | None, token: str) -> ItemPage[AuditEvent]:
         self.asked.append((start, token))
         events = [event(action, id_, ago) for ago, action, id_ in sorted(self.lines, reverse=True)]
         events = [one for one in events if start is None or str(one.event_time) >= start.isoformat()]
         first = int(token or 0)
         after = first + self.size
-        return Page(items=tuple(events[first:after]), token=str(after) if after < len(events) else "")
+        return ItemPage(items=tuple(events[first:after]), token=str(after) if after < len(events) else "")
 
 
-def event(action: str, id_: str, ago: float) -> Event:
+def event(action: str, id_: str, ago: float) -> AuditEvent:
     at = (START - timedelta(days=ago)).isoformat()
     lrns = [f"lrn:cloud:instance:{id_}"]
-    return Event(event_time=at, resource_name="instance", action=action, resource_lrns=lrns, resource_owner_lrn=OWNER)
+    return AuditEvent(event_time=at, resource_name="instance", action=action, resource_lrns=lrns, resource_owner_lrn=OWNER)
 
 
-def dated(launches: Launches) -> Mapping[str, float]:
+def dated(launches: LaunchTimes) -> Mapping[str, float]:
     """Id -> days ago."""
     return {id_: (START - at) / timedelta(days=1) for id_, at in (launches.dated or {}).items()}
 
 
-def learn(launches: Launches, log: Log, *ids: str, at: datetime = START) -> str:
+def learn(launches: LaunchTimes, log: Log, *ids: str, at: datetime = START) -> str:
     return launches.learn(ids, log.ask, at, Deadline(60))
 
 
@@ -75,20 +75,20 @@ def rig() -> LambdaRig:
 
 
 def test_a_recent_launch_is_found_without_reading_the_whole_log() -> None:
-    log, launches = Log([(300, "created", "old"), (2, "created", "new")]), Launches(Kept(), "x")
+    log, launches = Log([(300, "created", "old"), (2, "created", "new")]), LaunchTimes(Kept(), "x")
     assert learn(launches, log, "new") == ""
     assert dated(launches) == {"new": 2}
     assert log.asked == [(START - timedelta(days=7), "")]
 
 
 def test_an_old_launch_is_found_by_reading_all_of_it() -> None:
-    log, launches = Log([(300, "created", "old"), (2, "restarted", "old")]), Launches(Kept(), "x")
+    log, launches = Log([(300, "created", "old"), (2, "restarted", "old")]), LaunchTimes(Kept(), "x")
     learn(launches, log, "old")
     assert dated(launches) == {"old": 300}
 
 
 def test_a_restart_never_dates_a_launch_that_may_lie_before_what_was_read() -> None:
-    log, launches = Log([(n, "restarted", "one") for n in range(8, 60)] + [(2, "restarted", "one")]), Launches(Kept(), "x")
+    log, launches = Log([(n, "restarted", "one") for n in range(8, 60)] + [(2, "restarted", "one")]), LaunchTimes(Kept(), "x")
     learn(launches, log, "one")
     assert dated(launches) == {}, "ten pages were read, and not all"
     for _ in range(5):
@@ -98,7 +98,7 @@ def test_a_restart_never_dates_a_launch_that_may_lie_before_what_was_read() -> N
 
 def test_a_long_log_is_read_on_by_the_next_polls() -> None:
     log = Log([(100 + n, "created", f"other-{n}") for n in range(50)] + [(50, "created", "one")])
-    launches = Launches(Kept(), "x")
+    launches = LaunchTimes(Kept(), "x")
     polls = 0
     while "one" not in dated(launches):
         learn(launches, log, "one")
@@ -108,7 +108,7 @@ def test_a_long_log_is_read_on_by_the_next_polls() -> None:
 
 
 def test_what_is_new_is_read_from_where_the_last_reading_ended() -> None:
-    log, launches = Log([(2, "created", "one")]), Launches(Kept(), "x")
+    log, launches = Log([(2, "created", "one")]), LaunchTimes(Kept(), "x")
     learn(launches, log, "one")
     log.asked.clear()
     later = START + timedelta(hours=5)
@@ -119,7 +119,7 @@ def test_what_is_new_is_read_from_where_the_last_reading_ended() -> None:
 
 
 def test_an_instance_that_the_log_never_names_is_given_up() -> None:
-    log, launches = Log([(2, "created", "one")]), Launches(Kept(), "x")
+    log, launches = Log([(2, "created", "one")]), LaunchTimes(Kept(), "x")
     learn(launches, log, "stranger")
     learn(launches, log, "stranger", at=START + PATIENCE)
     log.asked.clear()
@@ -129,9 +129,9 @@ def test_an_instance_that_the_log_never_names_is_given_up() -> None:
 
 def test_launches_are_kept_between_two_starts() -> None:
     cache, log = Kept(), Log([(2, "created", "one"), (3, "created", "gone")])
-    learn(Launches(cache, "x"), log, "one")
+    learn(LaunchTimes(cache, "x"), log, "one")
     log.asked.clear()
-    again = Launches(cache, "x")
+    again = LaunchTimes(cache, "x")
     learn(again, log, "one")
     assert dated(again) == {"one": 2}, "and those that are gone are not kept"
     assert log.asked == []
@@ -139,7 +139,7 @@ def test_launches_are_kept_between_two_starts() -> None:
 
 @pytest.mark.parametrize("held", [b"", b"x", b"[]", b"null", b'{"one": "no time"}', b'{"one": []}', b"\xff"])
 def test_a_spoilt_cache_is_as_good_as_none(held: bytes) -> None:
-    launches, log = Launches(Kept({"x": held}), "x"), Log([(2, "created", "one")])
+    launches, log = LaunchTimes(Kept({"x": held}), "x"), Log([(2, "created", "one")])
     learn(launches, log, "one")
     assert dated(launches) == {"one": 2}
 
@@ -147,11 +147,11 @@ def test_a_spoilt_cache_is_as_good_as_none(held: bytes) -> None:
 def test_a_forbidden_log_is_left_alone_for_an_hour_and_said() -> None:
     asked = list[str]()
 
-    def forbidden(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+    def forbidden(start: datetime | None, token: str) -> ItemPage[AuditEvent]:  # noqa: ARG001 - the signature
         asked.append(token)
         raise ForbiddenError("no", provider="lambda")
 
-    launches = Launches(Kept(), "x")
+    launches = LaunchTimes(Kept(), "x")
     for minutes in (0, 1, 30):
         assert "first seen" in launches.learn({"one"}, forbidden, START + timedelta(minutes=minutes), Deadline(60))
     assert len(asked) == 1
@@ -160,10 +160,10 @@ def test_a_forbidden_log_is_left_alone_for_an_hour_and_said() -> None:
 
 
 def test_a_log_that_fails_is_said_and_asked_again_by_the_next_poll() -> None:
-    def broken(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+    def broken(start: datetime | None, token: str) -> ItemPage[AuditEvent]:  # noqa: ARG001 - the signature
         raise UnreachableError("failed (503)", provider="lambda")
 
-    launches, log = Launches(Kept(), "x"), Log([(2, "created", "one")])
+    launches, log = LaunchTimes(Kept(), "x"), Log([(2, "created", "one")])
     assert "503" in launches.learn({"one"}, broken, START, Deadline(60))
     assert learn(launches, log, "one") == ""
     assert dated(launches) == {"one": 2}
@@ -172,28 +172,28 @@ def test_a_log_that_fails_is_said_and_asked_again_by_the_next_poll() -> None:
 def test_a_page_that_leads_to_itself_ends_the_reading() -> None:
     asked = list[str]()
 
-    def circle(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+    def circle(start: datetime | None, token: str) -> ItemPage[AuditEvent]:  # noqa: ARG001 - the signature
         asked.append(token)
-        return Page(items=(), token="again")  # noqa: S106 - a page's, no secret
+        return ItemPage(items=(), token="again")  # noqa: S106 - a page's, no secret
 
-    Launches(Kept(), "x").learn({"one"}, circle, START, Deadline(60))
+    LaunchTimes(Kept(), "x").learn({"one"}, circle, START, Deadline(60))
     assert len(asked) <= 10
 
 
 @pytest.mark.parametrize(
     "odd",
     [
-        Event(),
-        Event(event_time="x", resource_lrns=["lrn:cloud:instance:a"]),
-        Event(event_time="2026-11-21T10:00:00Z", resource_name="api_key", resource_lrns=["lrn:cloud:instance:a"]),
-        Event(
+        AuditEvent(),
+        AuditEvent(event_time="x", resource_lrns=["lrn:cloud:instance:a"]),
+        AuditEvent(event_time="2026-11-21T10:00:00Z", resource_name="api_key", resource_lrns=["lrn:cloud:instance:a"]),
+        AuditEvent(
             event_time="2026-11-21T10:00:00Z",
             resource_lrns=["lrn:cloud:api_key:a", "a", "", "instance:", "lrn:cloud:instance:"],
         ),
     ],
 )
-def test_a_line_that_is_about_no_instance_dates_none(odd: Event) -> None:
-    assert lines_of(odd) == []
+def test_a_line_that_is_about_no_instance_dates_none(odd: AuditEvent) -> None:
+    assert parse_audit_lines(odd) == []
 
 
 def test_the_log_dates_machines_over_pages_and_among_other_lines(rig: LambdaRig, tmp_path: Path) -> None:

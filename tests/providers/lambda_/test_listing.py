@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.world import SECOND_US, at_us
+from costguard_sim.world import SECOND_US, to_us
 
 from costguard.data import ShippedFacts
 from costguard.errors import ProviderError
@@ -20,7 +20,7 @@ from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, items, key, polled
 from tests.providers.lambda_.rig import LambdaRig, machine
 
-NOW = at_us(START)
+NOW = to_us(START)
 HOUR_US = 3600 * SECOND_US
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.world import SECOND_US, Disk, Resource, at_us
+from costguard_sim.world import SECOND_US, Disk, Resource, to_us
 from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing import Resource as Schema
@@ -23,7 +23,7 @@ from tests.fakes.server import START, Answer, Asked
 from tests.providers.lambda_.rig import machine
 
 SPEC = Path(__file__).parents[4] / "shared" / "providers" / "specs" / "lambda-openapi.json"
-NOW = at_us(START)
+NOW = to_us(START)
 
 
 @pytest.fixture

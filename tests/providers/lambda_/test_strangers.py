@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costguard_lambda.opening import base_of
+from costguard_lambda.opening import parse_base_url
 
 from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete
@@ -22,8 +22,8 @@ def rig() -> LambdaRig:
 
 @pytest.mark.parametrize("path", ["", "/", "/api/v1", "/api/v1/"])
 def test_the_address_may_be_the_host_alone_as_the_spec_has_it(path: str) -> None:
-    assert base_of(f"https://cloud.lambda.ai{path}") == "https://cloud.lambda.ai/api/v1"
-    assert base_of("http://127.0.0.1:8080/lambda") == "http://127.0.0.1:8080/lambda"
+    assert parse_base_url(f"https://cloud.lambda.ai{path}") == "https://cloud.lambda.ai/api/v1"
+    assert parse_base_url("http://127.0.0.1:8080/lambda") == "http://127.0.0.1:8080/lambda"
 
 
 @pytest.mark.parametrize(("field", "value"), [("name", 5), ("tags", {"owner": "x"}), ("ssh_key_names", "a"), ("actions", [])])

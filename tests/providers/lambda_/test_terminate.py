@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costguard_sim.world import SECOND_US, at_us
+from costguard_sim.world import SECOND_US, to_us
 
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.fakes.server import START, Answer
@@ -18,7 +18,7 @@ HOUR_US = 3600 * SECOND_US
 @pytest.fixture
 def rig() -> LambdaRig:
     made = LambdaRig()
-    made.fake.resources = [machine("i-1", start_us=at_us(START) - HOUR_US), machine("i-2", start_us=at_us(START) - HOUR_US)]
+    made.fake.resources = [machine("i-1", start_us=to_us(START) - HOUR_US), machine("i-2", start_us=to_us(START) - HOUR_US)]
     return made
 
 
@@ -35,7 +35,7 @@ def test_one_machine_is_ended_by_its_one_id(rig: LambdaRig, tmp_path: Path) -> N
 
 
 def test_a_booting_machine_is_refused_with_lambdas_reason_and_nothing_is_sent(rig: LambdaRig, tmp_path: Path) -> None:
-    rig.fake.resources = [machine("i-3", start_us=at_us(START) + HOUR_US, boot_us=2 * HOUR_US)]
+    rig.fake.resources = [machine("i-3", start_us=to_us(START) + HOUR_US, boot_us=2 * HOUR_US)]
     with account(rig, tmp_path) as source:
         reception = source.terminate(key("i-3"))
     assert reception.said == REFUSED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import stamina
-from costguard_runpod.account import Account
+from costguard_runpod.account import RunpodAccount
 
 from tests.providers.runpod.rig import RunpodRig
 
@@ -18,7 +18,7 @@ def rig() -> RunpodRig:
 
 
 @pytest.fixture
-def account(rig: RunpodRig, tmp_path: Path) -> Iterator[Account]:
+def account(rig: RunpodRig, tmp_path: Path) -> Iterator[RunpodAccount]:
     with stamina.set_testing(True, attempts=3, cap=True), rig.opened(tmp_path) as opened:
-        assert isinstance(opened, Account)
+        assert isinstance(opened, RunpodAccount)
         yield opened

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from costguard_runpod import RunpodPlugin
-from costguard_sim.view import state_at
-from costguard_sim.world import DAY_US, INSTANCE, Disk, Rate, Resource, Run, Shape, Tag, at_us
+from costguard_sim.view import find_state
+from costguard_sim.world import DAY_US, SIM_INSTANCE, Disk, Rate, Resource, Run, Shape, Tag, to_us
 
 from tests.contract.rig import Rig
 from tests.fakes.runpod import KEY, FakeRunpod, wire_id
@@ -30,7 +30,7 @@ def plain(id_: str, now_us: int, **more: Any) -> Resource:  # noqa: ANN401 - fie
     begun = now_us - DAY_US
     made = {
         "name": f"train-{id_}",
-        "kind": INSTANCE,
+        "kind": SIM_INSTANCE,
         "runs": (Run(start_us=begun),),
         "rates": (Rate(at_us=begun, nano=1_720_000_000),),
         "shapes": (Shape(at_us=begun, type="NVIDIA L40S", gpu="L40S", gpus=2),),
@@ -59,12 +59,12 @@ class RunpodRig(Rig):
     def put(self, count: int) -> list[str]:
         first = len(self.fake.resources)
         ids = [f"k3v9x2m{first + i:07}" for i in range(count)]
-        self.fake.resources += [plain(id_, at_us(self.clock.now())) for id_ in ids]
+        self.fake.resources += [plain(id_, to_us(self.clock.now())) for id_ in ids]
         return ids
 
     def state_of(self, id: str) -> str:  # noqa: A002 - the ledger's word
         found = next(one for one in self.fake.resources if wire_id(one) == id)
-        return state_at(found, at_us(self.clock.now())) or "ended"
+        return find_state(found, to_us(self.clock.now())) or "ended"
 
     def let(self, id: str, state: str) -> None:  # noqa: A002
         self.fake.let(id, state)

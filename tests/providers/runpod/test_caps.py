@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from costguard_runpod import pagination
-from costguard_runpod.account import Account
+from costguard_runpod.account import RunpodAccount
 
 from costguard.metering.inventory import Partial
 from tests.contract.rig import poll_of
@@ -12,7 +12,7 @@ from tests.providers.runpod.rig import RunpodRig
 
 
 def test_a_list_of_more_pods_than_are_read_is_partial_and_says_how_many_were(
-    account: Account, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
+    account: RunpodAccount, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pagination.MOST_ITEMS == 10_000
     monkeypatch.setattr(pagination, "MOST_ITEMS", 5)
@@ -25,7 +25,7 @@ def test_a_list_of_more_pods_than_are_read_is_partial_and_says_how_many_were(
 
 
 def test_a_list_of_more_pages_than_are_read_is_partial(
-    account: Account, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
+    account: RunpodAccount, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pagination.MOST_PAGES == 1_000
     monkeypatch.setattr(pagination, "MOST_PAGES", 2)

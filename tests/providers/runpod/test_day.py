@@ -8,11 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from costguard_sim.bill import NANO, charged
-from costguard_sim.knowable import as_told, knowable, sights_of
-from costguard_sim.plan import Entry, Plan
-from costguard_sim.view import state_at
-from costguard_sim.world import INSTANCE, SECOND_US, Resource, World, at_us, make_world, moment
+from costguard_sim.bill import NANO, charge_resource
+from costguard_sim.knowable import describe_as_listed, keep_knowable, list_shown_instants
+from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.view import find_state
+from costguard_sim.world import SECOND_US, SIM_INSTANCE, Resource, World, from_us, make_world, to_us
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
@@ -40,11 +40,13 @@ class Compared:
     stops: int = 0
 
 
-def plan_of(world: World) -> Plan:
+def plan_of(world: World) -> WatchPlan:
     """A look every five minutes."""
     step = int(EVERY.total_seconds()) * SECOND_US
     looks = range(world.start_us, world.end_us + 1, step)
-    return Plan(seed=world.seed, entries=tuple(Entry(scope=SCOPE, at_us=us, asked_us=us, view_us=us) for us in looks))
+    return WatchPlan(
+        seed=world.seed, entries=tuple(PlannedListing(scope=SCOPE, at_us=us, asked_us=us, view_us=us) for us in looks)
+    )
 
 
 def as_runpod(resource: Resource) -> Resource:
@@ -54,7 +56,7 @@ def as_runpod(resource: Resource) -> Resource:
 
 def as_stated(resource: Resource, since_us: int) -> Resource:
     """RunPod never says when a network volume was made: one that is there at the first look counts from then."""
-    if resource.kind == INSTANCE:
+    if resource.kind == SIM_INSTANCE:
         return resource
     return replace(resource, created_us=max(resource.created_us, since_us))
 
@@ -62,40 +64,40 @@ def as_stated(resource: Resource, since_us: int) -> Resource:
 def played(seed: int, tmp_path: Path) -> Compared:
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-runpod",))
     plan = plan_of(drawn)
-    world = knowable(replace(drawn, resources=tuple(map(as_runpod, drawn.resources))), plan)
+    world = keep_knowable(replace(drawn, resources=tuple(map(as_runpod, drawn.resources))), plan)
     rig, rules = RunpodRig(), ShippedFacts().get_billing_rules()
     rig.fake = FakeRunpod(rig.clock, resources=world.resources)
     url = f"sqlite:///{tmp_path}/ledger-{seed}.db"
     with rig.opened(tmp_path) as source, LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for entry in plan.entries:
-            rig.clock.at = moment(entry.at_us)
+            rig.clock.at = from_us(entry.at_us)
             polled = poll([source], ledger, rig.clock)
             assert not polled.unseen
             assert not polled.refused
-    return held(as_told(world, plan), plan, url)
+    return held(describe_as_listed(world, plan), plan, url)
 
 
-def held(told: World, plan: Plan, url: str) -> Compared:
+def held(told: World, plan: WatchPlan, url: str) -> Compared:
     """Hold what the ledger says of each resource against its bill: at the end, and as of the last look but one."""
     before = told.end_us - int(EVERY.total_seconds()) * SECOND_US
     with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:
-        at_end = {one.key.id: one.money for one in books.spent(moment(told.end_us))}
-        earlier = {one.key.id: one.money for one in books.spent(moment(before))}
+        at_end = {one.key.id: one.money for one in books.spent(from_us(told.end_us))}
+        earlier = {one.key.id: one.money for one in books.spent(from_us(before))}
     found = Compared()
-    for one in (as_stated(one, told.start_us) for one in told.resources if sights_of(one, plan)):
+    for one in (as_stated(one, told.start_us) for one in told.resources if list_shown_instants(one, plan)):
         found.points += agrees(at_end[wire_id(one)], one, told.end_us)
         if not any(before < us <= told.end_us for us in moments(one)):
             found.points += agrees(earlier[wire_id(one)], one, before)
         found.resources += 1
-        found.volumes += one.kind != INSTANCE
+        found.volumes += one.kind != SIM_INSTANCE
         found.restarts += max(0, len([run for run in one.runs if run.start_us < told.end_us]) - 1)
-        found.stops += state_at(one, told.end_us) == "stopped"
+        found.stops += find_state(one, told.end_us) == "stopped"
     return found
 
 
 def agrees(ours: MoneyInterval, resource: Resource, until_us: int) -> bool:
     """Whether the interval is a point; its truth lies in it, and is that point to the micro-dollar."""
-    bill = sum((line.amount for line in charged(resource, 0, until_us)), Fraction(0))
+    bill = sum((line.amount for line in charge_resource(resource, 0, until_us)), Fraction(0))
     low, high = Fraction(ours.low.nano, NANO), Fraction(ours.high.nano, NANO)
     assert low - MICRO <= bill <= high + MICRO, (resource.id, resource.life, float(low), float(bill), float(high))
     return low == high
@@ -125,5 +127,5 @@ def test_a_day_takes_two_requests_a_poll(seed: int, tmp_path: Path) -> None:
     rig.clock.at = START
     with rig.opened(tmp_path) as source:
         source.poll(source.list_scopes()[0])
-    assert at_us(rig.clock.at) == world.start_us
+    assert to_us(rig.clock.at) == world.start_us
     assert len(rig.fake.asked) == 2

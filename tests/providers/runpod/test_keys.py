@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_runpod.account import Account, opened
+from costguard_runpod.account import RunpodAccount, open_accounts
 
 from costguard.errors import CostguardError, CredentialsError, InputError
 from costguard.providers.transport import ProviderContext, Transport
@@ -37,8 +37,8 @@ def around(transport: Transport, home: Path, environ: Mapping[str, str]) -> Prov
 def test_the_files_of_both_tools_are_read(transport: Transport, tmp_path: Path, text: str) -> None:
     (tmp_path / ".runpod").mkdir()
     (tmp_path / ".runpod/config.toml").write_text(text)
-    (found,) = opened({}, around(transport, tmp_path, {}))
-    assert isinstance(found, Account)
+    (found,) = open_accounts({}, around(transport, tmp_path, {}))
+    assert isinstance(found, RunpodAccount)
     assert (found.key.key.reveal(), found.key.source) == (MINE, "the file ~/.runpod/config.toml")
     assert MINE not in repr(found.key)
 
@@ -48,7 +48,7 @@ def test_a_file_without_a_key_is_no_key(transport: Transport, tmp_path: Path, te
     (tmp_path / ".runpod").mkdir()
     (tmp_path / ".runpod/config.toml").write_text(text)
     with pytest.raises(CredentialsError, match=r"RUNPOD_API_KEY.*~/\.runpod/config\.toml"):
-        opened({}, around(transport, tmp_path, {}))
+        open_accounts({}, around(transport, tmp_path, {}))
 
 
 @pytest.mark.parametrize(
@@ -67,24 +67,24 @@ def test_settings_that_cannot_be_meant_are_refused(
     transport: Transport, tmp_path: Path, table: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said) as caught:
-        opened(table, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE, "K": MINE}))
+        open_accounts(table, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE, "K": MINE}))
     assert MINE not in str(caught.value)
 
 
 def test_several_accounts_have_a_scope_each(transport: Transport, tmp_path: Path) -> None:
     table = {"accounts": [{"account": "a", "key_env": "KA"}, {"account": "b", "key_env": "KB"}]}
-    accounts = opened(table, around(transport, tmp_path, {"KA": "key-a", "KB": "key-b"}))
+    accounts = open_accounts(table, around(transport, tmp_path, {"KA": "key-a", "KB": "key-b"}))
     assert [account.list_scopes()[0] for account in accounts] == [("runpod", "a", "account"), ("runpod", "b", "account")]
 
 
 def test_an_address_with_its_version_is_the_same_address(transport: Transport, tmp_path: Path) -> None:
-    (account,) = opened({"base_url": "https://api.runpod.io/v2/"}, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE}))
-    assert isinstance(account, Account)
+    (account,) = open_accounts({"base_url": "https://api.runpod.io/v2/"}, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE}))
+    assert isinstance(account, RunpodAccount)
     assert account.rest.base_url == "https://api.runpod.io"
     assert account.graphql.base_url == "https://api.runpod.io/graphql"
 
 
-def test_a_wrong_key_is_named_with_its_place_and_the_fix(account: Account, rig: RunpodRig) -> None:
+def test_a_wrong_key_is_named_with_its_place_and_the_fix(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.fault("/v2/", "status", status=401)
     inventory = account.poll(account.list_scopes()[0]).inventory
     told = getattr(inventory, "why", "")
@@ -93,7 +93,7 @@ def test_a_wrong_key_is_named_with_its_place_and_the_fix(account: Account, rig: 
     assert rig.secret not in told
 
 
-def test_a_healthy_account_is_examined_in_order(account: Account, rig: RunpodRig) -> None:
+def test_a_healthy_account_is_examined_in_order(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(2)
     checks = account.examine()
     assert [check.subject.split(":")[0] for check in checks] == [
@@ -111,14 +111,14 @@ def test_a_healthy_account_is_examined_in_order(account: Account, rig: RunpodRig
     ("match", "subject"),
     [("network-volumes", "list network volumes"), ("catalog", "read the catalogue"), ("billing", "read the bill")],
 )
-def test_a_right_that_lacks_is_found_with_its_fix(account: Account, rig: RunpodRig, match: str, subject: str) -> None:
+def test_a_right_that_lacks_is_found_with_its_fix(account: RunpodAccount, rig: RunpodRig, match: str, subject: str) -> None:
     rig.fake.fault(match, "status", status=403)
     (bad,) = [check for check in account.examine() if check.outcome == "bad"]
     assert subject in bad.subject
     assert "read" in bad.fix
 
 
-def test_a_lost_graphql_is_unsure_and_not_bad(account: Account, rig: RunpodRig) -> None:
+def test_a_lost_graphql_is_unsure_and_not_bad(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.graph = "gone"
     checks = account.examine()
     assert [check.subject for check in checks if check.outcome == "bad"] == []

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_runpod.account import Account
-from costguard_runpod.rates import pause_of
-from costguard_sim.world import DAY_US, VOLUME, Disk, Resource, Run, Shape, at_us
+from costguard_runpod.account import RunpodAccount
+from costguard_runpod.rates import compute_pause
+from costguard_sim.world import DAY_US, SIM_VOLUME, Disk, Resource, Run, Shape, to_us
 
 from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
@@ -24,7 +24,7 @@ from tests.fakes.server import Answer
 from tests.providers.runpod.rig import RunpodRig, plain
 
 
-def pod_of(account: Account) -> Observation:
+def pod_of(account: RunpodAccount) -> Observation:
     """The one pod there is."""
     inventory = poll_of(account).inventory
     assert not isinstance(inventory, Failed), inventory
@@ -43,11 +43,11 @@ def why(inventory: Inventory) -> str:
 
 
 def now_us(rig: RunpodRig) -> int:
-    return at_us(rig.clock.now())
+    return to_us(rig.clock.now())
 
 
 def a_volume(rig: RunpodRig, *, kind: str = "network", id_: str = "volume000001") -> Resource:
-    return replace(plain(id_, now_us(rig)), kind=VOLUME, runs=(), disks=(Disk(gb=100, type=kind, nano=1),))
+    return replace(plain(id_, now_us(rig)), kind=SIM_VOLUME, runs=(), disks=(Disk(gb=100, type=kind, nano=1),))
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def a_volume(rig: RunpodRig, *, kind: str = "network", id_: str = "volume000001"
         ("running", "unknown"),
     ],
 )
-def test_every_status_has_one_state(account: Account, rig: RunpodRig, status: str, state: str) -> None:
+def test_every_status_has_one_state(account: RunpodAccount, rig: RunpodRig, status: str, state: str) -> None:
     rig.fake.manners.status[rig.put(1)[0]] = status
     seen = pod_of(account)
     assert (seen.state, seen.why) == (state, status)
 
 
-def test_a_running_pod_is_what_its_owner_sees(account: Account, rig: RunpodRig) -> None:
+def test_a_running_pod_is_what_its_owner_sees(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     seen = pod_of(account)
     assert seen.key == ("runpod", "default", "global", id_)
@@ -82,7 +82,7 @@ def test_a_running_pod_is_what_its_owner_sees(account: Account, rig: RunpodRig) 
     assert seen.handling.restart_doubtful
 
 
-def test_a_stopped_pod_has_no_price_and_keeps_its_disks(account: Account, rig: RunpodRig) -> None:
+def test_a_stopped_pod_has_no_price_and_keeps_its_disks(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     rig.let(id_, "stopped")
     poll = poll_of(account)
@@ -95,7 +95,7 @@ def test_a_stopped_pod_has_no_price_and_keeps_its_disks(account: Account, rig: R
     assert seen.handling.terminate_loses == ("20 GB of volume disk",)
 
 
-def test_a_pod_that_gets_its_data_center_late_stays_the_same_resource(account: Account, rig: RunpodRig) -> None:
+def test_a_pod_that_gets_its_data_center_late_stays_the_same_resource(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.status[id_] = "PROVISIONING"
     before = pod_of(account)
@@ -106,7 +106,7 @@ def test_a_pod_that_gets_its_data_center_late_stays_the_same_resource(account: A
 @pytest.mark.parametrize("cost", [0, None, -3, "NaN", 10**7, ...])
 @pytest.mark.parametrize(("cloud", "rate"), [("SECURE", 1_380_000_000), ("COMMUNITY", 680_000_000), ("MOON", None)])
 def test_a_running_pod_without_a_price_takes_that_of_the_catalogue(
-    account: Account,
+    account: RunpodAccount,
     rig: RunpodRig,
     cost: Any,  # noqa: ANN401
     cloud: str,
@@ -123,7 +123,7 @@ def test_a_running_pod_without_a_price_takes_that_of_the_catalogue(
     assert any("cost" in note for note in poll.notes)
 
 
-def test_the_catalogue_is_asked_once_an_hour(account: Account, rig: RunpodRig) -> None:
+def test_the_catalogue_is_asked_once_an_hour(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.spoil(rig.put(1)[0], price=0)
     for minutes in (0, 1, 59, 61):
         rig.clock.at = rig.clock.at.replace(minute=0) + timedelta(minutes=minutes % 60, hours=minutes // 60)
@@ -131,7 +131,7 @@ def test_the_catalogue_is_asked_once_an_hour(account: Account, rig: RunpodRig) -
     assert rig.fake.calls("catalog") == 2
 
 
-def test_without_a_catalogue_the_price_is_unknown_and_the_listing_whole(account: Account, rig: RunpodRig) -> None:
+def test_without_a_catalogue_the_price_is_unknown_and_the_listing_whole(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.spoil(rig.put(1)[0], price=0)
     rig.fake.fault("catalog", "html", status=503)
     poll = poll_of(account)
@@ -141,25 +141,25 @@ def test_without_a_catalogue_the_price_is_unknown_and_the_listing_whole(account:
 
 
 @pytest.mark.parametrize(("pods", "requests"), [(1, 2), (100, 2), (1000, 2), (1001, 3)])
-def test_a_poll_takes_few_requests(account: Account, rig: RunpodRig, pods: int, requests: int) -> None:
+def test_a_poll_takes_few_requests(account: RunpodAccount, rig: RunpodRig, pods: int, requests: int) -> None:
     rig.put(pods)
     assert isinstance(poll_of(account).inventory, Complete)
     assert len(rig.fake.asked) == requests
 
 
-def test_lists_without_pages_are_whole(account: Account, rig: RunpodRig) -> None:
+def test_lists_without_pages_are_whole(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(3)
     rig.fake.paging = False
     assert isinstance(poll_of(account).inventory, Complete)
 
 
-def test_a_full_page_that_says_nothing_of_the_next_is_partial(account: Account, rig: RunpodRig) -> None:
+def test_a_full_page_that_says_nothing_of_the_next_is_partial(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(1000)
     rig.fake.paging = False
     assert "does not say whether more follows" in why(poll_of(account).inventory)
 
 
-def test_a_limit_that_is_not_liked_is_left_out(account: Account, rig: RunpodRig) -> None:
+def test_a_limit_that_is_not_liked_is_left_out(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(3)
     rig.fake.fault(r"pods\?.*limit=", "status", status=422)
     poll = poll_of(account)
@@ -167,14 +167,14 @@ def test_a_limit_that_is_not_liked_is_left_out(account: Account, rig: RunpodRig)
     assert len(poll.inventory.items) == 3
 
 
-def test_more_without_a_cursor_is_partial(account: Account, rig: RunpodRig) -> None:
+def test_more_without_a_cursor_is_partial(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(1)
     odd = {"pods": [], "pagination": {"nextCursor": None, "hasNextPage": True}}
     rig.fake.fault(rig.lists, "body", body=json.dumps(odd).encode())
     assert "does not say how to ask" in why(poll_of(account).inventory)
 
 
-def test_a_cursor_without_a_word_of_more_is_followed(account: Account, rig: RunpodRig) -> None:
+def test_a_cursor_without_a_word_of_more_is_followed(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(3)
     rig.page(2)
 
@@ -187,28 +187,28 @@ def test_a_cursor_without_a_word_of_more_is_followed(account: Account, rig: Runp
     assert len(poll_of(account).inventory.items) == 3  # type: ignore[union-attr]
 
 
-def test_members_of_clusters_are_seen_and_left_to_their_cluster(account: Account, rig: RunpodRig) -> None:
+def test_members_of_clusters_are_seen_and_left_to_their_cluster(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.cluster[id_] = "cluster_7"
     about = pod_of(account).handling
     assert (about.controller, about.stops, about.terminates) == ("cluster cluster_7", False, False)
 
 
-def test_a_locked_pod_is_protected_from_both_acts(account: Account, rig: RunpodRig) -> None:
+def test_a_locked_pod_is_protected_from_both_acts(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.manners.locked.update(rig.put(1))
     about = pod_of(account).handling
     assert about.protected == ("stop", "terminate")
     assert about.stops is False
 
 
-def test_what_actions_do_not_say_is_not_known(account: Account, rig: RunpodRig) -> None:
+def test_what_actions_do_not_say_is_not_known(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("actions",): ...}
     about = pod_of(account).handling
     assert (about.stops, about.terminates) == (None, None)
 
 
-def test_network_volumes_are_listed_whether_a_pod_has_them_or_not(account: Account, rig: RunpodRig) -> None:
+def test_network_volumes_are_listed_whether_a_pod_has_them_or_not(account: RunpodAccount, rig: RunpodRig) -> None:
     (pod,) = rig.put(1)
     rig.fake.resources += [a_volume(rig), a_volume(rig, kind="network high-performance", id_="volume000002")]
     rig.fake.manners.volume[pod] = "volume000001"
@@ -226,7 +226,7 @@ def test_network_volumes_are_listed_whether_a_pod_has_them_or_not(account: Accou
 
 @pytest.mark.parametrize(("kind", "disk"), [("COLD", "network cold"), (None, "network of unknown type")])
 def test_a_type_of_volume_that_nobody_knows_gets_no_known_price(
-    account: Account, rig: RunpodRig, kind: str | None, disk: str
+    account: RunpodAccount, rig: RunpodRig, kind: str | None, disk: str
 ) -> None:
     rig.fake.resources = [a_volume(rig)]
     rig.fake.manners.spoilt["volume000001"] = {("type",): kind}
@@ -234,7 +234,7 @@ def test_a_type_of_volume_that_nobody_knows_gets_no_known_price(
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_volumes_that_cannot_be_listed_leave_the_listing_partial(account: Account, rig: RunpodRig, status: int) -> None:
+def test_volumes_that_cannot_be_listed_leave_the_listing_partial(account: RunpodAccount, rig: RunpodRig, status: int) -> None:
     rig.put(2)
     rig.fake.fault("network-volumes", "status", status=status)
     inventory = poll_of(account).inventory
@@ -243,7 +243,7 @@ def test_volumes_that_cannot_be_listed_leave_the_listing_partial(account: Accoun
     assert "network volumes" in inventory.why
 
 
-def test_a_pod_without_a_readable_id_leaves_the_listing_partial(account: Account, rig: RunpodRig) -> None:
+def test_a_pod_without_a_readable_id_leaves_the_listing_partial(account: RunpodAccount, rig: RunpodRig) -> None:
     one, _ = rig.put(2)
     rig.fake.manners.spoilt[one] = {("id",): 7}
     inventory = poll_of(account).inventory
@@ -251,7 +251,7 @@ def test_a_pod_without_a_readable_id_leaves_the_listing_partial(account: Account
     assert len(inventory.items) == 1
 
 
-def test_one_odd_field_costs_that_field_alone(account: Account, rig: RunpodRig) -> None:
+def test_one_odd_field_costs_that_field_alone(account: RunpodAccount, rig: RunpodRig) -> None:
     one, two = rig.put(2)
     rig.fake.manners.spoilt[one] = {("runtime",): "busy", ("env",): ["A=B"], ("disk",): "fifty"}
     poll = poll_of(account)
@@ -266,14 +266,14 @@ def samples_of(poll: Poll) -> dict[str, float]:
     return {sample.signal: sample.value for sample in poll.samples}
 
 
-def test_a_listing_brings_one_sample_of_the_busiest_gpu(account: Account, rig: RunpodRig) -> None:
+def test_a_listing_brings_one_sample_of_the_busiest_gpu(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(1)
     poll = poll_of(account)
     assert samples_of(poll) == {"gpu_util": 94, "gpu_memory_util": 78, "cpu_util": 45, "memory_used": 61}
     assert {sample.at for sample in poll.samples} == {rig.clock.now()}
 
 
-def test_a_pod_that_measures_nothing_is_unknown_and_not_idle(account: Account, rig: RunpodRig) -> None:
+def test_a_pod_that_measures_nothing_is_unknown_and_not_idle(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.manners.silent.update(rig.put(1))
     poll = poll_of(account)
     assert poll.samples == ()
@@ -283,20 +283,20 @@ def test_a_pod_that_measures_nothing_is_unknown_and_not_idle(account: Account, r
 @pytest.mark.parametrize(
     "gpus", [[], [{"util": 0}], [{"util": 0}, {}], [{"util": 0}, {"util": None}], [{"util": 0}, {"util": 101}]]
 )
-def test_gpus_of_which_one_was_not_measured_give_no_sample(account: Account, rig: RunpodRig, gpus: list[Any]) -> None:
+def test_gpus_of_which_one_was_not_measured_give_no_sample(account: RunpodAccount, rig: RunpodRig, gpus: list[Any]) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("runtime", "gpus"): gpus}
     assert "gpu_util" not in samples_of(poll_of(account))
 
 
-def test_a_cpu_pod_has_no_gpu(account: Account, rig: RunpodRig) -> None:
+def test_a_cpu_pod_has_no_gpu(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.resources = [plain("cpu000000001", now_us(rig), shapes=(Shape(at_us=0, type="cpu5c"),))]
     seen = pod_of(account)
     assert (seen.gpu, seen.gpu_count, seen.instance_type) == ("", 0, "cpu5c 4 vCPU")
     assert not seen.handling.restart_doubtful
 
 
-def test_a_start_before_the_creation_is_taken_as_it_is(account: Account, rig: RunpodRig) -> None:
+def test_a_start_before_the_creation_is_taken_as_it_is(account: RunpodAccount, rig: RunpodRig) -> None:
     begun = now_us(rig) - DAY_US
     rig.fake.resources = [plain("pod100000001", now_us(rig), runs=(Run(start_us=begun - 6000),))]
     seen = pod_of(account)
@@ -305,24 +305,24 @@ def test_a_start_before_the_creation_is_taken_as_it_is(account: Account, rig: Ru
     assert seen.started_at < seen.created_at
 
 
-def test_secrets_of_the_environment_are_not_even_read(account: Account, rig: RunpodRig) -> None:
+def test_secrets_of_the_environment_are_not_even_read(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(1)
     assert "canary-jupyter" not in repr(poll_of(account))
 
 
-def test_the_old_api_is_named(account: Account, rig: RunpodRig) -> None:
+def test_the_old_api_is_named(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.fault("/v2/", "status", status=410)
     assert "retired" in why(poll_of(account).inventory)
 
 
-def test_a_lookup_finds_volumes_too(account: Account, rig: RunpodRig) -> None:
+def test_a_lookup_finds_volumes_too(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.resources = [a_volume(rig)]
     (seen,) = poll_of(account).inventory.items  # type: ignore[union-attr]
     assert account.look_up(seen.key) == replace(seen)
     assert account.look_up(seen.key._replace(id="volume000009")) is None
 
 
-def test_a_lookup_that_gives_another_pod_is_odd(account: Account, rig: RunpodRig) -> None:
+def test_a_lookup_that_gives_another_pod_is_odd(account: RunpodAccount, rig: RunpodRig) -> None:
     one, _ = rig.put(2)
     seen = next(item for item in poll_of(account).inventory.items if item.key.id == one)  # type: ignore[union-attr]
     rig.fake.manners.spoilt[one] = {("id",): "another00001"}
@@ -345,7 +345,7 @@ def test_a_lookup_that_gives_another_pod_is_odd(account: Account, rig: RunpodRig
     ],
 )
 def test_the_longest_window_that_is_used_up_is_waited_for(header: str, seconds: float) -> None:
-    assert pause_of(HttpResponse(status=200, headers={"ratelimit": header})) == seconds
+    assert compute_pause(HttpResponse(status=200, headers={"ratelimit": header})) == seconds
 
 
 def test_a_quota_that_is_used_up_fails_the_poll_with_the_reason(rig: RunpodRig, tmp_path: Path) -> None:
@@ -364,13 +364,13 @@ def test_a_window_used_up_by_a_good_answer_closes_the_way_before_the_next(rig: R
     assert rig.fake.calls("network-volumes") == 0
 
 
-def test_polls_stand_where_the_clock_stood(account: Account, rig: RunpodRig) -> None:
+def test_polls_stand_where_the_clock_stood(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.clock.at = datetime(2026, 11, 21, 13, tzinfo=UTC)
     poll = poll_of(account)
     assert (poll.asked_at, poll.at) == (rig.clock.at, rig.clock.at)
 
 
-def test_a_gpu_that_costs_nothing_in_the_catalogue_stays_unknown(account: Account, rig: RunpodRig) -> None:
+def test_a_gpu_that_costs_nothing_in_the_catalogue_stays_unknown(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.catalogue.append(gpu_type("NVIDIA L40S", 48, 0, 0))
     rig.spoil(rig.put(1)[0], price=0)
     assert nano(pod_of(account)) is None

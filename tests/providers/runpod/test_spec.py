@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.world import VOLUME, Disk, Run, Shape, at_us
+from costguard_sim.world import SIM_VOLUME, Disk, Run, Shape, to_us
 
 from tests.fakes.runpod import KEY, FakeRunpod
 from tests.fakes.server import Answer, Asked
@@ -38,7 +38,7 @@ def spec() -> dict[str, Any]:
 def fake() -> FakeRunpod:
     """A fake with a pod in every state and of every kind, and volumes."""
     fake = FakeRunpod()
-    now = at_us(fake.clock.now())
+    now = to_us(fake.clock.now())
     begun = now - 3600 * 10**6
     stopped = (Run(start_us=now - 10**11, stop_us=begun),)
     fake.resources = [
@@ -51,10 +51,10 @@ def fake() -> FakeRunpod:
         plain("placing00001", now),
         plain("broken000001", now, runs=stopped),
         plain("locked000001", now),
-        replace(plain("volume000001", now), kind=VOLUME, runs=(), rates=(), disks=(Disk(gb=100, type="network"),)),
+        replace(plain("volume000001", now), kind=SIM_VOLUME, runs=(), rates=(), disks=(Disk(gb=100, type="network"),)),
         replace(
             plain("volume000002", now),
-            kind=VOLUME,
+            kind=SIM_VOLUME,
             runs=(),
             disks=(Disk(gb=10, type="network high-performance", nano=140_000_000),),
         ),

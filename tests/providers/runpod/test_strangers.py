@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from costguard_runpod.account import Account
-from costguard_runpod.billing import Statement, bill_lines
+from costguard_runpod.account import RunpodAccount
+from costguard_runpod.billing import BillStatement, parse_bill_lines
 from costguard_runpod.wire import BillRecord
 
 from costguard.bills.bill_line import BillLine
@@ -22,7 +22,7 @@ from tests.contract.rig import poll_of
 from tests.providers.runpod.rig import RunpodRig
 
 
-def test_whole_numbers_may_be_written_with_a_point(account: Account, rig: RunpodRig) -> None:
+def test_whole_numbers_may_be_written_with_a_point(account: RunpodAccount, rig: RunpodRig) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("disk",): 50.0, ("gpu", "count"): 2.0, ("mounts",): {"persistent": {"size": 20.0}}}
     poll = poll_of(account)
@@ -34,7 +34,7 @@ def test_whole_numbers_may_be_written_with_a_point(account: Account, rig: Runpod
 
 
 @pytest.mark.parametrize("size", [50.5, -1, "fifty"])
-def test_a_size_that_is_no_whole_number_is_unknown_and_told(account: Account, rig: RunpodRig, size: object) -> None:
+def test_a_size_that_is_no_whole_number_is_unknown_and_told(account: RunpodAccount, rig: RunpodRig, size: object) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("disk",): size, ("mounts",): {}}
     poll = poll_of(account)
@@ -46,7 +46,7 @@ def test_a_size_that_is_no_whole_number_is_unknown_and_told(account: Account, ri
 @pytest.mark.parametrize("verb", ["stop", "terminate"])
 @pytest.mark.parametrize(("field", "value"), [("locked", "true"), ("cluster", "cl1"), ("actions", "stop"), ("status", 3)])
 def test_no_act_follows_from_a_pod_whose_lock_or_cluster_cannot_be_read(
-    account: Account, rig: RunpodRig, verb: str, field: str, value: object
+    account: RunpodAccount, rig: RunpodRig, verb: str, field: str, value: object
 ) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {(field,): value}
@@ -57,7 +57,7 @@ def test_no_act_follows_from_a_pod_whose_lock_or_cluster_cannot_be_read(
     assert {one.method for one in rig.fake.asked} == {"GET"}
 
 
-def test_a_list_that_breaks_off_is_not_examined_as_good(account: Account, rig: RunpodRig) -> None:
+def test_a_list_that_breaks_off_is_not_examined_as_good(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.put(3)
     rig.page(1)
     rig.fake.fault(rig.lists, "status", status=500, skip=1)
@@ -67,7 +67,7 @@ def test_a_list_that_breaks_off_is_not_examined_as_good(account: Account, rig: R
 
 
 @pytest.mark.parametrize("gpus", [[{"util": None}, {"util": 5}], [{}], [{"util": -1}, {"util": 200}]])
-def test_a_pod_that_states_no_number_is_not_examined_as_measured(account: Account, rig: RunpodRig, gpus: Any) -> None:  # noqa: ANN401
+def test_a_pod_that_states_no_number_is_not_examined_as_measured(account: RunpodAccount, rig: RunpodRig, gpus: Any) -> None:  # noqa: ANN401
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("runtime",): {"uptime": 5, "gpus": gpus}, ("gpu", "count"): 2}
     (found,) = [check for check in account.examine() if check.subject == "utilization"]
@@ -75,7 +75,7 @@ def test_a_pod_that_states_no_number_is_not_examined_as_measured(account: Accoun
     assert found.told.startswith("0 of 1")
 
 
-def test_where_there_is_no_graphql_nobody_says_who_it_is(account: Account, rig: RunpodRig) -> None:
+def test_where_there_is_no_graphql_nobody_says_who_it_is(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.fault("/graphql", "status", status=404, body=b"404 page not found")
     assert account.fetch_identity() is None
     assert account.fetch_balance().amount is None
@@ -110,17 +110,17 @@ def billed(kind: str, amounts: Mapping[str, float | None]) -> tuple[list[BillLin
     wire = {"startTime": start.isoformat(), "endTime": end.isoformat(), "podId": "k3v9", "networkVolumeId": "2q9m", **amounts}
     record = msgspec.convert(wire, BillRecord, strict=False)
     period = Period(start=start, end=end)
-    return bill_lines([record], Statement(kind=kind, account="default", now=end, period=period))
+    return parse_bill_lines([record], BillStatement(kind=kind, account="default", now=end, period=period))
 
 
 @pytest.mark.parametrize("status", [202, 203, 206])
-def test_only_a_200_is_a_whole_list(account: Account, rig: RunpodRig, status: int) -> None:
+def test_only_a_200_is_a_whole_list(account: RunpodAccount, rig: RunpodRig, status: int) -> None:
     rig.put(1)
     rig.fake.fault(rig.lists, "status", status=status, body=b'{"pods":[]}')
     assert isinstance(poll_of(account).inventory, Failed)
 
 
-def test_a_cursor_beside_the_items_is_followed(account: Account, rig: RunpodRig) -> None:
+def test_a_cursor_beside_the_items_is_followed(account: RunpodAccount, rig: RunpodRig) -> None:
     rig.fake.fault(rig.lists, "body", body=b'{"pods":[{"id":"a"}],"nextCursor":"x","hasNextPage":true}', times=1)
     rig.fake.fault(rig.lists, "body", body=b'{"pods":[{"id":"b"}],"nextCursor":null,"hasNextPage":false}', skip=1)
     poll = poll_of(account)

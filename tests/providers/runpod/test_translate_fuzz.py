@@ -14,8 +14,8 @@ from typing import Any
 
 from costguard_runpod import billing
 from costguard_runpod.pagination import UNREADABLE, decode_pods, decode_volumes
-from costguard_runpod.translation import Told, Words, bills_unpriced, observations
-from costguard_runpod.wire import BillPage, GpuType, GpuTypes
+from costguard_runpod.translation import ListingResult, TranslationContext, is_billed_unpriced, observe_all
+from costguard_runpod.wire import BillPage, CatalogueGpu, GpuCatalogue
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import json as mjson
@@ -136,16 +136,16 @@ def nanos(found: set[Decimal]) -> set[int]:
     return {int(one.scaleb(9).to_integral_value()) for one in found if one.is_finite() and abs(one) < 10**12}
 
 
-def listed(pods: list[Any], volumes: list[Any], catalogue: dict[str, GpuType]) -> Told | None:
+def listed(pods: list[Any], volumes: list[Any], catalogue: dict[str, CatalogueGpu]) -> ListingResult | None:
     """What the adapter makes of it; None where the page cannot be read."""
     try:
         pod_page = decode_pods(json.dumps({"pods": pods}).encode())
         volume_page = decode_volumes(json.dumps({"networkVolumes": volumes}).encode())
     except UNREADABLE:
         return None
-    any(map(bills_unpriced, pod_page.items))
-    words = Words(account="default", names=NAMES, catalogue=catalogue)
-    told = observations(pod_page.items, volume_page.items, words, AT)
+    any(map(is_billed_unpriced, pod_page.items))
+    words = TranslationContext(account="default", names=NAMES, catalogue=catalogue)
+    told = observe_all(pod_page.items, volume_page.items, words, AT)
     told.lost += pod_page.lost + volume_page.lost
     return told
 
@@ -155,7 +155,7 @@ def listed(pods: list[Any], volumes: list[Any], catalogue: dict[str, GpuType]) -
 def test_no_listing_crashes_and_no_number_is_invented(
     pod: dict[str, Any], volume: dict[str, Any], *, with_catalogue: bool
 ) -> None:
-    gpus = mjson.decode(json.dumps({"gpus": CATALOGUE}).encode(), type=GpuTypes).gpus
+    gpus = mjson.decode(json.dumps({"gpus": CATALOGUE}).encode(), type=GpuCatalogue).gpus
     told = listed([pod, POD], [volume], {one.id: one for one in gpus} if with_catalogue else {})
     assert told is not None
     assert len(told.items) + told.lost == 3, "an item is lost in silence"
@@ -194,8 +194,8 @@ def test_no_bill_crashes_and_no_amount_is_invented(record: dict[str, Any], kind:
     except UNREADABLE:
         return
     period = Period(start=EARLIEST, end=datetime(2100, 1, 1, tzinfo=UTC))
-    about = billing.Statement(kind=kind, account="default", now=AT, period=period)
-    lines, unread = billing.bill_lines(records, about)
+    about = billing.BillStatement(kind=kind, account="default", now=AT, period=period)
+    lines, unread = billing.parse_bill_lines(records, about)
     assert unread <= 2
     written = nanos(numbers([record, RECORD])) | {0}
     sums = {a + b for a in written for b in written}
@@ -209,8 +209,8 @@ def test_no_bill_crashes_and_no_amount_is_invented(record: dict[str, Any], kind:
 @given(gpu=mutated(CATALOGUE[0]), cloud=st.sampled_from(["SECURE", "COMMUNITY"]))
 def test_no_catalogue_crashes_and_no_price_is_invented(gpu: dict[str, Any], cloud: str) -> None:
     try:
-        gpus = mjson.decode(json.dumps({"gpus": [gpu, CATALOGUE[1]]}).encode(), type=GpuTypes).gpus
-        listing = billing.offers({cloud: gpus}, None, Words(account="default", names=NAMES), AT.date())
+        gpus = mjson.decode(json.dumps({"gpus": [gpu, CATALOGUE[1]]}).encode(), type=GpuCatalogue).gpus
+        listing = billing.list_offers({cloud: gpus}, None, TranslationContext(account="default", names=NAMES), AT.date())
     except UNREADABLE:
         return
     each = nanos(numbers([gpu, CATALOGUE[1]]))
@@ -236,6 +236,6 @@ def test_no_page_crashes_but_in_the_ways_that_are_caught(body: bytes) -> None:
     except UNREADABLE:
         return
     try:
-        observations(page.items, (), Words(account="default", names=NAMES), AT)
+        observe_all(page.items, (), TranslationContext(account="default", names=NAMES), AT)
     except InputError as odd:
         raise AssertionError(body) from odd

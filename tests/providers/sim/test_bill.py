@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
-from costguard_sim.bill import Line, bill, total, truth
-from costguard_sim.world import Disk, Rate, Resource, Run, World, at_us
+from costguard_sim.bill import InvoiceLine, list_owed, make_bill, sum_lines
+from costguard_sim.world import Disk, Rate, Resource, Run, World, to_us
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = datetime(2027, 6, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ def after(seconds: float) -> datetime:
 
 
 def us(seconds: float) -> int:
-    return at_us(after(seconds))
+    return to_us(after(seconds))
 
 
 def ran(start: float, stop: float | None) -> Run:
@@ -52,11 +52,11 @@ def one(
         traffic=traffic,
         traffic_nano=20_000_000,
     )
-    return World(seed=0, start_us=us(0), end_us=at_us(LATER), resources=(resource,))
+    return World(seed=0, start_us=us(0), end_us=to_us(LATER), resources=(resource,))
 
 
 def owed(world: World, seconds: float) -> Fraction:
-    return total(truth(world, after(seconds)))
+    return sum_lines(list_owed(world, after(seconds)))
 
 
 @pytest.mark.parametrize("cloud", ["sim-aws", "sim-gcp"])
@@ -119,9 +119,9 @@ def test_an_aws_disk_goes_by_the_calendar_month_running_or_not() -> None:
     world = one("sim-aws", runs=(ran(0, 60),), disks=(Disk(gb=100, type="gp3"),), nano=((0, 0),))
     december = datetime(2026, 12, 1, tzinfo=UTC)
     days_left = Fraction(21, 2)  # from noon of the 20th to the end of a November of 30 days
-    assert total(truth(world, december)) == 8 * days_left / 30
-    assert total(bill(world, december, december + timedelta(days=31))) == 8
-    assert total(bill(world, december, december + timedelta(days=1))) == Fraction(8, 31)
+    assert sum_lines(list_owed(world, december)) == 8 * days_left / 30
+    assert sum_lines(make_bill(world, december, december + timedelta(days=31))) == 8
+    assert sum_lines(make_bill(world, december, december + timedelta(days=1))) == Fraction(8, 31)
 
 
 def test_an_aws_disk_of_a_deleted_machine_costs_nothing() -> None:
@@ -170,7 +170,7 @@ def test_an_address_costs_half_a_cent_an_hour() -> None:
 
 def test_two_disks_of_one_type_are_two_lines() -> None:
     world = one("sim-gcp", kind="volume", disks=(Disk(gb=73, type="pd-balanced"), Disk(gb=730, type="pd-balanced")))
-    lines = truth(world, after(3600))
+    lines = list_owed(world, after(3600))
     assert [(line.part, line.amount) for line in lines] == [
         ("pd-balanced", Fraction(1, 100)),
         ("pd-balanced#2", Fraction(1, 10)),
@@ -178,6 +178,6 @@ def test_two_disks_of_one_type_are_two_lines() -> None:
 
 
 def test_a_line_says_whose_it_is() -> None:
-    assert truth(one("sim-runpod", runs=(ran(0, 3600),)), after(10**6)) == [
-        Line(provider="sim-runpod", account="a", region="r", id="x", charge="compute", part="", amount=Fraction(36, 10))
+    assert list_owed(one("sim-runpod", runs=(ran(0, 3600),)), after(10**6)) == [
+        InvoiceLine(provider="sim-runpod", account="a", region="r", id="x", charge="compute", part="", amount=Fraction(36, 10))
     ]

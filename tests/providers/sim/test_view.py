@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from costguard_sim import Sim
-from costguard_sim.plan import Entry, Plan
-from costguard_sim.view import listing, observe
+from costguard_sim import SimClouds
+from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.view import make_poll, observe_resource
 from costguard_sim.world import (
     CLOUDS,
     DAY_US,
@@ -20,8 +20,8 @@ from costguard_sim.world import (
     Shape,
     Tag,
     World,
+    from_us,
     make_world,
-    moment,
 )
 
 from costguard.metering.inventory import Complete, Failed, Partial
@@ -55,7 +55,7 @@ def machine(cloud: str, **changes: object) -> Resource:
 
 
 def seen(resource: Resource, hours: float) -> Observation | None:
-    return observe(resource, ZERO + round(hours * HOUR))
+    return observe_resource(resource, ZERO + round(hours * HOUR))
 
 
 def at(hours: float) -> datetime:
@@ -63,7 +63,7 @@ def at(hours: float) -> datetime:
 
 
 def test_zero_is_the_start() -> None:
-    assert moment(ZERO) == START
+    assert from_us(ZERO) == START
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_only_aws_lists_a_machine_that_is_gone_and_for_an_hour(cloud: str) -> No
     assert (gone is not None) == (cloud == "sim-aws")
     assert gone is None or (gone.state, gone.stopped_at) == ("ended", at(8))
     assert seen(machine(cloud), 9) is None
-    assert observe(machine(cloud), ZERO - 1) is None
+    assert observe_resource(machine(cloud), ZERO - 1) is None
 
 
 def test_a_spot_machine_of_aws_dates_its_prices_and_nobody_else_does() -> None:
@@ -117,7 +117,7 @@ def test_a_spot_machine_of_aws_dates_its_prices_and_nobody_else_does() -> None:
 def test_the_history_goes_back_ninety_days_and_to_the_price_that_held_then() -> None:
     days = (0, 5, 20, 95)
     rates = tuple(Rate(at_us=ZERO + day * DAY_US, nano=10**9 + day) for day in days)
-    listed = observe(machine("sim-aws", tier="spot", ended_us=None, rates=rates), ZERO + 100 * DAY_US)
+    listed = observe_resource(machine("sim-aws", tier="spot", ended_us=None, rates=rates), ZERO + 100 * DAY_US)
     assert listed is not None
     assert [p.rate.nano_per_hour - 10**9 for p in listed.prices if p.rate] == [5, 20, 95]
 
@@ -132,11 +132,11 @@ def test_the_words_for_a_machine_on_its_way_and_on_its_way_out() -> None:
     states = {cloud: (s.state if (s := seen(machine(cloud), 0.5)) else None) for cloud in CLOUDS}
     assert states == {"sim-aws": "pending", **{cloud: "starting" for cloud in CLOUDS if cloud != "sim-aws"}}
     stopping = Run(start_us=ZERO, stop_us=ZERO + HOUR, stopping_us=60 * SECOND_US)
-    last = observe(machine("sim-gcp", runs=(stopping,)), ZERO + HOUR - 1)
+    last = observe_resource(machine("sim-gcp", runs=(stopping,)), ZERO + HOUR - 1)
     assert last is not None
     assert last.state == "stopping"
     paused = Run(start_us=ZERO, stop_us=ZERO + HOUR, pauses=((ZERO + 10, ZERO + 20),))
-    frozen = observe(machine("sim-vast", runs=(paused,)), ZERO + 15)
+    frozen = observe_resource(machine("sim-vast", runs=(paused,)), ZERO + 15)
     assert frozen is not None
     assert frozen.state == "paused"
 
@@ -153,17 +153,17 @@ def world_of(*resources: Resource) -> World:
     return World(seed=0, start_us=ZERO, end_us=ZERO + 9 * HOUR, resources=resources)
 
 
-def entry(**changes: object) -> Entry:
+def entry(**changes: object) -> PlannedListing:
     us = ZERO + 5 * HOUR
     facts: dict[str, object] = {"scope": ("sim-gcp", "acme", "lab"), "at_us": us, "asked_us": us, "view_us": us}
-    return Entry(**{**facts, **changes})  # type: ignore[arg-type]  # facts by name, checked when it runs
+    return PlannedListing(**{**facts, **changes})  # type: ignore[arg-type]  # facts by name, checked when it runs
 
 
 THREE = world_of(*(machine("sim-gcp", id=name) for name in "abc"))
 
 
-def ids(world: World, one: Entry) -> list[str]:
-    inventory = listing(world, one).inventory
+def ids(world: World, one: PlannedListing) -> list[str]:
+    inventory = make_poll(world, one).inventory
     assert isinstance(inventory, Complete | Partial)
     return [item.key.id for item in inventory.items]
 
@@ -175,28 +175,28 @@ def test_a_clean_listing_holds_all_of_its_scope_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("fault", ["timeout", "500", "429"])
 def test_a_failed_listing_teaches_nothing_and_says_why(fault: str) -> None:
-    inventory = listing(THREE, entry(fault=fault)).inventory
+    inventory = make_poll(THREE, entry(fault=fault)).inventory
     assert isinstance(inventory, Failed)
     assert inventory.why
 
 
 def test_a_lost_page_is_said_and_a_lie_is_not() -> None:
-    assert isinstance(listing(THREE, entry(fault="page", lost=("b",))).inventory, Partial)
+    assert isinstance(make_poll(THREE, entry(fault="page", lost=("b",))).inventory, Partial)
     assert ids(THREE, entry(fault="page", lost=("b",))) == ["a", "c"]
-    assert listing(THREE, entry(fault="empty")).inventory == Complete(())
+    assert make_poll(THREE, entry(fault="empty")).inventory == Complete(())
 
 
 def test_items_come_shuffled_doubled_and_late_as_planned() -> None:
     assert sorted(ids(THREE, entry(salt=5))) == ["a", "b", "c"]
     assert any(ids(THREE, entry(salt=salt)) != ["a", "b", "c"] for salt in range(1, 9))
     assert ids(THREE, entry(twice=("b",))) == ["a", "b", "b", "c"]
-    inventory = listing(THREE, entry(late=(("b", ZERO + 3 * HOUR),))).inventory
+    inventory = make_poll(THREE, entry(late=(("b", ZERO + 3 * HOUR),))).inventory
     assert isinstance(inventory, Complete)
     assert [item.state for item in inventory.items] == ["running", "stopped", "running"]
 
 
 def test_a_hidden_price_is_not_stated() -> None:
-    inventory = listing(THREE, entry(), hidden=("b",)).inventory
+    inventory = make_poll(THREE, entry(), hidden=("b",)).inventory
     assert isinstance(inventory, Complete)
     assert [bool(item.prices) for item in inventory.items] == [True, False, True]
 
@@ -213,7 +213,7 @@ class Still:
 
 def test_the_provider_lists_its_scopes_at_the_time_of_its_clock() -> None:
     clock = Still(START + timedelta(days=3))
-    sim = Sim(clock=clock, seed=3)
+    sim = SimClouds(clock=clock, seed=3)
     scopes = sim.list_scopes()
     assert len(scopes) > 3
     polls = [sim.poll(scope) for scope in scopes]
@@ -223,7 +223,7 @@ def test_the_provider_lists_its_scopes_at_the_time_of_its_clock() -> None:
 
 def test_the_provider_looks_up_one_resource_by_itself() -> None:
     clock = Still(at(5))
-    sim = Sim(clock=clock, world=world_of(machine("sim-gcp")))
+    sim = SimClouds(clock=clock, world=world_of(machine("sim-gcp")))
     key = ResourceKey("sim-gcp", "acme", "lab", "x")
     found = sim.look_up(key)
     assert found is not None
@@ -234,7 +234,7 @@ def test_the_provider_looks_up_one_resource_by_itself() -> None:
 
 
 def test_the_provider_follows_its_plan() -> None:
-    sim = Sim(clock=Still(at(5)), world=THREE, plan=Plan(seed=0, entries=(entry(fault="500"),), hidden=("a",)))
+    sim = SimClouds(clock=Still(at(5)), world=THREE, plan=WatchPlan(seed=0, entries=(entry(fault="500"),), hidden=("a",)))
     scope = ScopeKey("sim-gcp", "acme", "lab")
     assert isinstance(sim.poll(scope).inventory, Failed)
     sim.clock = Still(at(5.5))
@@ -244,4 +244,4 @@ def test_the_provider_follows_its_plan() -> None:
 
 
 def test_a_default_world_is_the_same_twice() -> None:
-    assert make_world(0, start=START, days=14) == Sim(clock=Still(START)).world
+    assert make_world(0, start=START, days=14) == SimClouds(clock=Still(START)).world

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import costguard_sim
 import pytest
-from costguard_sim.bill import bill, total, truth
+from costguard_sim.bill import list_owed, make_bill, sum_lines
 from costguard_sim.lives import LIVES, SHAPES
-from costguard_sim.plan import FAILS, LIES_MOST, make_plan, plan_of
+from costguard_sim.plan import FAILS, LIES_MOST, make_plan, parse_plan
 from costguard_sim.world import (
     APART_S,
     CEILING_NANO,
@@ -27,8 +27,8 @@ from costguard_sim.world import (
     RUN_LEAST_S,
     SECOND_US,
     World,
+    from_us,
     make_world,
-    moment,
 )
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -47,11 +47,11 @@ PLANS = [
 DIGEST = """
 import hashlib
 from datetime import UTC, datetime
-from costguard_sim.bill import truth
+from costguard_sim.bill import list_owed
 from costguard_sim.plan import make_plan
 from costguard_sim.world import make_world
 world = make_world(7, start=datetime(2026, 11, 20, tzinfo=UTC), days=14, size=20)
-said = repr((world, make_plan(7, world), truth(world, datetime(2027, 1, 1, tzinfo=UTC))))
+said = repr((world, make_plan(7, world), list_owed(world, datetime(2027, 1, 1, tzinfo=UTC))))
 print(hashlib.sha256(said.encode()).hexdigest())
 """
 
@@ -60,7 +60,7 @@ print(hashlib.sha256(said.encode()).hexdigest())
 def test_a_seed_gives_the_same_world_plan_and_bill_in_every_process(hash_seed: str) -> None:
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     told = subprocess.run([sys.executable, "-c", DIGEST], env=env, capture_output=True, text=True, check=True).stdout.strip()
-    here = repr((fortnight(7), make_plan(7, fortnight(7)), truth(fortnight(7), datetime(2027, 1, 1, tzinfo=UTC))))
+    here = repr((fortnight(7), make_plan(7, fortnight(7)), list_owed(fortnight(7), datetime(2027, 1, 1, tzinfo=UTC))))
     assert told == hashlib.sha256(here.encode()).hexdigest()
 
 
@@ -89,13 +89,13 @@ def test_bills_of_adjoining_periods_add_up_to_the_truth() -> None:
         datetime(2026, 12, 1, tzinfo=UTC),
     ]
     for world in WORLDS[:20]:
-        parts = sum(total(bill(world, a, b)) for a, b in pairwise(cuts))
-        assert parts == total(truth(world, cuts[-1])) > 0
+        parts = sum(sum_lines(make_bill(world, a, b)) for a, b in pairwise(cuts))
+        assert parts == sum_lines(list_owed(world, cuts[-1])) > 0
 
 
 def test_the_truth_never_falls() -> None:
     for world in WORLDS[:20]:
-        sums = [total(truth(world, START + timedelta(hours=h))) for h in range(0, 14 * 24, 12)]
+        sums = [sum_lines(list_owed(world, START + timedelta(hours=h))) for h in range(0, 14 * 24, 12)]
         assert sums == sorted(sums)
 
 
@@ -144,7 +144,7 @@ def test_every_kind_of_life_happens_sometimes() -> None:
             met["changes hands"] += len({tag.owner for tag in r.tags}) > 1
             met["older than the world"] += r.created_us < world.start_us
             met["runs over a month's end"] += any(
-                moment(run.start_us).month != moment(run.stop_us or world.end_us).month for run in r.runs
+                from_us(run.start_us).month != from_us(run.stop_us or world.end_us).month for run in r.runs
             )
             met["traffic"] += bool(r.traffic)
             met["paused"] += any(run.pauses for run in r.runs)
@@ -195,4 +195,4 @@ def test_plans_keep_their_declared_limits() -> None:
 
 def test_a_plan_survives_json() -> None:
     for plan in PLANS[:10]:
-        assert plan_of(json.loads(json.dumps(plan.document()))) == plan
+        assert parse_plan(json.loads(json.dumps(plan.to_document()))) == plan

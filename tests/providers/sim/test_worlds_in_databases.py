@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from costguard_sim.plan import Entry
-from costguard_sim.view import listing
+from costguard_sim.plan import PlannedListing
+from costguard_sim.view import make_poll
 
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.ledger.spans.books import SpendingReader
@@ -49,7 +49,7 @@ def of_world(seed: int, poll: Poll) -> Poll:
 
 def polls_of(seed: int) -> list[Poll]:
     world, plan = worlds.draw(seed)
-    return [of_world(seed, listing(world, entry, plan.hidden)) for entry in plan.entries if isinstance(entry, Entry)]
+    return [of_world(seed, make_poll(world, entry, plan.hidden)) for entry in plan.entries if isinstance(entry, PlannedListing)]
 
 
 @pytest.mark.proof

@@ -17,11 +17,11 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
 
-from costguard_sim.bill import NANO, charged
-from costguard_sim.knowable import as_seen, counted_from, knowable, on
+from costguard_sim.bill import NANO, charge_resource
+from costguard_sim.knowable import clip_before, is_on_at, keep_knowable, truncate_after
 from costguard_sim.lives import SHAPES
-from costguard_sim.plan import Entry, Plan, make_plan
-from costguard_sim.view import key_of, last_run, listing, observe, state_at
+from costguard_sim.plan import PlannedListing, WatchPlan, make_plan
+from costguard_sim.view import find_last_run, find_state, make_key, make_poll, observe_resource
 from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, Resource, World, make_world
 
 from costguard.data import ShippedFacts
@@ -76,7 +76,7 @@ class Watch:
     """A world, its plan, the books on it, and what has been found."""
 
     world: World
-    plan: Plan
+    plan: WatchPlan
     result: Result
     gap: timedelta = POLL_GAP
     books: Books = field(default_factory=Books)
@@ -90,7 +90,7 @@ def run(seed: int, *, check_each_step: bool = True, gap: timedelta = POLL_GAP) -
     return watch(world, plan, seed=seed, check_each_step=check_each_step, gap=gap)
 
 
-def watch(world: World, plan: Plan, *, seed: int = 0, check_each_step: bool = True, gap: timedelta = POLL_GAP) -> Result:
+def watch(world: World, plan: WatchPlan, *, seed: int = 0, check_each_step: bool = True, gap: timedelta = POLL_GAP) -> Result:
     """The same, of a world and a plan; the world must be `knowable`."""
     one = Watch(world=world, plan=plan, result=Result(seed=seed), gap=gap)
     last = {entry.scope: i for i, entry in enumerate(plan.entries)}
@@ -106,7 +106,7 @@ def watch(world: World, plan: Plan, *, seed: int = 0, check_each_step: bool = Tr
     return one.result
 
 
-def draw(seed: int) -> tuple[World, Plan]:
+def draw(seed: int) -> tuple[World, WatchPlan]:
     """The world and the plan of a seed; both within the declared limits."""
     rng = random.Random(f"run {seed}")  # noqa: S311 - a world is drawn, not secret
     pace, polls = rng.choice(PACES), rng.randint(1, 40)
@@ -129,14 +129,14 @@ def draw(seed: int) -> tuple[World, Plan]:
     plan = make_plan(rng.randrange(2**32), world, polls=polls, pace_s=pace, longest_s=longest_s)
     until = world.start_us + LONGEST_DAYS * 86_400 * SECOND_US
     plan = replace(plan, entries=tuple(e for e in plan.entries if e.at_us <= until))
-    return knowable(world, plan), plan
+    return keep_knowable(world, plan), plan
 
 
-def _listen(one: Watch, i: int, entry: Entry, here: list[Resource]) -> None:
+def _listen(one: Watch, i: int, entry: PlannedListing, here: list[Resource]) -> None:
     """One listing, written into the books; and once more, which must change nothing."""
     scope = ScopeKey(*entry.scope)
     rule, state = rules()[scope.provider], one.books.states.get(scope) or ScopeState(scope=scope)
-    poll = listing(one.world, entry, one.plan.hidden)
+    poll = make_poll(one.world, entry, one.plan.hidden)
     poll = replace(poll, gone=_gone(here, entry, poll, state))
     one.books.write(accrue_poll(state, poll, rule, CEILINGS, one.gap))
     again = accrue_poll(one.books.states[scope], poll, rule, CEILINGS, one.gap)
@@ -148,20 +148,20 @@ def _listen(one: Watch, i: int, entry: Entry, here: list[Resource]) -> None:
     one.result.steps += 1
 
 
-def _gone(here: list[Resource], entry: Entry, poll: Poll, state: ScopeState) -> frozenset[ResourceKey]:
+def _gone(here: list[Resource], entry: PlannedListing, poll: Poll, state: ScopeState) -> frozenset[ResourceKey]:
     """Keys that are known, not listed, looked up, and not there."""
     if not entry.looked or not isinstance(poll.inventory, Complete):
         return frozenset()
     listed = {item.key for item in poll.inventory.items}
-    away = [key_of(r) for r in here if observe(r, entry.at_us) is None]
+    away = [make_key(r) for r in here if observe_resource(r, entry.at_us) is None]
     return frozenset(key for key in away if key in state.resources and key not in listed)
 
 
-def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: bool, gap: timedelta) -> None:
+def _tell(told: dict[str, Told], here: list[Resource], entry: PlannedListing, *, first: bool, gap: timedelta) -> None:
     """What a listing adds to what is known of the resources in its scope."""
     for resource in here:
-        us = entry.seen_us(resource.id)
-        state = None if us is None else state_at(resource, us)
+        us = entry.find_view_us(resource.id)
+        state = None if us is None else find_state(resource, us)
         known = told.get(resource.id)
         if known:
             known.fresh = False
@@ -170,9 +170,9 @@ def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: b
             continue
         known = known or told.setdefault(resource.id, Told(view_us=us, from_us=entry.at_us if first else None))
         known.view_us = max(known.view_us, us)
-        run = last_run(resource, us)
-        known.off = run is None or not on(run, us)
-        known.fresh = entry.clean and us == entry.asked_us == entry.at_us and run is not None and on(run, us)
+        run = find_last_run(resource, us)
+        known.off = run is None or not is_on_at(run, us)
+        known.fresh = entry.clean and us == entry.asked_us == entry.at_us and run is not None and is_on_at(run, us)
         if run and run.stop_us is not None and state in {STOPPED, ENDED}:
             known.stops.add(run.stop_us)
 
@@ -180,16 +180,16 @@ def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: b
 def owed(resource: Resource, told: Told, at_us: int) -> dict[str, Fraction]:
     """Charge -> nano-USD truly owed up to `at_us`, as far as anybody could know."""
     sums: dict[str, Fraction] = {}
-    for line in charged(counted_from(as_seen(resource, told.view_us), told.from_us), 0, at_us):
+    for line in charge_resource(clip_before(truncate_after(resource, told.view_us), told.from_us), 0, at_us):
         sums[line.charge] = sums.get(line.charge, Fraction(0)) + line.amount * NANO
     return sums
 
 
-def _check(one: Watch, i: int, entry: Entry, resource: Resource) -> None:
+def _check(one: Watch, i: int, entry: PlannedListing, resource: Resource) -> None:
     """Hold the books on one resource against its bill, as of the answer to a listing."""
     told, result = one.told[resource.id], one.result
     rule = get_billing_rule(rules(), resource.cloud)
-    sums = one.books.sums(key_of(resource), ScopeKey(*entry.scope), rule, from_micros(entry.at_us))
+    sums = one.books.sums(make_key(resource), ScopeKey(*entry.scope), rule, from_micros(entry.at_us))
     true = owed(resource, told, entry.at_us)
     for what in sorted({*sums, *true}):
         low, expected, high, spans = sums.get(what, Sum())
@@ -216,7 +216,7 @@ def _stated(resource: Resource, told: Told, one: Watch) -> bool:
     A machine that came long before its first told start may have run in between: that is no point. One that is on is a point
     where it was seen this instant and its cloud's listing does not lag.
     """
-    runs = as_seen(resource, told.view_us).runs
+    runs = truncate_after(resource, told.view_us).runs
     if resource.cloud not in TELLS_BOTH or resource.id in one.plan.hidden or not runs or told.hidden:
         return False
     if (runs[0].start_us - resource.created_us) * timedelta(microseconds=1) > one.gap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from costguard_sim.view import state_at
+from costguard_sim.view import find_state
 from costguard_sim.world import Resource
 from costguard_vast import provider
 
@@ -39,7 +39,7 @@ class VastRig(Rig):
         return [self.fake.id_of(one) for one in made]
 
     def state_of(self, id: str) -> str:  # noqa: A002 - the rig's signature
-        return state_at(self._resource(id), self.fake.now_us()) or "ended"
+        return find_state(self._resource(id), self.fake.now_us()) or "ended"
 
     def let(self, id: str, state: str) -> None:  # noqa: A002
         self.fake.let(id, state)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.world import SECOND_US, Rate, Run, at_us
+from costguard_sim.world import SECOND_US, Rate, Run, to_us
 
 from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError, RefusedError
 from costguard.metering.inventory import Complete, Failed, Partial
@@ -261,7 +261,7 @@ def _asked() -> Any:  # noqa: ANN401
 
 def test_an_interruptible_one_that_resumes_by_itself_is_seen_running_again(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.put(1)
-    begun = at_us(START)
+    begun = to_us(START)
     runs = (Run(start_us=begun - 60 * SECOND_US, stop_us=begun + 60 * SECOND_US), Run(start_us=begun + 600 * SECOND_US))
     rig.fake.resources[0] = replace(rig.fake.resources[0], runs=runs, tier="spot")
     states = []
@@ -325,7 +325,7 @@ def test_the_balance_is_the_credit_and_says_the_other_figure(rig: VastRig, sourc
 
 def test_bill_lines_are_of_a_day_and_add_up_to_what_the_world_charged(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     (id_,) = rig.put(1)
-    begun = at_us(START - timedelta(days=2))
+    begun = to_us(START - timedelta(days=2))
     machine = rig.fake.resources[0]
     rig.fake.resources[0] = replace(
         machine,

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_sim.bill import charged
-from costguard_sim.knowable import as_told, knowable
-from costguard_sim.plan import Entry, Plan
-from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, at_us, make_world, moment
+from costguard_sim.bill import charge_resource
+from costguard_sim.knowable import describe_as_listed, keep_knowable
+from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, from_us, make_world, to_us
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
@@ -60,8 +60,8 @@ def day(seed: int, tmp_path: Path, lag_s: int | None = None) -> list[Compared]:
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-vast",))
     drawn = replace(drawn, resources=(*drawn.resources, *steady()))
     times = [drawn.start_us + n * int(PACE / timedelta(microseconds=1)) for n in range(289)]
-    plan = Plan(seed=seed, entries=tuple(Entry(scope=SCOPE, at_us=us, asked_us=us, view_us=us) for us in times))
-    world = knowable(drawn, plan)
+    plan = WatchPlan(seed=seed, entries=tuple(PlannedListing(scope=SCOPE, at_us=us, asked_us=us, view_us=us) for us in times))
+    world = keep_knowable(drawn, plan)
     rig = VastRig()
     rig.fake = FakeVast(rig.clock, drawn.resources)
     shipped = ShippedFacts().get_billing_rules()
@@ -74,7 +74,7 @@ def steady() -> tuple[Resource, ...]:
 
     Vast states no start, so what ran before it was first seen is from nothing to all: these three begin when the watch does.
     """
-    begun = at_us(START)
+    begun = to_us(START)
     usual: dict[str, Any] = {"created_us": begun, "rates": (Rate(at_us=begun, nano=401_851_853),)}
     shapes = (Shape(at_us=begun, type="1x RTX 4090", gpu="RTX-4090", gpus=1),)
     frozen = ((begun, begun + 10 * DAY_US),)
@@ -90,20 +90,20 @@ def _watched(rig: VastRig, times: list[int], tmp_path: Path, rules: Mapping[str,
     ceilings = dict.fromkeys((*shapes, "RTX-4090", "A100-80GB-SXM"), CEILING_NANO)
     with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger, rig.opened(tmp_path, traffic_unit="MB") as source:
         for us in times:
-            rig.clock.at = moment(us)
+            rig.clock.at = from_us(us)
             (done,) = poll([source], ledger, rig.clock).accrued
             assert done.outcome == COMPLETE, done
     return url
 
 
-def _compared(world: World, plan: Plan, rig: VastRig, url: str, rules: Mapping[str, BillingRule]) -> list[Compared]:
+def _compared(world: World, plan: WatchPlan, rig: VastRig, url: str, rules: Mapping[str, BillingRule]) -> list[Compared]:
     with SpendingReader(url, rules=rules) as books:
-        spent = {one.key: one.money for one in books.spent(moment(world.end_us))}
+        spent = {one.key: one.money for one in books.spent(from_us(world.end_us))}
     found = []
-    for resource in as_told(world, plan).resources:
+    for resource in describe_as_listed(world, plan).resources:
         money = spent.pop(ResourceKey("vast", str(USER), "global", rig.fake.id_of(resource)), None)
         low, high = (Fraction(money.low.nano, 10**9), Fraction(money.high.nano, 10**9)) if money else (Fraction(0), Fraction(0))
-        truth = sum((line.amount for line in charged(resource, 0, at_us(moment(world.end_us)))), Fraction(0))
+        truth = sum((line.amount for line in charge_resource(resource, 0, to_us(from_us(world.end_us)))), Fraction(0))
         found.append(Compared(id=resource.id, low=low, high=high, truth=truth, pending=Fraction(resource.traffic_nano, 10**9)))
     return found
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 from costguard_vast import charges, offers
-from costguard_vast.measures import samples
-from costguard_vast.translation import Naming, Reader, Telling
-from costguard_vast.wire import Ask
+from costguard_vast.measures import build_samples
+from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames
+from costguard_vast.wire import HostOffer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ CASES = settings(
 )
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
-NAMING = Naming(NAMES)
+NAMING = VastGpuNames(NAMES)
 RIGHT: dict[str, Any] = {
     **FakeVast(resources=(machine(1),)).wire(machine(1)),
     "inet_down_billed": 12.5,
@@ -140,14 +140,14 @@ def _is_time(at: datetime, value: object) -> bool:
 @CASES
 @given(INSTANCES)
 def test_no_contract_breaks_the_reading_and_no_number_is_invented(wire: dict[str, Any]) -> None:
-    telling = Telling()
-    one, decoded = Reader(account="1", naming=NAMING, traffic_unit="GB").instance(raw(wire), telling)
+    telling = PollNotes()
+    one, decoded = ItemReader(account="1", naming=NAMING, traffic_unit="GB").read_instance(raw(wire), telling)
     assert one is not None or telling.lost
     if one is None:
         return
     check(one, wire)
     if decoded is not None:
-        for sample in samples(decoded, one.key, AT, set(), lambda _: None):
+        for sample in build_samples(decoded, one.key, AT, set(), lambda _: None):
             held = {number(wire.get(name)) for name in ("gpu_util", "gpu_temp", "cpu_util")}
             assert sample.signal == "memory_used" or any(
                 abs(Decimal(sample.value) - h) < Decimal("1e-9") for h in held if h.is_finite()
@@ -158,8 +158,8 @@ def test_no_contract_breaks_the_reading_and_no_number_is_invented(wire: dict[str
 @CASES
 @given(mutated(VOLUME))
 def test_no_volume_breaks_the_reading(wire: dict[str, Any]) -> None:
-    telling = Telling()
-    one = Reader(account="1", naming=NAMING).volume(raw(wire), telling)
+    telling = PollNotes()
+    one = ItemReader(account="1", naming=NAMING).read_volume(raw(wire), telling)
     assert one is not None or telling.lost
     for disk in one.disks if one else ():
         assert disk.gb is None or abs(disk.gb - number(wire.get("disk_space"))) <= 1
@@ -172,7 +172,7 @@ def test_no_volume_breaks_the_reading(wire: dict[str, Any]) -> None:
 @given(st.lists(mutated(ASK), max_size=3))
 def test_no_offer_breaks_the_reading_and_no_price_is_invented(wires: list[dict[str, Any]]) -> None:
     asks = [found for wire in wires if (found := _decoded(wire)) is not None]
-    listing = offers.read(asks, NAMING, None, AT.date(), ())
+    listing = offers.parse_offers(asks, NAMING, None, AT.date(), ())
     held = {Fraction(number(w.get(name))) for w in wires for name in ("dph_base", "min_bid") if number(w.get(name)).is_finite()}
     held |= {
         Fraction(number(w.get("dph_total")) - number(w.get("storage_total_cost")))
@@ -185,9 +185,9 @@ def test_no_offer_breaks_the_reading_and_no_price_is_invented(wires: list[dict[s
         assert offer.gpu_count in [wire.get("num_gpus") for wire in wires]
 
 
-def _decoded(wire: dict[str, Any]) -> Ask | None:
+def _decoded(wire: dict[str, Any]) -> HostOffer | None:
     try:
-        return msgspec.json.decode(json.dumps(wire).encode(), type=Ask)
+        return msgspec.json.decode(json.dumps(wire).encode(), type=HostOffer)
     except msgspec.DecodeError:
         return None
 
@@ -200,7 +200,7 @@ CHARGES = st.builds(lambda one, items: {**one, "items": items}, mutated(CHARGE),
 @given(st.lists(CHARGES, max_size=3))
 def test_no_charge_breaks_the_reading_and_no_amount_is_invented(wires: list[dict[str, Any]]) -> None:
     whys: dict[str, None] = {}
-    lines = charges.read([raw(wire) for wire in wires], "1", DAY, AT, whys)
+    lines = charges.parse_charges([raw(wire) for wire in wires], "1", DAY, AT, whys)
     amounts = [number(one.get("amount")) for wire in wires for one in (wire, *_items(wire))]
     for line in lines:
         assert any(abs(line.amount.to_decimal() - held) <= Decimal("1e-9") for held in amounts if held.is_finite()), line

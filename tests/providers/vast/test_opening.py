@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from costguard_vast import MANIFEST, provider
 from costguard_vast.account import VastAccount
-from costguard_vast.api import GAPS_S, buckets
+from costguard_vast.api import GAPS_S, make_buckets
 
 from costguard.errors import CredentialsError, InputError
 from costguard.providers.api_keys import KeyedAccount
@@ -103,7 +103,7 @@ def test_importing_it_loads_no_network_library() -> None:
 
 @pytest.mark.usefixtures("real_paces")
 def test_every_endpoint_is_paced_as_published_and_no_act_waits_for_a_listing() -> None:
-    paced = buckets()
+    paced = make_buckets()
     assert {name: round(1 / paced[name].per_s, 3) for name in GAPS_S} == GAPS_S
     at_once = Deadline(0)
     for name in GAPS_S:

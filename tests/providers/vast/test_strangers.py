@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_vast.actions import is_id
-from costguard_vast.opening import base_of
+from costguard_vast.actions import is_instance_id
+from costguard_vast.opening import parse_base_url
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Partial
@@ -33,8 +33,8 @@ def source(rig: VastRig, tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize("path", ["", "/", "/api", "/api/v0/", "/api/v1", "/api/v1/"])
 def test_the_address_may_end_in_a_version_or_not(path: str) -> None:
-    assert base_of(f"https://console.vast.ai{path}") == "https://console.vast.ai"
-    assert base_of("http://127.0.0.1:8080/vast/api/v0") == "http://127.0.0.1:8080/vast"
+    assert parse_base_url(f"https://console.vast.ai{path}") == "https://console.vast.ai"
+    assert parse_base_url("http://127.0.0.1:8080/vast/api/v0") == "http://127.0.0.1:8080/vast"
 
 
 def test_a_stated_account_is_enough_where_nobody_can_be_asked_who_it_is(rig: VastRig, source: Any) -> None:  # noqa: ANN401
@@ -123,8 +123,8 @@ def test_the_least_that_states_a_price_has_one(rig: VastRig, source: Any) -> Non
 
 
 def test_only_the_number_as_vast_writes_it_is_put_into_an_address() -> None:
-    assert is_id("24815377")
-    assert not any(map(is_id, ("007", "0", "", "7 ", "7/", "-7", "\u0667")))
+    assert is_instance_id("24815377")
+    assert not any(map(is_instance_id, ("007", "0", "", "7 ", "7/", "-7", "\u0667")))
 
 
 @pytest.mark.parametrize(

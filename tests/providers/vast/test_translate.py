@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from costguard_vast.measures import samples
+from costguard_vast.measures import build_samples
 from costguard_vast.traffic import UNCOUNTED
-from costguard_vast.translation import Naming, Reader, Telling
+from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames
 from costguard_vast.wire import Instance
 
 from costguard.metering.observation import Disk, Observation, TrafficCounter
@@ -28,11 +28,11 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def seen(unit: str = "", **fields: Any) -> tuple[Observation, Telling]:  # noqa: ANN401 - as the wire has them
+def seen(unit: str = "", **fields: Any) -> tuple[Observation, PollNotes]:  # noqa: ANN401 - as the wire has them
     """The contract of the notes, with `fields` in place of its own."""
     wire = {k: v for k, v in {**RIGHT, **fields}.items() if v is not ...}
-    telling = Telling()
-    found, _ = Reader(account="1", naming=Naming(NAMES), traffic_unit=unit).instance(_raw(wire), telling)
+    telling = PollNotes()
+    found, _ = ItemReader(account="1", naming=VastGpuNames(NAMES), traffic_unit=unit).read_instance(_raw(wire), telling)
     assert found is not None
     return found, telling
 
@@ -224,7 +224,7 @@ def test_a_label_is_one_text_that_may_hold_pairs(label: str | None) -> None:
 def _samples(**fields: Any) -> tuple[dict[str, float], list[str]]:  # noqa: ANN401
     one = msgspec.json.decode(_raw({**RIGHT, **fields}), type=Instance)
     said: list[str] = []
-    found = samples(one, ResourceKey("vast", "1", "global", "1"), AT, set(), said.append)
+    found = build_samples(one, ResourceKey("vast", "1", "global", "1"), AT, set(), said.append)
     return {sample.signal: round(sample.value, 3) for sample in found}, said
 
 
@@ -249,7 +249,7 @@ def test_one_that_had_more_than_one_percent_states_percent() -> None:
     key = ResourceKey("vast", "1", "global", "1")
     for util, expected in ((55.0, 2), (0.5, 2)):
         one = msgspec.json.decode(_raw({"id": 1, "gpu_util": util, "gpu_temp": 65}), type=Instance)
-        assert len(samples(one, key, AT, proven, lambda _: None)) == expected
+        assert len(build_samples(one, key, AT, proven, lambda _: None)) == expected
 
 
 @pytest.mark.parametrize(
@@ -273,19 +273,19 @@ def test_times_come_in_many_forms(stated: float | str | None, at: datetime | Non
 
 
 def test_what_cannot_be_read_is_unknown_by_its_id_and_lost_without_one() -> None:
-    reader, telling = Reader(account="1", naming=Naming(NAMES)), Telling()
-    one, _ = reader.instance(_raw({"id": 7, "actual_status": []}), telling)
+    reader, telling = ItemReader(account="1", naming=VastGpuNames(NAMES)), PollNotes()
+    one, _ = reader.read_instance(_raw({"id": 7, "actual_status": []}), telling)
     assert one is not None
     assert (one.state, one.prices, telling.lost) == ("unknown", (), {})
-    assert reader.instance(_raw({"label": "x"}), telling)[0] is None
-    assert reader.volume(_raw({"id": 8, "disk_space": {}}), telling) is not None
+    assert reader.read_instance(_raw({"label": "x"}), telling)[0] is None
+    assert reader.read_volume(_raw({"id": 8, "disk_space": {}}), telling) is not None
     assert list(telling.lost) == ["an item without an id cannot be read (Object missing required field `id`)"]
 
 
 def test_a_volume_bills_by_the_hour_that_vast_states() -> None:
-    telling = Telling()
+    telling = PollNotes()
     wire = {"id": 2001, "status": "x", "disk_space": 50.0, "storage_total_cost": 0.0104, "start_date": 1747341046.4}
-    one = Reader(account="1", naming=Naming(NAMES)).volume(_raw(wire), telling)
+    one = ItemReader(account="1", naming=VastGpuNames(NAMES)).read_volume(_raw(wire), telling)
     assert one is not None
     assert (one.key.id, one.kind, one.state) == ("volume-2001", "volume", "running")
     assert one.disks == (Disk(50, "volume", int(Decimal("0.0104") * 720 / 50 * 10**9)),)
