@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.books import SpendingReader
-from costguard.services.one_time import code_hash, token_hash
+from costguard.services.one_time import hash_code, hash_token
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.resource import ResourceKey
 from tests.fakes.server import serving
@@ -146,14 +146,14 @@ def enrolled(url: str, keys: list[ResourceKey]) -> dict[str, bytes]:
         for number, key in enumerate(keys):
             secret = number.to_bytes(32, "big")
             public = encode_base64(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw())
-            hashed = code_hash(f"CODE{number}")
+            hashed = hash_code(f"CODE{number}")
             book.add_code(EnrollmentCode(hash=hashed, key=key, who="bench", at=now, expires_at=now + timedelta(minutes=10)))
             made = Agent(id=f"{number:016x}", key=key, public_key=public, joined_at=now)
             if not isinstance(book.join(hashed, made), Agent):
                 sys.exit("an agent could not join")
             found[made.id] = secret
         kept = WebToken(
-            hash=token_hash(TOKEN), name="bench", role="viewer", who="b", at=now, expires_at=now + timedelta(days=1)
+            hash=hash_token(TOKEN), name="bench", role="viewer", who="b", at=now, expires_at=now + timedelta(days=1)
         )
         book.add_token(kept)
     return found

@@ -17,10 +17,10 @@ from costguard.guard.work import ACTIVE, IDLE
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard_inputs import rules_of
-from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
-from costguard.services.latest import Latest
-from costguard.services.lookback import Lookback
+from costguard.services.guard_inputs import build_guard_config
+from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
+from costguard.services.latest import PollResults
+from costguard.services.lookback import SampleWindow
 from costguard.settings import read_settings
 from costguard.system.gc_pause import pause_gc
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
@@ -146,7 +146,7 @@ def ruled(folder: Path) -> GuardConfig:
     """The rules, through the settings as a user writes them."""
     written = folder / "costguard.toml"
     written.write_text("".join(POLICIES), encoding="utf-8")
-    return rules_of(read_settings(str(written)), fleet.MINUTE)
+    return build_guard_config(read_settings(str(written)), fleet.MINUTE)
 
 
 def filled(url: str, instances: int, minutes: int = MINUTES) -> None:
@@ -181,12 +181,12 @@ def seen(url: str, now: datetime) -> GuardSnapshot:
             rules=rules,
             books=books,
             records=book,
-            latest=Latest(handling={}, sources={}, balances=(), members=(), lags={}, measures=(), agents=()),
+            latest=PollResults(handling={}, sources={}, balances=(), members=(), lags={}, measures=(), agents=()),
             holds=(),
             wishes=(),
-            before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
+            before=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
             held=(),
-            lookback=Lookback(),
+            lookback=SampleWindow(),
         )
 
 

@@ -64,8 +64,8 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.metering.inventory import Failed
     from costguard.providers.transport import ProviderContext, Transport
-    from costguard.services.exports import Exports
-    from costguard.services.poll import poll
+    from costguard.services.exports import BillExportReader
+    from costguard.services.poll import poll_sources
     from costguard.values.gpu_names import GpuNames
     from costguard.values.period import Period
 
@@ -74,7 +74,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
         names, home = GpuNames(facts.get_gpus()), Path(folder)
         environ = dict(os.environ)
         around = ProviderContext(
-            transport=transport, clock=watch, gpus=names, cache=watch, environ=environ, home=home, bills=Exports()
+            transport=transport, clock=watch, gpus=names, cache=watch, environ=environ, home=home, bills=BillExportReader()
         )
         (source,) = provider.open({"regions": ["us-east-1"]}, around)
         if listed:
@@ -83,7 +83,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
             return
         url = f"sqlite:///{os.environ.get('POLL_LEDGER', f'{folder}/ledger.db')}"
         with LedgerWriter(url, rules=facts.get_billing_rules(), ceilings={}) as ledger:
-            polled = poll([source], ledger, watch)
+            polled = poll_sources([source], ledger, watch)
         (one,) = polled.accrued
         if metrics:
             seen = source.poll(source.list_scopes()[0]).inventory

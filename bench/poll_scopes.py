@@ -25,7 +25,7 @@ def scopes() -> Iterator[Measured]:
     from costguard.data import ShippedFacts
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.providers.transport import ProviderContext, Transport
-    from costguard.services.poll import poll
+    from costguard.services.poll import poll_sources
     from tests.contract.rig import BILLS, NAMES, NoCache
     from tests.fakes.runpod import KEY
     from tests.fakes.server import Hands
@@ -44,7 +44,7 @@ def scopes() -> Iterator[Measured]:
             took = []
             for _ in range(3):
                 began = time.monotonic()
-                polled = poll(sources, ledger, clock)
+                polled = poll_sources(sources, ledger, clock)
                 took.append(time.monotonic() - began)
                 clock.at += timedelta(minutes=1)
         whole = sum(one.outcome == "complete" for one in polled.accrued)

@@ -19,7 +19,7 @@ from bench.interleaved import HELLO, compiled, costguard, report, timed
 from costguard.data import ShippedFacts
 from costguard.ledger.market_file import write_market
 from costguard.quoting.offer import Offer
-from costguard.services.size import size
+from costguard.services.size import size_job
 from costguard.sizing.job import parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Rate
@@ -84,7 +84,7 @@ def size_in_process() -> int:
     facts = ShippedFacts()
     job = parse_job({"method": "full", "micro_batch": 8}, facts.get_architecture("llama-2-7b"))
     on = Hardware(gpu=facts.get_gpus()["A100-80GB-SXM"], gpu_count=1)
-    best = min(_seconds(lambda: size(job, facts=facts, on=on)) for _ in range(300)) * 1000
+    best = min(_seconds(lambda: size_job(job, facts=facts, on=on)) for _ in range(300)) * 1000
     verdict = "meets" if best <= SIZE_TARGET_MS else "MISSES"
     print(f"costguard size of a 7B job in process: {best:.2f} ms, {verdict} the target of {SIZE_TARGET_MS} ms")
     return int(best > SIZE_TARGET_MS)

@@ -8,7 +8,7 @@ from typing import Any
 from costguard.guard.asked import NO_COST_FACTS
 from costguard.guard.context import GuardSnapshot
 from costguard.metering.spending import LiveResource
-from costguard.services.latest import Latest
+from costguard.services.latest import PollResults
 
 
 def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> GuardSnapshot:  # noqa: ANN401 - any field
@@ -21,7 +21,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 
 
-def blank_latest(**told: Any) -> Latest:  # noqa: ANN401 - any field
+def blank_latest(**told: Any) -> PollResults:  # noqa: ANN401 - any field
     """What listings that held nothing told."""
     empty: dict[str, Any] = {
         "handling": {},
@@ -32,4 +32,4 @@ def blank_latest(**told: Any) -> Latest:  # noqa: ANN401 - any field
         "measures": (),
         "agents": (),
     }
-    return Latest(**{**empty, **told})
+    return PollResults(**{**empty, **told})

@@ -7,27 +7,29 @@ from functools import cache
 
 import pytest
 
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.testing import demo, weekend
 
-WEEKEND, FORTNIGHT = weekend.weekend, demo.fortnight
+WEEKEND, FORTNIGHT = weekend.play_weekend, demo.play_fortnight
 """The real ones."""
 NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
 """A Wednesday: the weekend before it began on the sixth."""
 
 
 @cache
-def played() -> Answer:
+def played() -> CommandAnswer:
     """The weekend."""
     return WEEKEND(now=NOW)
 
 
 @cache
-def _fortnight() -> Answer:
+def _fortnight() -> CommandAnswer:
     return FORTNIGHT()
 
 
 def tell_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `costguard demo` tell of those; a fortnight that is to be kept is played anew."""
-    monkeypatch.setattr(weekend, "weekend", lambda **_: played())
-    monkeypatch.setattr(demo, "fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger))
+    monkeypatch.setattr(weekend, "play_weekend", lambda **_: played())
+    monkeypatch.setattr(
+        demo, "play_fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger)
+    )

@@ -70,11 +70,11 @@ def command(
 
     config = ctx.obj.config
     if action == "enrol":
-        write_answer(agent_commands.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
+        write_answer(agent_commands.enrol_agent(given[0], through_restarts=through_restarts, config=config), ctx)
     elif action == "list":
-        write_answer(agent_commands.listed(config=config), ctx)
+        write_answer(agent_commands.list_agents(config=config), ctx)
     else:
-        write_answer(agent_commands.revoke(given[0], config=config), ctx)
+        write_answer(agent_commands.revoke_agent_access(given[0], config=config), ctx)
 
 
 def forward_to_agent(words: list[str]) -> int:

@@ -17,7 +17,7 @@ import typer
 from costguard.cli.options import Force, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.views.document import Document
 
 TEXT_FORMATS = ("table", "html", "markdown")
@@ -29,7 +29,7 @@ FORMAT_KEY = "costguard.format"
 """Where a command's context keeps the format that was found for it."""
 
 
-def write_answer(answer: Answer, ctx: typer.Context) -> None:
+def write_answer(answer: CommandAnswer, ctx: typer.Context) -> None:
     """Render and print, or put into the file of `--output`; then raise what the answer is a refusal of, after its data."""
     chosen = find_format(ctx)
     pieces = _render_answer(answer, chosen, ctx.params)
@@ -106,7 +106,7 @@ def _resolve_format(params: Mapping[str, object]) -> plugins.ReportFormat:
     return chosen
 
 
-def _render_answer(answer: Answer, chosen: plugins.ReportFormat, params: Mapping[str, object]) -> Pieces:
+def _render_answer(answer: CommandAnswer, chosen: plugins.ReportFormat, params: Mapping[str, object]) -> Pieces:
     document = answer.document
     _check_needs(document, chosen)
     options = {name: str(params[name]) for name in chosen.options if params.get(name) is not None}

@@ -32,4 +32,4 @@ def command(
     """Record an approval."""
     from costguard.services import overrides
 
-    write_answer(overrides.approve(id, act, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.approve_action(id, act, why=why, config=ctx.obj.config), ctx)

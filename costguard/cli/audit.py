@@ -53,8 +53,8 @@ def command(
 
     config = ctx.obj.config
     answers = {
-        "verify": lambda: audit.verify(anchor or (), config=config),
-        "show": lambda: audit.show(since=since, config=config),
-        "adopt": lambda: marking.adopt(why=why, config=config),
+        "verify": lambda: audit.verify_audit(anchor or (), config=config),
+        "show": lambda: audit.show_audit(since=since, config=config),
+        "adopt": lambda: marking.adopt_ledger(why=why, config=config),
     }
     write_answer(answers[action](), ctx)

@@ -43,7 +43,7 @@ def command(
     """Read the flags and print the break-even."""
     from costguard.services import quote_commands
 
-    answer = quote_commands.breakeven(
+    answer = quote_commands.answer_breakeven(
         gpu=gpu,
         count=1 if count is None else o.parse_number(count, "count"),
         price=price,

@@ -35,4 +35,4 @@ def command(
         raise typer.Exit(forward_to_agent(["busy", "--for", length]))
     from costguard.services import overrides
 
-    write_answer(overrides.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)
+    write_answer(overrides.declare_phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)

@@ -42,5 +42,5 @@ def command(
     from costguard.services import quote_commands
 
     write_answer(
-        quote_commands.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx
+        quote_commands.answer_calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx
     )

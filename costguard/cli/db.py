@@ -44,10 +44,10 @@ def command(
 
     config = ctx.obj.config
     if file:
-        write_answer(database.backup(file, config=config), ctx)
+        write_answer(database.answer_db_backup(file, config=config), ctx)
     elif action == "path":
-        write_answer(database.path(config=config), ctx)
+        write_answer(database.answer_db_path(config=config), ctx)
     elif action == "check":
-        write_answer(database.check(config=config), ctx)
+        write_answer(database.answer_db_check(config=config), ctx)
     else:
-        write_answer(database.upgrade(config=config), ctx)
+        write_answer(database.answer_db_upgrade(config=config), ctx)

@@ -45,21 +45,21 @@ def command(
 
     from costguard.services import quote_commands
     from costguard.testing import demo
-    from costguard.testing.weekend import weekend
+    from costguard.testing.weekend import play_weekend
 
     if ledger is not None:
-        demo.prepare(ledger)
+        demo.prepare_demo_ledger(ledger)
     sys.stderr.write(f"$ {AS_TYPED}\n")
     every = o.choose_format(ctx.params) in ("json", "csv")
-    quote = quote_commands.quote(flags=FLAGS, every=every, config=ctx.obj.config)
+    quote = quote_commands.answer_quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
         write_answer(quote, ctx)
     sys.stderr.write("\nplaying a simulated weekend: watched, guarded, reported ...\n")
-    guarded = weekend(config=ctx.obj.config)
+    guarded = play_weekend(config=ctx.obj.config)
     if not every:
         write_answer(guarded, ctx)
     sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
-    played = demo.fortnight(ledger=ledger)
+    played = demo.play_fortnight(ledger=ledger)
     if json:
         data = {**quote.document.data, "schema": "costguard.demo/2", "weekend": guarded.document.data}
         data["fortnight"] = played.document.data

@@ -30,4 +30,4 @@ def command(
     from costguard.services import setup
 
     only = tuple(provider) if provider else None
-    write_answer(setup.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write_answer(setup.answer_doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -37,4 +37,4 @@ def command(
     require_one_of(action, ACTIONS, "ACTION")
     from costguard.services import focusing
 
-    write_answer(focusing.check(file, version=held_against), ctx)
+    write_answer(focusing.answer_focus_check(file, version=held_against), ctx)

@@ -31,4 +31,4 @@ def command(
     """Record a freeze, or lift it."""
     from costguard.services import overrides
 
-    write_answer(overrides.freeze(why=why, lift=lift, config=ctx.obj.config), ctx)
+    write_answer(overrides.freeze_actions(why=why, lift=lift, config=ctx.obj.config), ctx)

@@ -33,4 +33,4 @@ def command(
     """Record a lease."""
     from costguard.services import overrides
 
-    write_answer(overrides.keep(id, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.keep_resource(id, length=length, why=why, config=ctx.obj.config), ctx)

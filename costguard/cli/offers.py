@@ -39,7 +39,7 @@ def command(
     """Read the flags and print the market."""
     from costguard.services import quote_commands
 
-    answer = quote_commands.offers(
+    answer = quote_commands.answer_offers(
         flags=o.build_job_table(ctx.params),
         count=None if count is None else o.parse_number(count, "count"),
         sort=sort or "usd_per_hour",

@@ -37,4 +37,4 @@ def command(
         raise typer.Exit(forward_to_agent(["phase", name, "--for", length]))
     from costguard.services import overrides
 
-    write_answer(overrides.phase(name, stated=id, length=length, config=ctx.obj.config), ctx)
+    write_answer(overrides.declare_phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

@@ -34,4 +34,4 @@ def command(
     """Print the plan."""
     from costguard.services import watch
 
-    write_answer(watch.plan(config=ctx.obj.config, accept=accept), ctx)
+    write_answer(watch.answer_plan(config=ctx.obj.config, accept=accept), ctx)

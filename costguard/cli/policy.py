@@ -55,10 +55,10 @@ def command(
 
     config = ctx.obj.config
     if action == "lint":
-        write_answer(policy.lint(config=config), ctx)
+        write_answer(policy.lint_policies(config=config), ctx)
     elif action == "explain":
-        write_answer(policy.explain(given[0] if given else None, config=config), ctx)
+        write_answer(policy.explain_policies(given[0] if given else None, config=config), ctx)
     elif action == "test":
-        write_answer(policy.tried(given[0], tuple(fact or ()), config=config), ctx)
+        write_answer(policy.try_policy(given[0], tuple(fact or ()), config=config), ctx)
     else:
-        write_answer(policy.arm(given[0], given[1], why=why, config=config), ctx)
+        write_answer(policy.arm_policy(given[0], given[1], why=why, config=config), ctx)

@@ -37,7 +37,7 @@ def command(
 
     config = ctx.obj.config
     if require_one_of(action or "show", ACTIONS, "ACTION") == "show":
-        write_answer(pricing.prices(market=market, config=config), ctx)
+        write_answer(pricing.answer_prices(market=market, config=config), ctx)
         return
     only = tuple(provider) if provider else None
-    write_answer(pricing.refresh(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)
+    write_answer(pricing.refresh_prices(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)

@@ -33,4 +33,4 @@ def command(
     """Record a protection, or lift it."""
     from costguard.services import overrides
 
-    write_answer(overrides.protect(id, why=why, lift=lift, config=ctx.obj.config), ctx)
+    write_answer(overrides.protect_resource(id, why=why, lift=lift, config=ctx.obj.config), ctx)

@@ -20,4 +20,4 @@ def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdo
     """Print the matrix of abilities."""
     from costguard.services import setup
 
-    write_answer(setup.providers(config=ctx.obj.config), ctx)
+    write_answer(setup.answer_providers(config=ctx.obj.config), ctx)

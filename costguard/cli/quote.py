@@ -75,9 +75,9 @@ def command(
     from costguard.services import quote_commands
 
     if template == o.LIST:
-        write_answer(quote_commands.templates(), ctx)
+        write_answer(quote_commands.answer_templates(), ctx)
         return
-    answer = quote_commands.quote(
+    answer = quote_commands.answer_quote(
         job_file=job,
         flags=o.build_job_table(ctx.params),
         on=on,

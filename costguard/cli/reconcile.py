@@ -53,7 +53,7 @@ def command(
     from costguard.services import reconcile_command
 
     write_answer(
-        reconcile_command.reconciled(
+        reconcile_command.answer_reconcile(
             month=month,
             only=tuple(provider or ()),
             files=tuple(file or ()),

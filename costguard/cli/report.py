@@ -68,7 +68,7 @@ def command(
 
         _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
-        sent = sending.send(
+        sent = sending.send_report(
             stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
         )
         write_answer(sent, ctx)
@@ -77,7 +77,9 @@ def command(
         raise InputError("says what is enclosed", field="--attach", hint="say to whom: --email ADDRESS or --notify ROUTE")
     from costguard.services import ledger_answers
 
-    write_answer(ledger_answers.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
+    write_answer(
+        ledger_answers.answer_report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx
+    )
 
 
 def _check_tellable(needs: str, output: object) -> None:

@@ -69,14 +69,14 @@ def command(
 ) -> None:
     """Run it."""
     from costguard.services.run import job_run
-    from costguard.services.run.machine_shutdown import After
-    from costguard.services.run.terms import Asked
+    from costguard.services.run.machine_shutdown import EndAction
+    from costguard.services.run.terms import RunRequest
     from costguard.values import checks
 
     per_step = None if tokens_per_step is None else o.parse_number(tokens_per_step, "tokens_per_step")
-    wanted = job_run.Wanted(
+    wanted = job_run.RunOptions(
         command=tuple(command or ()),
-        asked=Asked(
+        asked=RunRequest(
             job_file=job,
             flags={"limits": {"max_usd": max_usd}} if max_usd is not None else {},
             on=on,
@@ -94,8 +94,8 @@ def command(
         on_notice=on_notice,
         signal_on_notice=signal_on_notice,
         notices=notices,
-        after=After(act=then, always=then_always, yes=yes_then),
+        after=EndAction(act=then, always=then_always, yes=yes_then),
         result=result,
         outlive=outlive,
     )
-    raise typer.Exit(job_run.run(wanted))
+    raise typer.Exit(job_run.run_job(wanted))

@@ -39,4 +39,6 @@ def command(
     """Print what would have been done."""
     from costguard.services import simulating
 
-    write_answer(simulating.simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)
+    write_answer(
+        simulating.answer_simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx
+    )

@@ -57,7 +57,7 @@ def command(
     """Read the flags and print the footprint."""
     from costguard.services import quote_commands
 
-    answer = quote_commands.size(
+    answer = quote_commands.answer_size(
         job_file=job,
         flags=o.build_job_table(ctx.params),
         on=on,

@@ -32,4 +32,4 @@ def command(
     """Record a snooze."""
     from costguard.services import overrides
 
-    write_answer(overrides.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.snooze_alerts(target, length=length, why=why, config=ctx.obj.config), ctx)

@@ -34,4 +34,4 @@ def command(
     """Print what burns now."""
     from costguard.services import ledger_answers
 
-    write_answer(ledger_answers.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write_answer(ledger_answers.answer_status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

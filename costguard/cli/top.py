@@ -33,6 +33,6 @@ def command(ctx: typer.Context, zone: o.Zone = None) -> None:
             raise
         hint = "pip install 'gpu-costguard[top]'"
         raise CostguardError("costguard top needs Textual, which is not installed", hint=hint) from None
-    from costguard.services.top import Watched
+    from costguard.services.top import TopSession
 
-    TopApp(Watched(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()
+    TopApp(TopSession(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()

@@ -14,7 +14,7 @@ from costguard.cli.options import Text
 from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
-    from costguard.services.web_backend import Parts
+    from costguard.services.web_backend import WebServices
     from costguard.views.watch import WatchView
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -44,7 +44,7 @@ def command(
 
     asked = ctx.obj
     with _open_display() as show:
-        code = watch.watch(
+        code = watch.run_watch(
             once=once,
             interval=interval,
             dry_run=dry_run,
@@ -57,7 +57,7 @@ def command(
     raise typer.Exit(code)
 
 
-def _serve_http(parts: Parts) -> AbstractContextManager[object]:
+def _serve_http(parts: WebServices) -> AbstractContextManager[object]:
     """Answers over HTTP; InputError where what that takes is not installed."""
     try:
         from costguard.web.server import serve_http

@@ -49,8 +49,8 @@ def command(
 
     config = ctx.obj.config
     if action == "token":
-        write_answer(agent_commands.token(given[0], length=length, config=config), ctx)
+        write_answer(agent_commands.create_web_token(given[0], length=length, config=config), ctx)
     elif action == "tokens":
-        write_answer(agent_commands.tokens(config=config), ctx)
+        write_answer(agent_commands.list_web_tokens(config=config), ctx)
     else:
-        write_answer(agent_commands.revoke_token(given[0], config=config), ctx)
+        write_answer(agent_commands.revoke_web_token(given[0], config=config), ctx)

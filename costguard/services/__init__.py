@@ -13,7 +13,7 @@ from costguard.views.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandAnswer:
     """A document to print, and, where the answer is no, the refusal that ends the command after it."""
 
     document: Document

@@ -14,15 +14,15 @@ from costguard.guard.evaluation import GuardEvaluation, build_cap_policies
 from costguard.guard.limits import explain_config_excess, is_config_undecided
 from costguard.guard.overrides import ACCEPT, Override, is_override_open
 from costguard.guard.policy import Policy
-from costguard.services.carried import instant_of
+from costguard.services.carried import decode_instant
 
-LASTS = timedelta(hours=1)
+FIRST_RUN_EXTRA = timedelta(hours=1)
 """How long first runs go on beyond the longest wait of a policy."""
-MARK, FIRST = "settings", "settings_first"
+ACCEPTED_SETTINGS_FACT, FIRST_SETTINGS_FACT = "settings", "settings_first"
 """What the ledger remembers: the settings that may act, and since when others ask to."""
 
 
-def unaccepted(
+def explain_unaccepted(
     found: GuardEvaluation,
     rules: GuardConfig,
     wishes: Iterable[Override],
@@ -36,25 +36,25 @@ def unaccepted(
     `facts`: of the run, changed where that is settled. `digest`: sha256 in hex.
     """
     now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
-    mark = digest("\n".join(map(_written, acting)).encode())[:16]
-    if facts.get(MARK) == mark:
+    mark = digest("\n".join(map(_describe_policy, acting)).encode())[:16]
+    if facts.get(ACCEPTED_SETTINGS_FACT) == mark:
         return ""
-    known, _, since = facts.get(FIRST, "").partition(" ")
-    first_at = (instant_of(since) if known == mark else None) or now
-    facts[FIRST] = f"{mark} {first_at.isoformat()}"
+    known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
+    first_at = (decode_instant(since) if known == mark else None) or now
+    facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
     accepted = any(
         w.what == ACCEPT and plan_hash.startswith(w.subject) and is_override_open(w, now) for w in wishes if w.subject
     )
     why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
-    lasts = max((policy.hold for policy in acting), default=timedelta()) + LASTS
+    lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
     waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
     if not why and not waits:
-        facts[MARK] = mark
-        del facts[FIRST]
+        facts[ACCEPTED_SETTINGS_FACT] = mark
+        del facts[FIRST_SETTINGS_FACT]
     return why
 
 
-def _written(policy: Policy) -> str:
+def _describe_policy(policy: Policy) -> str:
     """Everything in `policy` that bears on acts, as a text."""
     parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
     return "\x1f".join(map(repr, (*parts, policy.allow_irreversible, policy.schedule)))

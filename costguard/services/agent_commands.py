@@ -14,9 +14,9 @@ from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.services import Answer
-from costguard.services.one_time import code_hash, new_code, new_token, token_hash
-from costguard.services.overrides import present, who
+from costguard.services import CommandAnswer
+from costguard.services.one_time import hash_code, hash_token, make_code, make_token
+from costguard.services.overrides import describe_user, get_now
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.lasting import parse_duration
 from costguard.settings.web import parse_listen_address, resolve_web_address
@@ -28,23 +28,25 @@ from costguard.views.agents import build_agents_document, build_enrolment_docume
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.agents.store import AgentStore
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
 
-def enrol(stated: str, *, through_restarts: bool = False, config: str | None = None) -> Answer:
+def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | None = None) -> CommandAnswer:
     """`costguard agent enrol`: a one-time code for the machine that `stated` means, in the run that it is in."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
     require(bool(address), "web.listen", "is missing: nobody would answer an agent", hint)
-    live = resolve_resource(stated, _live(settings, now))
+    live = resolve_resource(stated, _load_live(settings, now))
     seen = live.observation
     able = seen.kind == INSTANCE and seen.state == RUNNING
     require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: nothing runs there", "enrol it once it runs")
-    shown = new_code()
+    shown = make_code()
     life = None if through_restarts else identify_incarnation(seen)
-    code = EnrollmentCode(hash=code_hash(shown), key=seen.key, who=who(), at=now, expires_at=now + CODE_VALID_FOR, life=life)
-    with agent_book(settings) as book:
+    code = EnrollmentCode(
+        hash=hash_code(shown), key=seen.key, who=describe_user(), at=now, expires_at=now + CODE_VALID_FOR, life=life
+    )
+    with open_agent_store(settings) as book:
         book.add_code(code)
     notes = ["The code counts once. An agent can report, and ask for its own machine; it can never act."]
     if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
@@ -52,23 +54,23 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
             "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
         )
     document = build_enrolment_document(code, shown, called=format_resource(seen), address=address, notes=notes)
-    return Answer(document=document)
+    return CommandAnswer(document=document)
 
 
-def listed(*, config: str | None = None) -> Answer:
+def list_agents(*, config: str | None = None) -> CommandAnswer:
     """`costguard agent list`: every agent that ever joined, and how it stands."""
-    settings, now = read_settings(config), present()
-    with agent_book(settings) as book:
+    settings, now = read_settings(config), get_now()
+    with open_agent_store(settings) as book:
         agents = book.load_agents(every=True)
-    live = {one.observation.key: one for one in _live(settings, now)}
-    return Answer(document=build_agents_document(agents, live, now))
+    live = {one.observation.key: one for one in _load_live(settings, now)}
+    return CommandAnswer(document=build_agents_document(agents, live, now))
 
 
-def revoke(stated: str, *, config: str | None = None) -> Answer:
+def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAnswer:
     """`costguard agent revoke`: what this agent says counts no more. `stated`: its id, or its machine as people call it."""
-    settings, now = read_settings(config), present()
-    lives = _live(settings, now)
-    with agent_book(settings) as book:
+    settings, now = read_settings(config), get_now()
+    lives = _load_live(settings, now)
+    with open_agent_store(settings) as book:
         agents = {one.id: one for one in book.load_agents()}
         if stated not in agents:
             key = resolve_resource(stated, lives, "AGENT").observation.key
@@ -76,44 +78,44 @@ def revoke(stated: str, *, config: str | None = None) -> Answer:
             if not of:
                 raise InputError("has no agent", field=f"AGENT {key.id}", hint="costguard agent list shows them")
             stated = of[0]
-        done = book.revoke(stated, who=who(), now=now)
+        done = book.revoke(stated, who=describe_user(), now=now)
     live = {one.observation.key: one for one in lives}
     did = f"Agent {done.id} of {done.key.id} is revoked: nothing that it says counts any more."
-    return Answer(document=build_agents_document([done], live, now, did=did))
+    return CommandAnswer(document=build_agents_document([done], live, now, did=did))
 
 
-def token(name: str, *, length: str | None, config: str | None = None) -> Answer:
+def create_web_token(name: str, *, length: str | None, config: str | None = None) -> CommandAnswer:
     """`costguard web token`: a token of a reader, shown once."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     told = "is no name: letters, digits and . _ @ -, at most 64"
-    require(bool(NAME.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
+    require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
     lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
-    shown = new_token()
-    made = WebToken(hash=token_hash(shown), name=name, role=VIEWER, who=who(), at=now, expires_at=now + lasts)
-    with agent_book(settings) as book:
+    shown = make_token()
+    made = WebToken(hash=hash_token(shown), name=name, role=VIEWER, who=describe_user(), at=now, expires_at=now + lasts)
+    with open_agent_store(settings) as book:
         book.add_token(made)
     did = f"{name} may read status, with this token:"
-    return Answer(document=build_tokens_document([made], now, shown=shown, did=did))
+    return CommandAnswer(document=build_tokens_document([made], now, shown=shown, did=did))
 
 
-def tokens(*, config: str | None = None) -> Answer:
+def list_web_tokens(*, config: str | None = None) -> CommandAnswer:
     """`costguard web tokens`: who may read, until when."""
-    settings, now = read_settings(config), present()
-    with agent_book(settings) as book:
-        return Answer(document=build_tokens_document(book.load_tokens(), now))
+    settings, now = read_settings(config), get_now()
+    with open_agent_store(settings) as book:
+        return CommandAnswer(document=build_tokens_document(book.load_tokens(), now))
 
 
-def revoke_token(name: str, *, config: str | None = None) -> Answer:
+def revoke_web_token(name: str, *, config: str | None = None) -> CommandAnswer:
     """`costguard web revoke`: the token of `name` lets nobody in any more."""
-    settings, now = read_settings(config), present()
-    with agent_book(settings) as book:
-        book.revoke_token(name, who=who(), now=now)
+    settings, now = read_settings(config), get_now()
+    with open_agent_store(settings) as book:
+        book.revoke_token(name, who=describe_user(), now=now)
         last = [one for one in book.load_tokens() if one.name == name][-1:]
-    return Answer(document=build_tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
+    return CommandAnswer(document=build_tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
 
 
 @contextmanager
-def agent_book(settings: Settings) -> Iterator[AgentStore]:
+def open_agent_store(settings: Settings) -> Iterator[AgentStore]:
     """The agents' part of the ledger, to be written to."""
     from costguard.ledger.agents.store import AgentStore
 
@@ -121,6 +123,6 @@ def agent_book(settings: Settings) -> Iterator[AgentStore]:
         yield book
 
 
-def _live(settings: Settings, now: datetime) -> list[LiveResource]:
+def _load_live(settings: Settings, now: datetime) -> list[LiveResource]:
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return books.load_live(now)

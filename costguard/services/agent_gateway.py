@@ -32,23 +32,23 @@ from costguard.agents.refusals import (
     MessageRefusedError,
     explain_unbound,
 )
-from costguard.services.agent_writer import Commits, Incoming
+from costguard.services.agent_writer import AgentBatchWriter, CheckedMessage
 from costguard.services.agents import AgentBook, AgentMachine, AgentVerdict, Seal
-from costguard.services.heard import Heard
-from costguard.services.one_time import code_hash
+from costguard.services.heard import AgentSampleCache
+from costguard.services.one_time import hash_code
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.instant import EPOCH, to_micros
 from costguard.values.resource import ResourceKey
 
-DEEPEST = 8
+JSON_DEPTH_MAX = 8
 """Levels of JSON that a message may have: a beat has four."""
 STRINGS, BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[\[\]{}]")
 NUMBER = re.compile(r"\d{1,16}", re.ASCII)
-NOBODY = AgentVerdict()
+NO_VERDICT = AgentVerdict()
 
 
-class Envelope(NamedTuple):
+class AgentEnvelope(NamedTuple):
     """A message as it came. `seq`, `at`, `signature`: its headers as they stand, "" for none."""
 
     method: str
@@ -61,7 +61,7 @@ class Envelope(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class AgentGateway:
     """Where agents join and report. `machine`: what is known of the machine of an agent, None: it is not there.
 
     `heard`: what they said lately, for who probes. `commits`: who writes it down.
@@ -71,15 +71,15 @@ class Desk:
     seal: Seal
     clock: Clock
     machine: Callable[[ResourceKey], AgentMachine | None]
-    heard: Heard
-    commits: Commits
+    heard: AgentSampleCache
+    commits: AgentBatchWriter
     every_s: int = EVERY_S
     _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def judged(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
+    def update_verdicts(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
         """Go on with what the guard has just found, until the next run should long have been: after that nothing is known.
 
         A dead-man switch would else believe a guard that hangs, of a machine that somebody has protected since.
@@ -88,14 +88,14 @@ class Desk:
 
     def join(self, body: bytes) -> dict[str, object]:
         """Let an agent join; what it is answered. RefusedError where its code does not let it."""
-        joining = parse_join_request(parsed(body))
+        joining = parse_join_request(parse_message_json(body))
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is no Ed25519 key: 32 bytes as base64")
         none = ResourceKey("", "", "", "")
         made = Agent(
             id=token_hex(8), key=none, public_key=joining.public_key, joined_at=self.clock.now(), version=joining.version
         )
-        found = self.book.join(code_hash(joining.code), made)
+        found = self.book.join(hash_code(joining.code), made)
         if isinstance(found, str):
             raise MessageRefusedError(found)
         with self._lock:
@@ -108,17 +108,17 @@ class Desk:
             "name": (machine.name if machine else "") or found.key.id,
         }
 
-    def checked(self, envelope: Envelope) -> Incoming:
+    def check_message(self, envelope: AgentEnvelope) -> CheckedMessage:
         """The message that `envelope` is, checked but not counted. RefusedError where it is none that this agent may send."""
         if len(envelope.body) > BODY_MOST:
             raise MessageRefusedError(TOO_LARGE)
-        seq, at_ms = _number(envelope.seq), _number(envelope.at)
+        seq, at_ms = _parse_number(envelope.seq), _parse_number(envelope.at)
         if not 0 < seq <= SEQ_MOST or at_ms <= 0 or not envelope.signature:
             raise MessageRefusedError(UNSIGNED)
-        agent = self._agent(envelope.agent)
+        agent = self._find_agent(envelope.agent)
         message = build_signed_request(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
         if not self.seal.verify(agent.public_key, message, envelope.signature):
-            self.commits.foreign(agent)
+            self.commits.count_foreign(agent)
             raise MessageRefusedError(FOREIGN)
         now = self.clock.now()
         if abs(at_ms - to_micros(now) // 1000) > WINDOW_MS:
@@ -129,22 +129,22 @@ class Desk:
         refused = explain_unbound(agent, machine.life if machine else None)
         if refused or machine is None:
             raise MessageRefusedError(refused)
-        beat = parse_beat(parsed(envelope.body))
-        return Incoming(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
+        beat = parse_beat(parse_message_json(envelope.body))
+        return CheckedMessage(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
-    def answer(self, incoming: Incoming, asked: Mapping[str, str]) -> dict[str, object]:
+    def answer(self, incoming: CheckedMessage, asked: Mapping[str, str]) -> dict[str, object]:
         """What a message that was committed is answered. `asked`: by the id of each ask "" or why not."""
         with self._lock:
             known = self._agents.get(incoming.agent.id, incoming.agent)
             self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
         now = self.clock.now()
-        said = self._judged.get(incoming.agent.key, NOBODY) if now <= self._judged_until else NOBODY
+        said = self._judged.get(incoming.agent.key, NO_VERDICT) if now <= self._judged_until else NO_VERDICT
         return {
             "seq": incoming.seq,
             "every_s": self.every_s,
             "guard_at": to_micros(now) // 1000,
             "state": said.state,
-            "notices": [*said.notices, *_remarks(incoming.beat)],
+            "notices": [*said.notices, *_list_remarks(incoming.beat)],
             "kept_until": None if said.kept_until is None else to_micros(said.kept_until) // 1000,
             "protected": said.protected,
             "asked": dict(asked),
@@ -155,16 +155,16 @@ class Desk:
         with self._lock:
             self._agents.pop(agent_id, None)
 
-    def knows(self, agent_id: str) -> bool:
+    def is_known(self, agent_id: str) -> bool:
         """Whether `checked` need not ask the ledger about this agent, which may take its time."""
         with self._lock:
             return agent_id in self._agents
 
-    def learn(self, agent_id: str) -> None:
+    def load_agent(self, agent_id: str) -> None:
         """Ask the ledger about this agent; RefusedError where it knows none."""
-        self._agent(agent_id)
+        self._find_agent(agent_id)
 
-    def _agent(self, agent_id: str) -> Agent:
+    def _find_agent(self, agent_id: str) -> Agent:
         """The agent of this id: looked up in the ledger where it is not known here."""
         with self._lock:
             known = self._agents.get(agent_id)
@@ -177,37 +177,37 @@ class Desk:
         return found
 
 
-def parsed(body: bytes) -> object:
+def parse_message_json(body: bytes) -> object:
     """`body` as JSON of at most DEEPEST levels, each key of an object once, without NaN; RefusedError where it is none."""
     depth = deepest = 0
     for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
-    if deepest > DEEPEST:
-        raise MessageRefusedError(MALFORMED, f"the message is nested more than {DEEPEST} levels deep")
+    if deepest > JSON_DEPTH_MAX:
+        raise MessageRefusedError(MALFORMED, f"the message is nested more than {JSON_DEPTH_MAX} levels deep")
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_reject_repeated_keys, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise MessageRefusedError(MALFORMED, "the message is no JSON (UTF-8, each key once, no NaN)") from None
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key stands there twice")
     return found
 
 
-def _no_number(_: str) -> object:
+def _reject_constant(_: str) -> object:
     raise ValueError("NaN and Infinity are no numbers")
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """A header that is a whole number; -1 where it is none."""
     return int(text) if NUMBER.fullmatch(text) else -1
 
 
-def _remarks(beat: AgentBeat) -> list[str]:
+def _list_remarks(beat: AgentBeat) -> list[str]:
     """What an agent should know of its own message."""
     other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the one that fits"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]

@@ -22,24 +22,24 @@ from costguard.agents.requests import RequestContext, grant_requests
 from costguard.agents.samples import TimedRecord, align_records, drop_contradicted_samples, merge_records
 from costguard.errors import LedgerError
 from costguard.services.agents import AgentBook, AgentMachine, AgentPage
-from costguard.services.heard import Heard
+from costguard.services.heard import AgentSampleCache
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.instant import EPOCH
 
-TOGETHER_S = 0.06
+BATCH_WAIT_S = 0.06
 """How long the first message of a transaction waits for others."""
-MOST = 500
+BATCH_SIZE_MAX = 500
 """Messages of one transaction; twice as many may wait."""
-STARTS_MOST = 16
+STARTS_MAX = 16
 """Starts of one agent that are remembered."""
-TOLD_EVERY = timedelta(hours=1)
+AUDIT_EVERY = timedelta(hours=1)
 """How often the audit is told of messages that were not an agent's own."""
-PATIENCE_S = 10.0
+END_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incoming:
+class CheckedMessage:
     """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, however long it then waits."""
 
     agent: Agent
@@ -51,7 +51,7 @@ class Incoming:
 
 
 @dataclass(slots=True)
-class _State:
+class _AgentState:
     """What one agent said and is in no sample yet. `record_ms`: the end of its last record that counted.
 
     `seq`: of its last message here. `starts`: those of it that spoke, the last one last: each is a process of the agent, so one
@@ -66,20 +66,20 @@ class _State:
 
 
 @dataclass(slots=True, kw_only=True)
-class Commits:
+class AgentBatchWriter:
     """The one who writes. `interval`: of the guard, the length of one sample. Call `start` first, and `end` at the end."""
 
     book: AgentBook
-    heard: Heard
+    heard: AgentSampleCache
     clock: Clock
     interval: timedelta
-    together_s: float = TOGETHER_S
+    together_s: float = BATCH_WAIT_S
     committed: int = 0
     broke: str = ""
-    _queue: queue.Queue[tuple[Incoming, Future[Mapping[str, str]]] | None] = field(
-        default_factory=lambda: queue.Queue(maxsize=2 * MOST)
+    _queue: queue.Queue[tuple[CheckedMessage, Future[Mapping[str, str]]] | None] = field(
+        default_factory=lambda: queue.Queue(maxsize=2 * BATCH_SIZE_MAX)
     )
-    _states: dict[str, _State] = field(default_factory=dict)
+    _states: dict[str, _AgentState] = field(default_factory=dict)
     _foreign: dict[str, tuple[Agent, int]] = field(default_factory=dict)
     _told: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -96,9 +96,9 @@ class Commits:
         self._ended = True
         self._queue.put(None)
         if self._thread is not None:
-            self._thread.join(PATIENCE_S)
+            self._thread.join(END_WAIT_S)
 
-    def submit(self, incoming: Incoming) -> Future[Mapping[str, str]]:
+    def submit(self, incoming: CheckedMessage) -> Future[Mapping[str, str]]:
         """What will be answered to each ask of `incoming`, once it is committed; RefusedError where it is not counted."""
         if self._ended:
             raise MessageRefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
@@ -109,7 +109,7 @@ class Commits:
             raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
         return answer
 
-    def foreign(self, agent: Agent) -> None:
+    def count_foreign(self, agent: Agent) -> None:
         """Note that a message in the name of `agent` was not its own: for the audit, now and then."""
         with self._lock:
             _, count = self._foreign.get(agent.id, (agent, 0))
@@ -121,21 +121,23 @@ class Commits:
                 first = self._queue.get(timeout=1.0)
                 if first is None:
                     break
-                self._write(self._lot(first))
+                self._write_batch(self._collect_batch(first))
                 continue
-            if self._due():
-                self._write([])
-        left = list[tuple[Incoming, Future[Mapping[str, str]]]]()
+            if self._list_due_refusals():
+                self._write_batch([])
+        left = list[tuple[CheckedMessage, Future[Mapping[str, str]]]]()
         with suppress(queue.Empty):
             while (one := self._queue.get_nowait()) is not None:
                 left.append(one)
-        self._write(left)
+        self._write_batch(left)
 
-    def _lot(self, first: tuple[Incoming, Future[Mapping[str, str]]]) -> list[tuple[Incoming, Future[Mapping[str, str]]]]:
+    def _collect_batch(
+        self, first: tuple[CheckedMessage, Future[Mapping[str, str]]]
+    ) -> list[tuple[CheckedMessage, Future[Mapping[str, str]]]]:
         """All that came within `together_s` of the first."""
         lot, until = [first], time.monotonic() + self.together_s
         with suppress(queue.Empty):
-            while len(lot) < MOST:
+            while len(lot) < BATCH_SIZE_MAX:
                 one = self._queue.get(timeout=max(0.0, until - time.monotonic()))
                 if one is None:
                     self._queue.put(None)
@@ -143,17 +145,17 @@ class Commits:
                 lot.append(one)
         return lot
 
-    def _write(self, lot: list[tuple[Incoming, Future[Mapping[str, str]]]]) -> None:
+    def _write_batch(self, lot: list[tuple[CheckedMessage, Future[Mapping[str, str]]]]) -> None:
         """One transaction, and the answers after it."""
-        now, staged = self.clock.now(), dict[str, _State]()
+        now, staged = self.clock.now(), dict[str, _AgentState]()
         results = list[Mapping[str, str] | MessageRefusedError]()
-        told = self._due()
+        told = self._list_due_refusals()
         if not lot and not told:
             return
         try:
             with self.book.begin_transaction() as page:
                 for incoming, _ in lot:
-                    results.append(self._taken(page, incoming, staged, now))
+                    results.append(self._accept_message(page, incoming, staged, now))
                 for agent, count in told:
                     page.log_refusals(agent, count, now)
         except LedgerError as error:
@@ -163,20 +165,20 @@ class Commits:
             self.broke = f"{type(error).__name__}: {error}"
             results = [MessageRefusedError(BROKEN) for _ in lot]
         else:
-            self._committed(staged, told, now, {one.agent.id: one for one, _ in lot})
+            self._remember_committed(staged, told, now, {one.agent.id: one for one, _ in lot})
         for (_, answer), result in zip(lot, results, strict=True):
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(result) if isinstance(result, MessageRefusedError) else answer.set_result(result)
 
-    def _taken(
-        self, page: AgentPage, incoming: Incoming, staged: dict[str, _State], now: datetime
+    def _accept_message(
+        self, page: AgentPage, incoming: CheckedMessage, staged: dict[str, _AgentState], now: datetime
     ) -> Mapping[str, str] | MessageRefusedError:
         agent, beat = incoming.agent, incoming.beat
         state = staged.get(agent.id) or self._states.get(agent.id)
         if state is None:
             stored = page.load_agent(agent.id)
-            state = _State(stored.record_ms if stored else 0)
-        starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MOST:]
+            state = _AgentState(stored.record_ms if stored else 0)
+        starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MAX:]
         if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
             staged[agent.id] = replace(state, starts=starts, waiting=())
             return MessageRefusedError(DOUBLED)
@@ -187,13 +189,13 @@ class Commits:
             stands = page.load_agent(agent.id)
             return MessageRefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
         done = merge_records(agent.key, (*state.waiting, *found), self.interval)
-        page.record_samples(drop_contradicted_samples(done.samples, self.heard.latest(agent.key)))
+        page.record_samples(drop_contradicted_samples(done.samples, self.heard.get_latest_provider_samples(agent.key)))
         fresh = (*state.fresh, *found) if agent.id in staged else found
-        staged[agent.id] = _State(record_ms, incoming.seq, done.rest, fresh, starts)
-        return self._asked(page, incoming, now) if beat.asks else {}
+        staged[agent.id] = _AgentState(record_ms, incoming.seq, done.rest, fresh, starts)
+        return self._grant_requests(page, incoming, now) if beat.asks else {}
 
     @staticmethod
-    def _asked(page: AgentPage, incoming: Incoming, now: datetime) -> Mapping[str, str]:
+    def _grant_requests(page: AgentPage, incoming: CheckedMessage, now: datetime) -> Mapping[str, str]:
         machine = incoming.machine
         answer = grant_requests(
             RequestContext(
@@ -211,8 +213,12 @@ class Commits:
             page.add_override(wish)
         return answer.asked
 
-    def _committed(
-        self, staged: Mapping[str, _State], told: list[tuple[Agent, int]], now: datetime, by_id: Mapping[str, Incoming]
+    def _remember_committed(
+        self,
+        staged: Mapping[str, _AgentState],
+        told: list[tuple[Agent, int]],
+        now: datetime,
+        by_id: Mapping[str, CheckedMessage],
     ) -> None:
         """Remember what is on the disk now."""
         self.broke, self.committed = "", self.committed + 1
@@ -227,8 +233,8 @@ class Commits:
                 if since > count:
                     self._foreign[agent.id] = (agent, since - count)
 
-    def _due(self) -> list[tuple[Agent, int]]:
+    def _list_due_refusals(self) -> list[tuple[Agent, int]]:
         """Of whom the audit is to be told."""
         now = self.clock.now()
         with self._lock:
-            return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= TOLD_EVERY]
+            return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= AUDIT_EVERY]

@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # types and no more: a quote does not pay for importing them
     from costguard.sizing.evidence import CalibrationAnswer
     from costguard.sizing.observed_runs import ObservedRun
 
-PATIENCE_S = 20.0
+CALIBRATION_LOCK_WAIT_S = 20.0
 """Seconds to wait for another run that takes its own observations in."""
 
 
-def calibrated(job: Job, stated: str | None, config: str | None) -> Job:
+def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
     """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
-    path = calibration_file(stated, config)
+    path = find_calibration_file(stated, config)
     if stated is None and not path.exists():
         return job
     from costguard.files.calibration_file import CalibrationFile
@@ -35,20 +35,20 @@ def calibrated(job: Job, stated: str | None, config: str | None) -> Job:
     return replace(job, calibration=CalibrationFile(path).load_calibration())
 
 
-def calibration_file(stated: str | None, config: str | None) -> Path:
+def find_calibration_file(stated: str | None, config: str | None) -> Path:
     """Where observed runs are kept."""
     chosen = stated or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
 
 
-def market_file(stated: str | None, config: str | None) -> Path:
+def find_market_file(stated: str | None, config: str | None) -> Path:
     """Which market file is asked."""
     settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
     chosen = stated or settings.quote.market
     return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
 
 
-def check_names(limits: JobLimits, market: MarketReader) -> None:
+def check_limit_names(limits: JobLimits, market: MarketReader) -> None:
     """A provider or region that the market does not know is a slip of the pen, not a limit."""
     for field, kind, stated, known_to in (
         ("limits.providers", "provider", limits.providers, market.providers),
@@ -62,7 +62,7 @@ def check_names(limits: JobLimits, market: MarketReader) -> None:
                 raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 
 
-def asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
+def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
     """The job; with `strict` only one that leaves nothing to be assumed."""
     job = read_job(stated, facts)
     if strict:
@@ -72,7 +72,7 @@ def asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
     return job
 
 
-def taken_in(
+def update_calibration(
     fresh: Sequence[ObservedRun], path: Path, facts: ShippedFacts, *, keeps: bool = True, anew: bool = False
 ) -> CalibrationAnswer:
     """What `fresh` runs say beside those kept in the calibration file at `path`, and that kept there where `keeps`.
@@ -88,11 +88,13 @@ def taken_in(
     try:
         if keeps:
             make_folder(path.absolute().parent)
-        with hold_file_lock(path.absolute().parent, patience_s=PATIENCE_S) if keeps else nullcontext():
+        with hold_file_lock(path.absolute().parent, patience_s=CALIBRATION_LOCK_WAIT_S) if keeps else nullcontext():
             kept, broken = (
-                ((), ()) if anew else flow.still_read(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
+                ((), ())
+                if anew
+                else flow.reread_kept_runs(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
             )
-            answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+            answer = flow.calibrate_runs(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
             if keeps:
                 file.save(answer.weighed.calibration, answer.runs)
     except LedgerError:

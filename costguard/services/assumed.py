@@ -14,12 +14,16 @@ from costguard.sizing.speed.throughput import Throughput
 from costguard.sizing.speed.timing import compute_job_speed
 
 
-def effects_told(job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource) -> dict[str, str]:
+def estimate_assumption_effects(
+    job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource
+) -> dict[str, str]:
     """Assumed field -> how another value of it would move hours and memory of `job` as `placed` at `speed`."""
-    return {} if placed is None else dict(_effects(job, placed, speed, facts))
+    return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
 
 
-def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactSource) -> Iterator[tuple[str, str]]:
+def _list_assumption_effects(
+    job: Job, placed: Placement, speed: Throughput | None, facts: FactSource
+) -> Iterator[tuple[str, str]]:
     for field, value, other in list_alternatives(job):
         try:
             as_placed = replace(other, parallel=placed.parallel)
@@ -29,10 +33,10 @@ def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactS
         if isinstance(there, Placement):
             faster = compute_job_speed(other, there, facts.get_efficiency()) if speed and there.fits else None
             memory = there.needs_gib / placed.needs_gib
-            yield field, format_effect(value, hours=_ratio(speed, faster), memory=memory, fits=there.fits)
+            yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=there.fits)
 
 
-def _ratio(now: Throughput | None, then: Throughput | None) -> float | None:
+def _compute_speed_ratio(now: Throughput | None, then: Throughput | None) -> float | None:
     if now is None or then is None:
         return None
     return now.tokens_per_s_per_gpu.expected / then.tokens_per_s_per_gpu.expected

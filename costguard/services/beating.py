@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from costguard.errors import InputError, LedgerError, ProviderError
-from costguard.services.configured_providers import transport_of
+from costguard.services.configured_providers import open_transport
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.settings.addresses import resolve_address
 
-WITHIN_S = 10.0
+HEARTBEAT_LIMIT_S = 10.0
 """How long one may take. Its thread holds back nothing but the next one."""
-MOST_BYTES = 64 * 1024
-OK, REDIRECT = 200, 300
+HEARTBEAT_BYTES_MAX = 64 * 1024
+HTTP_OK, HTTP_REDIRECT = 200, 300
 
 
-def beat(settings: Callable[[], Settings]) -> str:
+def send_heartbeat(settings: Callable[[], Settings]) -> str:
     """Ask once: "" where it was answered with a 2xx, or the settings name nobody; else why not, without the address."""
     from costguard.providers.transport import Deadline
     from costguard.providers.transport.client import HttpRequest
@@ -27,14 +27,14 @@ def beat(settings: Callable[[], Settings]) -> str:
     now = settings()
     if now.watch.heartbeat_url is None:
         return ""
-    transport = transport_of(now)
+    transport = open_transport(now)
     try:
         url = resolve_address(now.watch.heartbeat_url, "watch.heartbeat_url")
         reply = transport.exchange(
-            HttpRequest(method="GET", url=url, headers=_headers(now), called="its address"),
+            HttpRequest(method="GET", url=url, headers=_build_heartbeat_headers(now), called="its address"),
             provider="heartbeat",
-            deadline=Deadline(WITHIN_S),
-            most_bytes=MOST_BYTES,
+            deadline=Deadline(HEARTBEAT_LIMIT_S),
+            most_bytes=HEARTBEAT_BYTES_MAX,
         )
     except InputError as error:
         return str(error)
@@ -42,10 +42,10 @@ def beat(settings: Callable[[], Settings]) -> str:
         return "; ".join(filter(None, (error.what, error.hint)))
     finally:
         transport.close()
-    return "" if OK <= reply.status < REDIRECT else f"it answered {reply.status}"
+    return "" if HTTP_OK <= reply.status < HTTP_REDIRECT else f"it answered {reply.status}"
 
 
-def _headers(settings: Settings) -> Mapping[str, str]:
+def _build_heartbeat_headers(settings: Settings) -> Mapping[str, str]:
     """What names costguard and its audit's head; where that cannot be read, costguard alone: the beat tells of the run."""
     from costguard.ledger.db.reader import LedgerReader
     from costguard.ledger.guard.audit_log import read_head_text

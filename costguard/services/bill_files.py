@@ -19,19 +19,19 @@ from costguard.errors import InputError, shorten, to_one_line
 from costguard.files.records import LocatedRecord, list_pieces, read_records
 from costguard.providers import plugins
 from costguard.providers.bills import BillFilePiece, BillFilePlugin
-from costguard.services.listing_validation import speaks_for
+from costguard.services.listing_validation import may_speak_for
 from costguard.values.checks import find_nearest_names
 
-FOCUS = "FOCUS"
-LOOKS_LIKE_FOCUS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
-MOST_SHOWN = 6
+FOCUS_KIND = "FOCUS"
+FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
+NAMES_SHOWN_MAX = 6
 
-Accounts = Callable[[str], Sequence[str]]
+ListAccounts = Callable[[str], Sequence[str]]
 """The accounts of a provider that the ledger knows."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Kinds:
+class BillFileKinds:
     """What this installation can read. `only`: the provider that the files are of, "" for what they say themselves.
 
     `account`: whose the files are that do not say so. `left_out`: rows of providers that nobody here speaks for, by name.
@@ -40,17 +40,17 @@ class Kinds:
     known: Mapping[str, BillFiles]
     only: str = ""
     account: str = ""
-    accounts: Accounts = lambda _: ()
+    accounts: ListAccounts = lambda _: ()
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def installed_kinds(only: str, account: str, accounts: Accounts) -> Kinds:
+def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> BillFileKinds:
     """The kinds of every installed provider."""
     found = {
         name: (plugin.bill_files if isinstance(plugin, BillFilePlugin) else BillFiles(), plugin.manifest)
         for name, plugin in sorted(plugins.load_providers().found.items())
     }
-    return Kinds(
+    return BillFileKinds(
         known={
             name: BillFiles(
                 formats=files.formats,
@@ -66,7 +66,7 @@ def installed_kinds(only: str, account: str, accounts: Accounts) -> Kinds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedBill:
     """One bill: a file, or the files of a folder that together are one. `kind`: its name; `sums`: see `BillFormat`."""
 
     kind: str
@@ -75,12 +75,12 @@ class Opened:
     stated_at: datetime
 
 
-def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
+def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
     """The bill in the file or folder `path`, of which nothing but the first record has been read yet."""
-    return opened_pieces(str(path), list_pieces(path), kinds, now)
+    return open_bill_pieces(str(path), list_pieces(path), kinds, now)
 
 
-def opened_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: Kinds, now: datetime) -> Opened:
+def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFileKinds, now: datetime) -> OpenedBill:
     """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
     places = read_records(pieces)
@@ -89,22 +89,24 @@ def opened_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: Kinds, now:
         hint = "a month without charges needs no file"
         raise InputError("holds a header and no line", field=path, hint=hint)
     about = BillFileFacts(account="", as_of=stated_at)
-    every = _again(first, places)
-    if LOOKS_LIKE_FOCUS & {name.lower().replace("_", "") for name in first[1]} and not _own(first[1], kinds):
-        return Opened(kind=FOCUS, sums=True, parts=_focus(path, every, kinds, stated_at), stated_at=stated_at)
-    provider, one = _format(path, first[1], kinds)
+    every = _restore_first(first, places)
+    if FOCUS_COLUMN_HINTS & {name.lower().replace("_", "") for name in first[1]} and not _match_formats(first[1], kinds):
+        return OpenedBill(
+            kind=FOCUS_KIND, sums=True, parts=_read_focus_parts(path, every, kinds, stated_at), stated_at=stated_at
+        )
+    provider, one = _choose_format(path, first[1], kinds)
     if not one.says_whose:
-        about = BillFileFacts(account=_account(path, provider, kinds), as_of=stated_at)
-    parts = _parts(every, one, about)
-    return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
+        about = BillFileFacts(account=_find_bill_account(path, provider, kinds), as_of=stated_at)
+    parts = _read_parts(every, one, about)
+    return OpenedBill(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
 
 
-def _again(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
+def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Iterator[LocatedRecord]:
     yield first
     yield from rest
 
 
-def _parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
+def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
     """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
     seen: frozenset[str] = frozenset()
     for here, record in places:
@@ -113,12 +115,12 @@ def _parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFact
             if not one.known(record):
                 hint = f"the first one of the bill is of {one.name}: name files of other kinds one by one"
                 raise InputError("is of another kind", field=here, hint=hint)
-        with _told(here):
+        with _add_place_to_errors(here):
             yield from one.read(record, about)
 
 
 @contextmanager
-def _told(here: str) -> Iterator[None]:
+def _add_place_to_errors(here: str) -> Iterator[None]:
     """What cannot be read, with the file and line where it stands."""
     try:
         yield
@@ -127,7 +129,7 @@ def _told(here: str) -> Iterator[None]:
         raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
 
 
-def _own(record: BillFileRecord, kinds: Kinds) -> list[tuple[str, BillFormat]]:
+def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[str, BillFormat]]:
     """The providers' own formats that a record is of."""
     return [
         (name, one)
@@ -138,27 +140,27 @@ def _own(record: BillFileRecord, kinds: Kinds) -> list[tuple[str, BillFormat]]:
     ]
 
 
-def _format(path: str, record: BillFileRecord, kinds: Kinds) -> tuple[str, BillFormat]:
-    found = _own(record, kinds)
+def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> tuple[str, BillFormat]:
+    found = _match_formats(record, kinds)
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(sorted(name for name, _ in found))
         raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
-    keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:MOST_SHOWN])
+    keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:NAMES_SHOWN_MAX])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
-    what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > MOST_SHOWN else "")
-    raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS, *readable))}")
+    what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > NAMES_SHOWN_MAX else "")
+    raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS_KIND, *readable))}")
 
 
-def _account(path: str, provider: str, kinds: Kinds) -> str:
+def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
     """Whose a file is that does not say so: as stated, or the only account of its provider.
 
     What is taken in for an account stays there: one that the ledger does not know, beside others that it does, is a slip.
     """
     known = kinds.accounts(provider)
     if kinds.account and known and kinds.account not in known:
-        near = find_nearest_names(kinds.account, known) or known[:MOST_SHOWN]
+        near = find_nearest_names(kinds.account, known) or known[:NAMES_SHOWN_MAX]
         hint = f"did you mean {', '.join(map(to_one_line, near))}? Another one is polled first: costguard status"
         raise InputError(
             f"'{to_one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint
@@ -167,12 +169,14 @@ def _account(path: str, provider: str, kinds: Kinds) -> str:
         return kinds.account
     if len(known) == 1:
         return known[0]
-    told = f"the ledger knows {', '.join(map(to_one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"
+    told = f"the ledger knows {', '.join(map(to_one_line, known[:NAMES_SHOWN_MAX]))}" if known else "the ledger knows none"
     hint = f"say whose with --account NAME ({told})"
     raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
 
 
-def _focus(path: str, places: Iterable[LocatedRecord], kinds: Kinds, as_of: datetime) -> Iterator[BillLinePart]:
+def _read_focus_parts(
+    path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, as_of: datetime
+) -> Iterator[BillLinePart]:
     """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
@@ -180,27 +184,27 @@ def _focus(path: str, places: Iterable[LocatedRecord], kinds: Kinds, as_of: date
     for here, record in places:
         if record.keys() != seen:
             seen = frozenset(record)
-            _complete(path if not exports else here, record)
+            _check_columns(path if not exports else here, record)
         name = get_focus_provider(record)
-        plugin = _whose(name, called, kinds)
+        plugin = _find_plugin(name, called, kinds)
         if not plugin:
             if not name:
                 raise InputError("names no provider", field=here, hint="--provider NAME says whose such rows are")
             kinds.left_out[name] += 1
             continue
-        provider = name if speaks_for(plugin, name) else plugin
+        provider = name if may_speak_for(plugin, name) else plugin
         if provider not in exports:
             resource = kinds.known[plugin].resource
             exports[provider] = FocusSource(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
-        with _told(here):
+        with _add_place_to_errors(here):
             yield parse_focus_line(record, exports[provider])
     if not exports:
-        names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
+        names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(NAMES_SHOWN_MAX))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
         raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
 
 
-def _complete(where: str, record: BillFileRecord) -> None:
+def _check_columns(where: str, record: BillFileRecord) -> None:
     """InputError where a record lacks a column that no line can do without."""
     missing = find_missing_columns(record)
     if missing:
@@ -208,9 +212,9 @@ def _complete(where: str, record: BillFileRecord) -> None:
         raise InputError(f"lacks the columns {', '.join(missing)}", field=where, hint=hint)
 
 
-def _whose(name: str, called: Mapping[str, str], kinds: Kinds) -> str:
+def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> str:
     """The plug-in for rows of `name`: the one that is called so; `only` for what is nobody's; "" for what is left out."""
-    plugin = called.get(name.casefold()) or next((own for own in kinds.known if speaks_for(own, name)), "")
+    plugin = called.get(name.casefold()) or next((own for own in kinds.known if may_speak_for(own, name)), "")
     if not kinds.only:
         return plugin
     return kinds.only if plugin in ("", kinds.only) else ""

@@ -11,11 +11,11 @@ from costguard.values.checks import require
 from costguard.values.gpu import Gpu
 from costguard.values.money import Money, Rate
 
-COMMITTED_OR_TAKEN = ("spot", "reserved")
+EXCLUDED_TIERS = ("spot", "reserved")
 """Tiers that are not what an hour costs somebody who rents by the hour: one may be taken away, one is paid for a year."""
 
 
-def breakeven(
+def compute_purchase(
     *,
     gpu: Gpu | None,
     count: int,
@@ -33,9 +33,9 @@ def breakeven(
     warnings: list[str] = []
     offer = None
     if price is None:
-        price = _list_price(gpu, count, warnings)
+        price = _assume_list_price(gpu, count, warnings)
     if rate is None:
-        offer = _cheapest(gpu, count, market)
+        offer = _find_cheapest_offer(gpu, count, market)
         rate = offer.rate
         warnings.append(f"the rent is {offer.provider}'s {offer.tier} price of {offer.observed_on.isoformat()}")
     if power_w is None and gpu is not None and gpu.tdp_w is not None:
@@ -61,7 +61,7 @@ def breakeven(
     )
 
 
-def _list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
+def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
     if gpu is None or gpu.price_usd is None:
         known = "no price of this GPU is known" if gpu else "nothing says what is bought"
         raise InputError(known, field="--price", hint="write --price 15000")
@@ -69,10 +69,10 @@ def _list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
     return Money.parse(round(gpu.price_usd) * count, field="--price")
 
 
-def _cheapest(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
+def _find_cheapest_offer(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
     if gpu is None:
         raise InputError("nothing says what is rented", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
-    offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in COMMITTED_OR_TAKEN]
+    offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in EXCLUDED_TIERS]
     if not offers:
         raise InputError(f"nobody in the market rents {gpu.name} x{count}", field="--rate", hint="write --rate 4")
     return offers[0]

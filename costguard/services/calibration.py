@@ -19,10 +19,10 @@ from costguard.sizing.speed.timing import compute_job_speed
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
-Reader = Callable[[list[tuple[str, Table]]], tuple[ObservedRun, ...]]
+RunsReader = Callable[[list[tuple[str, Table]]], tuple[ObservedRun, ...]]
 
 
-def calibrate(
+def calibrate_runs(
     fresh: Iterable[ObservedRun],
     *,
     kept: Iterable[ObservedRun] = (),
@@ -32,10 +32,10 @@ def calibrate(
 ) -> CalibrationAnswer:
     """What `fresh` runs and those already `kept` in `file` say of quotes to come. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
-    runs = _once((*kept, *fresh))
+    runs = _drop_repeats((*kept, *fresh))
     spread = facts.get_efficiency().spread_seen
-    found = weigh_runs((expected(run, facts) for run in runs), spread_seen=spread)
-    new = len(runs) - len(_once(kept))
+    found = weigh_runs((compare_with_quote(run, facts) for run in runs), spread_seen=spread)
+    new = len(runs) - len(_drop_repeats(kept))
     twice = len(kept) + len(fresh) - len(runs)
     said = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
     return CalibrationAnswer(
@@ -44,11 +44,11 @@ def calibrate(
         new=new,
         weighed=found,
         spread=spread,
-        warnings=(*warnings, *said, *_assumed(fresh), *(out.text for out in found.left_out)),
+        warnings=(*warnings, *said, *_warn_of_assumptions(fresh), *(out.text for out in found.left_out)),
     )
 
 
-def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[ObservedRun, ...], tuple[str, ...]]:
+def reread_kept_runs(tables: Iterable[Table], read: RunsReader) -> tuple[tuple[ObservedRun, ...], tuple[str, ...]]:
     """Kept runs, and a warning for each that can no longer be read (its config.json has gone, a name has changed)."""
     found: list[ObservedRun] = []
     broken: list[str] = []
@@ -60,26 +60,26 @@ def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[ObservedRun
     return tuple(found), tuple(broken)
 
 
-def _once(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
+def _drop_repeats(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
     return tuple({repr(sorted(run.table.items())): run for run in runs}.values())
 
 
-def _assumed(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
+def _warn_of_assumptions(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
     """What nobody stated decides what was expected, so it is said once for all runs."""
     fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
     named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
     return (f"assumed, because not stated: {named}",) if named else ()
 
 
-def expected(run: ObservedRun, facts: FactSource) -> RunComparison:
+def compare_with_quote(run: ObservedRun, facts: FactSource) -> RunComparison:
     """`run` beside what an uncalibrated quote says of it."""
     placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
     if isinstance(placed, ImpossiblePlacement):
         return RunComparison(run=run, speed=FigureComparison(wrong=placed.reason), memory=FigureComparison(wrong=placed.reason))
-    return RunComparison(run=run, speed=_speed(run, placed, facts), memory=_memory(run, placed.footprint))
+    return RunComparison(run=run, speed=_compare_speed(run, placed, facts), memory=_compare_memory(run, placed.footprint))
 
 
-def _speed(run: ObservedRun, placed: Placement, facts: FactSource) -> FigureComparison:
+def _compare_speed(run: ObservedRun, placed: Placement, facts: FactSource) -> FigureComparison:
     """From the stated speed; from the hours of the whole run where none is stated."""
     if run.tokens_per_s is None and run.hours is None:
         return FigureComparison()
@@ -102,7 +102,7 @@ def _speed(run: ObservedRun, placed: Placement, facts: FactSource) -> FigureComp
     return FigureComparison(family=family, ratio=ratio, wrong=wrong)
 
 
-def _memory(run: ObservedRun, need: Footprint) -> FigureComparison:
+def _compare_memory(run: ObservedRun, need: Footprint) -> FigureComparison:
     """From the allocated peak; from what was reserved where nobody looked at that."""
     seen, said = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
     if seen is None:

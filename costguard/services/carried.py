@@ -13,12 +13,12 @@ from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
 
 
-def instant_of(text: str | None) -> datetime | None:
+def decode_instant(text: str | None) -> datetime | None:
     """The instant that `isoformat` wrote; None for nothing."""
     return datetime.fromisoformat(text) if text else None
 
 
-def breaker_text(found: Breaker | None) -> str:
+def encode_breaker(found: Breaker | None) -> str:
     """As a text; "" where it is closed."""
     if found is None:
         return ""
@@ -26,7 +26,7 @@ def breaker_text(found: Breaker | None) -> str:
     return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since])
 
 
-def breaker_of(text: str | None) -> Breaker | None:
+def decode_breaker(text: str | None) -> Breaker | None:
     """What `breaker_text` wrote."""
     if not text:
         return None
@@ -35,18 +35,18 @@ def breaker_of(text: str | None) -> Breaker | None:
         opened_at=datetime.fromisoformat(opened),
         keys=tuple(ResourceKey(*key) for key in keys),
         shared=shared,
-        recovering_since=instant_of(since),
+        recovering_since=decode_instant(since),
     )
 
 
-def evidence_text(facts: Mapping[str, object], waste: Money | None, saves: Rate | None = None) -> str:
+def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rate | None = None) -> str:
     """What an act rests on, as JSON: its facts, what idling had cost, and what it saves an hour."""
     cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
     rate = {"nano": saves.nano_per_hour, "currency": saves.currency} if saves else None
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
-def costs_of(intents: Iterable[Intent]) -> dict[str, ActCost]:
+def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
     """What each act was for, by the id of the intent whose evidence says so."""
     found = {}
     for intent in intents:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from costguard.settings import Settings
 
 
-def ceilings(settings: Settings) -> dict[str, int]:
+def read_price_ceilings(settings: Settings) -> dict[str, int]:
     """Canonical GPU -> nano-dollars an hour that one is taken to cost at most, from the market that quotes use."""
     from costguard.data import MARKET  # whoever holds it as a function rarely needs it
     from costguard.ledger.market import MarketReader

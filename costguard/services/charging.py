@@ -13,7 +13,7 @@ from costguard.values.provider import Seller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charges:
+class LedgerChargeItems:
     """The items of `period` as known at `as_of`. Each time they are gone through the ledger is read anew, as it is then."""
 
     books: Callable[[], SpendingReader]

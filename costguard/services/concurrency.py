@@ -17,16 +17,16 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 A = TypeVar("A")
 
-MOST_THREADS = 100
+THREADS_MAX = 100
 """Questions that are under way at once: 200 scopes that answer in 200 ms take two rounds of them, half a second."""
 
-Answer = tuple[K, T | BaseException]
+NamedAnswer = tuple[K, T | BaseException]
 
 
-class Crew(Generic[K, T]):
+class QuestionPool(Generic[K, T]):
     """Threads that put questions, at most `most` at once. Their answers stand in one line, in the order of coming."""
 
-    def __init__(self, line: SimpleQueue[Answer[K, T]], most: int = MOST_THREADS) -> None:
+    def __init__(self, line: SimpleQueue[NamedAnswer[K, T]], most: int = THREADS_MAX) -> None:
         self._line, self._most, self._threads = line, most, 0
         self._questions: SimpleQueue[tuple[K, Callable[[], T]] | None] = SimpleQueue()
         self._over = threading.Event()
@@ -60,7 +60,7 @@ class Crew(Generic[K, T]):
         self._line.put((name, answer))
 
 
-def within(line: SimpleQueue[A], seconds: float) -> A | None:
+def wait_for_answer(line: SimpleQueue[A], seconds: float) -> A | None:
     """The next answer of `line`; None where none comes within `seconds`."""
     try:
         return line.get(timeout=seconds) if seconds > 0 and not is_simulated() else line.get_nowait()
@@ -69,19 +69,19 @@ def within(line: SimpleQueue[A], seconds: float) -> A | None:
         return None
 
 
-def together(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = MOST_THREADS) -> dict[K, T | BaseException]:
+def run_all(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = THREADS_MAX) -> dict[K, T | BaseException]:
     """The answer of each question, or what it raised; TimeoutError where there was none within `limit_s` seconds in all."""
-    found = dict(_answered(questions, limit_s, most))
+    found = dict(_collect_answers(questions, limit_s, most))
     return {name: found.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
 
 
-def _answered(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[Answer[K, T]]:
-    line: SimpleQueue[Answer[K, T]] = SimpleQueue()
-    crew, until = Crew(line, most), read_monotonic() + limit_s
+def _collect_answers(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[NamedAnswer[K, T]]:
+    line: SimpleQueue[NamedAnswer[K, T]] = SimpleQueue()
+    crew, until = QuestionPool(line, most), read_monotonic() + limit_s
     for name, question in questions.items():
         crew.ask(name, question)
     for _ in questions:
-        answer = within(line, until - read_monotonic())
+        answer = wait_for_answer(line, until - read_monotonic())
         if answer is None:
             break
         yield answer

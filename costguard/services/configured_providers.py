@@ -19,8 +19,8 @@ from costguard.metering.inventory import Failed, Poll
 from costguard.providers import plugins
 from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry, find_missing_packages
 from costguard.providers.ports import InstanceSource
-from costguard.services.concurrency import together
-from costguard.services.listing_validation import speaks_for
+from costguard.services.concurrency import run_all
+from costguard.services.listing_validation import may_speak_for
 from costguard.settings import Settings, expand_path, get_cache_path
 from costguard.system.file_security import disable_memory_dumps
 from costguard.values.provider import ProviderManifest
@@ -30,11 +30,11 @@ if TYPE_CHECKING:  # the network is imported when a provider is opened
     from costguard.providers.transport import ProviderContext, ProviderPlugin, Transport
 
 
-OPEN_S = 20.0
+OPEN_LIMIT_S = 20.0
 """How long all may take to be opened: they read files and import SDKs, and ask nobody. An assumption, 2026-11."""
 
 
-class Now:
+class SystemClock:
     """The clock of this machine."""
 
     def now(self) -> datetime:
@@ -43,7 +43,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cloud:
+class ConfiguredProvider:
     """One configured provider. `error`: why it could not be opened, None where it could; then `sources` are its accounts."""
 
     name: str
@@ -53,7 +53,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unopened:
+class UnavailableProvider:
     """Stands for a provider that could not be opened: it fails whatever it is asked, and says why."""
 
     name: str
@@ -70,10 +70,10 @@ class Unopened:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """Nothing but the reason."""
-        return Poll(scope=scope, at=Now().now(), inventory=Failed(str(self.error)))
+        return Poll(scope=scope, at=SystemClock().now(), inventory=Failed(str(self.error)))
 
 
-def known_tables(settings: Settings, installed: ProviderRegistry) -> Mapping[str, Mapping[str, object]]:
+def check_provider_tables(settings: Settings, installed: ProviderRegistry) -> Mapping[str, Mapping[str, object]]:
     """The `[providers.NAME]` tables; UnknownNameError with the nearest where nobody is called NAME."""
     for name in settings.providers:
         if name not in installed.broken:
@@ -82,64 +82,66 @@ def known_tables(settings: Settings, installed: ProviderRegistry) -> Mapping[str
 
 
 @contextmanager
-def opened(settings: Settings, *, only: Collection[str] | None = None, found_too: bool = False) -> Iterator[tuple[Cloud, ...]]:
+def open_providers(
+    settings: Settings, *, only: Collection[str] | None = None, found_too: bool = False
+) -> Iterator[tuple[ConfiguredProvider, ...]]:
     """Every configured provider, or `only` these. `found_too`: those without a table for which credentials are found, too.
 
     Of the latter, one that needs a setting before its credentials are of any use is there with that InputError.
     """
     installed = plugins.load_providers()
-    tables = dict(known_tables(settings, installed))
+    tables = dict(check_provider_tables(settings, installed))
     for name in only or ():
         if name not in installed.broken:
             installed.get(name)
         tables.setdefault(name, {})
     chosen = {name: table for name, table in tables.items() if only is None or name in only}
     unasked = [name for name in installed.found if found_too and name not in tables and only is None]
-    with surroundings(settings) as around:
-        clouds = _clouds(chosen, installed, around)
+    with open_provider_context(settings) as around:
+        clouds = _open_all(chosen, installed, around)
         for cloud in clouds:
             if isinstance(cloud.error, InputError):
                 raise cloud.error
-        tried = _clouds({name: {} for name in unasked if installed.found[name].manifest.credentials}, installed, around)
+        tried = _open_all({name: {} for name in unasked if installed.found[name].manifest.credentials}, installed, around)
         yield (*clouds, *(cloud for cloud in tried if cloud.error is None or isinstance(cloud.error, InputError)))
 
 
-def sources_of(clouds: Sequence[Cloud]) -> tuple[InstanceSource, ...]:
+def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, ...]:
     """The accounts of all, with a stand-in for each provider that could not be opened."""
     found = list[InstanceSource]()
     for cloud in clouds:
-        found += cloud.sources if cloud.error is None else (Unopened(name=cloud.name, error=cloud.error),)
+        found += cloud.sources if cloud.error is None else (UnavailableProvider(name=cloud.name, error=cloud.error),)
     return tuple(found)
 
 
 @contextmanager
-def surroundings(settings: Settings) -> Iterator[ProviderContext]:
+def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
     """What every provider is handed; the connections are let go of when the block ends."""
     import os
 
     from costguard.data import ShippedFacts
     from costguard.providers.transport import ProviderContext
-    from costguard.services.exports import Exports
+    from costguard.services.exports import BillExportReader
     from costguard.services.kept import FileCache
     from costguard.values.gpu_names import GpuNames
 
     disable_memory_dumps()
-    transport = transport_of(settings)
+    transport = open_transport(settings)
     try:
         yield ProviderContext(
             transport=transport,
-            clock=Now(),
+            clock=SystemClock(),
             gpus=GpuNames(ShippedFacts().get_gpus()),
             cache=FileCache(get_cache_path("providers")),
             environ=dict(os.environ),
-            home=_home(),
-            bills=Exports(),
+            home=_find_home(),
+            bills=BillExportReader(),
         )
     finally:
         transport.close()
 
 
-def transport_of(settings: Settings) -> Transport:
+def open_transport(settings: Settings) -> Transport:
     """A client of its own, as `[network]` wants it. Close it."""
     from costguard.providers.transport import Transport
 
@@ -150,42 +152,48 @@ def transport_of(settings: Settings) -> Transport:
         raise InputError("cannot be read", field="network.proxy", hint='write "http://proxy.example:3128"') from None
 
 
-def _home() -> Path:
+def _find_home() -> Path:
     try:
         return Path.home()
     except RuntimeError:  # a user without a home: a service. Nothing is found there
         return Path("/nonexistent")
 
 
-def _clouds(
+def _open_all(
     tables: Mapping[str, Mapping[str, object]], installed: ProviderRegistry, around: ProviderContext
-) -> tuple[Cloud, ...]:
+) -> tuple[ConfiguredProvider, ...]:
     """Each of `tables` opened, or the reason why not. One that hangs is such a reason, too."""
-    questions = {name: partial(_cloud, name, table, installed, around) for name, table in tables.items()}
-    answers = together(questions, limit_s=OPEN_S)
-    return tuple(_opened(name, answer, installed) for name, answer in answers.items())
+    questions = {name: partial(_open_provider, name, table, installed, around) for name, table in tables.items()}
+    answers = run_all(questions, limit_s=OPEN_LIMIT_S)
+    return tuple(_to_configured_provider(name, answer, installed) for name, answer in answers.items())
 
 
-def _opened(name: str, answer: Cloud | BaseException, installed: ProviderRegistry) -> Cloud:
+def _to_configured_provider(
+    name: str, answer: ConfiguredProvider | BaseException, installed: ProviderRegistry
+) -> ConfiguredProvider:
     """`answer`, or in its place what was raised. The words of an unexpected one are left out: they may hold a secret."""
-    if isinstance(answer, Cloud):
+    if isinstance(answer, ConfiguredProvider):
         return answer
     plugin = installed.found.get(name)
     why = answer if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
     error = answer if isinstance(answer, CostguardError) else ProviderError(f"it cannot be opened: {why}", provider=name)
-    return Cloud(name=name, manifest=plugin.manifest if plugin else None, sources=(), error=error)
+    return ConfiguredProvider(name=name, manifest=plugin.manifest if plugin else None, sources=(), error=error)
 
 
-def _cloud(name: str, table: Mapping[str, object], installed: ProviderRegistry, around: ProviderContext) -> Cloud:
+def _open_provider(
+    name: str, table: Mapping[str, object], installed: ProviderRegistry, around: ProviderContext
+) -> ConfiguredProvider:
     """`name` opened; whatever its plug-in raises is raised."""
     plugin = installed.found.get(name)
     if plugin is None:
         what = f"its plug-in cannot be used: {installed.broken[name]}"
         raise ProviderError(what, provider=name, hint="reinstall or remove the package that brings it")
-    return Cloud(name=name, manifest=plugin.manifest, sources=_sources(plugin, table, around))
+    return ConfiguredProvider(name=name, manifest=plugin.manifest, sources=_open_sources(plugin, table, around))
 
 
-def _sources(plugin: DiscoveredProvider, table: Mapping[str, object], around: ProviderContext) -> tuple[InstanceSource, ...]:
+def _open_sources(
+    plugin: DiscoveredProvider, table: Mapping[str, object], around: ProviderContext
+) -> tuple[InstanceSource, ...]:
     manifest = plugin.manifest
     missing = find_missing_packages(manifest)
     if missing:
@@ -196,7 +204,7 @@ def _sources(plugin: DiscoveredProvider, table: Mapping[str, object], around: Pr
         raise ProviderError("it opened no account", provider=manifest.name, hint=f"see [providers.{manifest.name}]")
     for source in sources:
         names = tuple(source.providers)
-        if not names or not all(speaks_for(manifest.name, name) for name in names):
+        if not names or not all(may_speak_for(manifest.name, name) for name in names):
             others = ", ".join(map(str, names)) or "nobody"
             raise ProviderError(f"its plug-in speaks for others: {others}", provider=manifest.name)
     return sources

@@ -4,43 +4,45 @@ from __future__ import annotations
 
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.settings import expand_path, read_settings, resolve_ledger_url
 from costguard.views import ledger as documents
 
 
-def path(*, config: str | None = None) -> Answer:
+def answer_db_path(*, config: str | None = None) -> CommandAnswer:
     """`costguard db path`."""
-    return Answer(document=documents.build_ledger_path_document(maintenance.describe_ledger_path(_url(config))))
+    return CommandAnswer(
+        document=documents.build_ledger_path_document(maintenance.describe_ledger_path(_read_ledger_url(config)))
+    )
 
 
-def backup(file: str, *, config: str | None = None) -> Answer:
+def answer_db_backup(file: str, *, config: str | None = None) -> CommandAnswer:
     """`costguard db backup`."""
-    url, target = _url(config), expand_path(file)
+    url, target = _read_ledger_url(config), expand_path(file)
     size = maintenance.backup_ledger(url, target)
-    return Answer(document=documents.build_backup_document(maintenance.describe_ledger_path(url), str(target), size))
+    return CommandAnswer(document=documents.build_backup_document(maintenance.describe_ledger_path(url), str(target), size))
 
 
-def check(*, config: str | None = None) -> Answer:
+def answer_db_check(*, config: str | None = None) -> CommandAnswer:
     """`costguard db check`; findings end it as an error, after they have been printed."""
-    url = _url(config)
+    url = _read_ledger_url(config)
     findings = maintenance.check_ledger(url)
     shown = maintenance.describe_ledger_path(url)
     refusal = None
     if findings:
         hint = "keep a copy of it, then put a backup in its place"
         refusal = LedgerError(f"{len(findings)} findings", field=shown, hint=hint)
-    return Answer(document=documents.build_check_document(shown, findings), refusal=refusal)
+    return CommandAnswer(document=documents.build_check_document(shown, findings), refusal=refusal)
 
 
-def upgrade(*, config: str | None = None) -> Answer:
+def answer_db_upgrade(*, config: str | None = None) -> CommandAnswer:
     """`costguard db upgrade`."""
-    url = _url(config)
+    url = _read_ledger_url(config)
     done = maintenance.upgrade_ledger(url)
     copy = None if done.copy is None else str(done.copy)
     shown = maintenance.describe_ledger_path(url)
-    return Answer(document=documents.build_upgrade_document(shown, before=done.before, after=done.after, copy=copy))
+    return CommandAnswer(document=documents.build_upgrade_document(shown, before=done.before, after=done.after, copy=copy))
 
 
-def _url(config: str | None) -> str:
+def _read_ledger_url(config: str | None) -> str:
     return resolve_ledger_url(read_settings(config))

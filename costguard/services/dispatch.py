@@ -16,20 +16,20 @@ from functools import partial
 from typing import Protocol
 
 from costguard.guard.alerts.alert import SEVERITIES, DeliveryResult, Notification
-from costguard.services.concurrency import together
+from costguard.services.concurrency import run_all
 from costguard.services.ports import Notifier
 from costguard.system.clock import Clock
 
-GIVE_UP = timedelta(hours=24)
+GIVE_UP_AFTER = timedelta(hours=24)
 """For each of a message's `days`."""
-LIMIT_S = 15.0
+DISPATCH_LIMIT_S = 15.0
 """Seconds for all messages of a round; a channel has 10 s of its own for each."""
-MOST_OF_ONE = 8
-MOST_AT_ONCE = 32
+CHANNEL_MESSAGES_MAX = 8
+DISPATCH_MESSAGES_MAX = 32
 """Messages of one channel and of a round, so that one that hangs holds up no other; the rest is due in the next round."""
 
 
-class Outbox(Protocol):
+class MessageOutbox(Protocol):
     """Messages that were written together with what they tell of."""
 
     def due_messages(self, now: datetime) -> list[Notification]:
@@ -43,7 +43,7 @@ class Outbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class DispatchResult:
     """What came of one round. `later`: to be tried again. `given_up`: went through the second channel, with why."""
 
     sent: tuple[Notification, ...] = ()
@@ -51,25 +51,31 @@ class Round:
     given_up: tuple[tuple[Notification, str], ...] = ()
 
 
-class Postman:
+class OutboxDispatcher:
     """Sends what is due, one round a call. `notifiers`: by the names of channels. `second`: for what cannot be sent."""
 
     def __init__(
-        self, outbox: Outbox, notifiers: Mapping[str, Notifier], *, clock: Clock, second: Notifier, limit_s: float = LIMIT_S
+        self,
+        outbox: MessageOutbox,
+        notifiers: Mapping[str, Notifier],
+        *,
+        clock: Clock,
+        second: Notifier,
+        limit_s: float = DISPATCH_LIMIT_S,
     ) -> None:
         self._outbox, self._notifiers, self._clock, self._second = outbox, notifiers, clock, second
         self._limit_s = limit_s
         self._unsettled = dict[str, DeliveryResult]()
 
-    def deliver(self) -> Round:
+    def deliver(self) -> DispatchResult:
         """One round, at most `limit_s` long. LedgerError where the outbox cannot be read or written."""
         began, owed = self._clock.now(), bool(self._unsettled)
         self._settle_all(began)
-        messages = _chosen(self._outbox.due_messages(began))
-        asked = {one.id: partial(_sent, self._notifiers.get(one.channel), one) for one in messages}
-        answers = together(asked, limit_s=self._limit_s, most=MOST_AT_ONCE)
+        messages = _choose_messages(self._outbox.due_messages(began))
+        asked = {one.id: partial(_send_message, self._notifiers.get(one.channel), one) for one in messages}
+        answers = run_all(asked, limit_s=self._limit_s, most=DISPATCH_MESSAGES_MAX)
         now = self._clock.now()
-        came = [(one, _last(_delivery(answers[one.id]), one, now)) for one in messages]
+        came = [(one, _end_old_retries(_to_delivery(answers[one.id]), one, now)) for one in messages]
         self._unsettled |= {one.id: delivery for one, delivery in came}
         self._settle_all(now)
         failed = owed or not all(delivery.sent for _, delivery in came)
@@ -77,7 +83,7 @@ class Postman:
         for message, why in given_up:
             self._second(replace(message, title=f"[not sent to {message.channel}: {why}] {message.title}"))
         gone = {message.id for message, _ in given_up}
-        return Round(
+        return DispatchResult(
             sent=tuple(one for one, delivery in came if delivery.sent),
             later=tuple((one, delivery.why) for one, delivery in came if not delivery.sent and one.id not in gone),
             given_up=given_up,
@@ -90,23 +96,23 @@ class Postman:
             del self._unsettled[message_id]
 
 
-def _chosen(due: list[Notification]) -> list[Notification]:
+def _choose_messages(due: list[Notification]) -> list[Notification]:
     """Pages first, then the oldest; of each channel so many, and of all."""
     chosen, of_one = list[Notification](), Counter[str]()
     for message in sorted(due, key=lambda one: -SEVERITIES.index(one.severity)):
         of_one[message.channel] += 1
-        if of_one[message.channel] <= MOST_OF_ONE:
+        if of_one[message.channel] <= CHANNEL_MESSAGES_MAX:
             chosen.append(message)
-    return chosen[:MOST_AT_ONCE]
+    return chosen[:DISPATCH_MESSAGES_MAX]
 
 
-def _sent(notifier: Notifier | None, message: Notification) -> DeliveryResult:
+def _send_message(notifier: Notifier | None, message: Notification) -> DeliveryResult:
     if notifier is None:
         return DeliveryResult(sent=False, why="no channel of this name is in the settings", again=False)
     return notifier(message)
 
 
-def _delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
+def _to_delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
     """What came of it; an exception's own words are left out, as they may hold an address."""
     if isinstance(answer, DeliveryResult):
         return answer
@@ -114,6 +120,8 @@ def _delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
     return DeliveryResult(sent=False, why=why)
 
 
-def _last(delivery: DeliveryResult, message: Notification, now: datetime) -> DeliveryResult:
+def _end_old_retries(delivery: DeliveryResult, message: Notification, now: datetime) -> DeliveryResult:
     """No other try for a message that is so old: whoever is told so late is told through the second channel."""
-    return replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP else delivery
+    return (
+        replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP_AFTER else delivery
+    )

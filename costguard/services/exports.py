@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # most who open a provider read no bill
     from costguard.values.period import Period
 
 
-class Exports:
+class BillExportReader:
     """See `ports.bills.BillReader`."""
 
     def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
@@ -28,10 +28,10 @@ class Exports:
     def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
         """The lines of `period` in `pieces`: rows of `provider`, and those that name nobody else who is installed."""
         from costguard.bills.bill_files import sum_bill_lines
-        from costguard.services.bill_files import installed_kinds, opened_pieces
+        from costguard.services.bill_files import list_installed_kinds, open_bill_pieces
 
-        kinds = installed_kinds(provider, "", lambda _: ())
+        kinds = list_installed_kinds(provider, "", lambda _: ())
         name = pieces[0].name if len(pieces) == 1 else f"{pieces[0].name} and {len(pieces) - 1} more files"
-        bill = opened_pieces(name, pieces, kinds, now)
+        bill = open_bill_pieces(name, pieces, kinds, now)
         found = sum_bill_lines(bill.parts, period, sums=bill.sums)
         return replace(found, made_at=bill.stated_at, left_out=tuple(sorted(kinds.left_out.items())))

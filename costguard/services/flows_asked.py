@@ -21,12 +21,12 @@ from costguard.metering.spending import LiveResource
 from costguard.services.ports import GuardRecords, Payments
 from costguard.values.balance import PrepaidBalance
 
-WISHES_BACK = timedelta(days=100)
+OVERRIDES_BACK = timedelta(days=100)
 """Longer than an arming lasts."""
 DAY = timedelta(days=1)
 
 
-def asked_of(
+def load_cost_facts(
     rules: GuardConfig, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
 ) -> CostFacts:
     """What the policies of `rules` ask about `live`."""
@@ -41,13 +41,13 @@ def asked_of(
     )
 
 
-def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
+def load_recent_overrides(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
     """All that count, and those that have ended lately: a lease that ended starts windows anew."""
-    found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - WISHES_BACK))}
+    found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
 
 
-def intents_lately(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
+def load_recent_intents(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
     """The open ones, and those that ended within a day."""
     found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
     return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))

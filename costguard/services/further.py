@@ -33,7 +33,7 @@ from costguard.values.resource import RUNNING, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ReportQuestion:
     """What a report is asked. `by`: what to group by, in `zone`, as known at `as_of`. `pause`: see `coverage.unseen`.
 
     `group_from`: labels of machines that work together. `drawn`: what charts are drawn from, too.
@@ -63,19 +63,19 @@ class Question:
         return self.period.start <= self.as_of < self.period.end
 
 
-def spending_by(
-    accounts: Accounts, outlays: Sequence[ResourceCost], question: Question
+def load_spending_by(
+    accounts: Accounts, outlays: Sequence[ResourceCost], question: ReportQuestion
 ) -> tuple[list[Spending], dict[int, BilledResource]]:
     """The outlays as spending of known resources, and those resources, as far as the keys ask for them."""
     labels = [key.removeprefix(LABEL_PREFIX) for key in question.by if key.startswith(LABEL_PREFIX)]
-    labels += _marks(question.group_from) if "job" in question.by else []
+    labels += _list_group_labels(question.group_from) if "job" in question.by else []
     bearers = accounts.load_billed_resources({one.number for one in outlays}, labels=labels)
     if "job" in question.by:
-        bearers = {number: replace(of, job=_job(of, question.group_from)) for number, of in bearers.items()}
+        bearers = {number: replace(of, job=_name_job(of, question.group_from)) for number, of in bearers.items()}
     return [one.to_spending(bearers.get(one.number)) for one in outlays], bearers
 
 
-def before_of(accounts: Accounts, question: Question) -> PreviousPeriod | None:
+def load_previous_period(accounts: Accounts, question: ReportQuestion) -> PreviousPeriod | None:
     """The period before the one that was asked for."""
     period, by, as_of = question.asked.before, question.by, question.as_of
     if period is None:
@@ -84,7 +84,7 @@ def before_of(accounts: Accounts, question: Question) -> PreviousPeriod | None:
     def spent(of: Period) -> list[Spending]:
         if not needs_resources(by):
             return accounts.load_spending(of, as_of)
-        return spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
+        return load_spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
 
     whole = spent(period)
     part = (
@@ -99,18 +99,18 @@ def before_of(accounts: Accounts, question: Question) -> PreviousPeriod | None:
         label=question.asked.before_label,
         usd=usd,
         part=sum_by_currency(parted, by)[0] if question.running else usd,
-        seen=bool(whole) or not _never(blank, names),
-        part_seen=bool(parted) or not _never(holes, names),
+        seen=bool(whole) or not _is_never_seen(blank, names),
+        part_seen=bool(parted) or not _is_never_seen(holes, names),
         complete=bool(names) and not holes,
     )
 
 
-def _never(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
+def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
     """Whether no scope was seen completely at any time."""
     return len(holes) == len(names) and all(hole.never for hole in holes)
 
 
-def spenders_of(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
+def load_top_resources(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
     """The dearest resources."""
     places = rank_top_resources(outlays)
     wanted = set(places)
@@ -123,8 +123,8 @@ def spenders_of(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[To
     return tuple(build_top_resource(bearers[number], found[number, currency]) for number, currency in places)
 
 
-def wastes_of(
-    accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: Question
+def measure_waste(
+    accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
 ) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
     """How much of what computed could be judged, and did nothing; of the resources `bearers` where those are told apart.
 
@@ -135,7 +135,7 @@ def wastes_of(
     measured = accounts.load_sampled_hours(gpus, question.passed)
     if not measured:
         return [], {}
-    groups = _groups(accounts, gpus, measured, group_from)
+    groups = _list_groups(accounts, gpus, measured, group_from)
     ran = dict[int, list[ComputeRun]]()
     for number, lines in accounts.load_lines({*measured, *(n for of in groups for n in of)}, period, as_of):
         ran[number] = [
@@ -158,7 +158,7 @@ def wastes_of(
     return wastes, days
 
 
-def saved_of(accounts: Accounts, question: Question) -> Savings:
+def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
     """What the acts of the guard saved in the period."""
     passed = question.passed
     if passed.start == passed.end:
@@ -166,7 +166,9 @@ def saved_of(accounts: Accounts, question: Question) -> Savings:
     return compute_savings(accounts.load_actions(passed.start - HIGH_FOR, passed.end), passed, question.as_of)
 
 
-def forecast_of(accounts: Accounts, spending: Iterable[Spending], question: Question) -> tuple[MoneyInterval, ...]:
+def forecast_running_period(
+    accounts: Accounts, spending: Iterable[Spending], question: ReportQuestion
+) -> tuple[MoneyInterval, ...]:
     """What a running period comes to if what bills now goes on, as `status` says it; nothing of one that does not run."""
     if not question.running:
         return ()
@@ -174,7 +176,7 @@ def forecast_of(accounts: Accounts, spending: Iterable[Spending], question: Ques
     return forecast_period(parts, accounts.load_burning(question.as_of), question.period, question.as_of)
 
 
-def drawn_of(accounts: Accounts, question: Question) -> tuple[CostByDay | None, WeeklyBurn | None]:
+def load_chart_data(accounts: Accounts, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
     """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it.
 
     Hours count from when somebody first looked, or something first billed: before that nothing is known, which is not zero.
@@ -192,34 +194,36 @@ def drawn_of(accounts: Accounts, question: Question) -> tuple[CostByDay | None, 
     return days, compute_weekly_burn(rates, since, to_micros(passed.end), question.zone)
 
 
-def _groups(
+def _list_groups(
     accounts: Accounts, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
 ) -> list[list[int]]:
     """The machines that work together, where something of one of them was measured. Most often there are none."""
-    if not _members(accounts, measured, group_from):
+    if not _find_group_members(accounts, measured, group_from):
         return []
-    groups = _members(accounts, computed, group_from).values()
+    groups = _find_group_members(accounts, computed, group_from).values()
     return [of for of in groups if len(of) > 1 and any(number in measured for number in of)]
 
 
-def _members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
+def _find_group_members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
     """Which of the machines `numbers` carry the labels of a group."""
     members = defaultdict[GroupKey, list[int]](list)
-    for number, bearer in accounts.load_billed_resources(numbers, labels=_marks(group_from)).items() if group_from else ():
-        if bearer.labels and (group := find_group(_as_seen(bearer), group_from)) is not None:
+    for number, bearer in (
+        accounts.load_billed_resources(numbers, labels=_list_group_labels(group_from)).items() if group_from else ()
+    ):
+        if bearer.labels and (group := find_group(_to_observation(bearer), group_from)) is not None:
             members[group].append(number)
     return members
 
 
-def _marks(group_from: Sequence[str]) -> list[str]:
+def _list_group_labels(group_from: Sequence[str]) -> list[str]:
     """The labels that `group_from` asks for."""
     return [part.partition(":")[2] for pattern in group_from for part in pattern.split(" + ")]
 
 
-def _job(bearer: BilledResource, group_from: Sequence[str]) -> str:
-    group = find_group(_as_seen(bearer), group_from) if bearer.labels else None
+def _name_job(bearer: BilledResource, group_from: Sequence[str]) -> str:
+    group = find_group(_to_observation(bearer), group_from) if bearer.labels else None
     return group.name if group is not None else ""
 
 
-def _as_seen(bearer: BilledResource) -> Observation:
+def _to_observation(bearer: BilledResource) -> Observation:
     return Observation(key=bearer.key, state=RUNNING, labels=bearer.labels)

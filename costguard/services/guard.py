@@ -29,27 +29,27 @@ from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Override, is_overr
 from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
 from costguard.guard.run import GuardRun
 from costguard.metering.spending import ScopeCoverage
-from costguard.services.accepting import unaccepted as why_unaccepted
-from costguard.services.act.executor import Deeds
-from costguard.services.act.hooks import Hooks, record_ends
-from costguard.services.act.send_action import boottime_s
-from costguard.services.carried import breaker_text, costs_of
-from costguard.services.flows_asked import intents_lately, wishes_lately
-from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
-from costguard.services.latest import Latest
-from costguard.services.lookback import Lookback
+from costguard.services.accepting import explain_unaccepted as why_unaccepted
+from costguard.services.act.executor import ActionExecutor
+from costguard.services.act.hooks import HookRunner, record_hook_ends
+from costguard.services.act.send_action import read_boot_time_s
+from costguard.services.carried import decode_costs, encode_breaker
+from costguard.services.flows_asked import load_recent_intents, load_recent_overrides
+from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
+from costguard.services.latest import PollResults
+from costguard.services.lookback import SampleWindow
 from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
 from costguard.system.clock import Clock
 from costguard.system.gc_pause import pause_gc
 from costguard.values.incarnation import Incarnation
 
-TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
-SETTINGS = "settings file"
+LEADER_LEASE_MIN, ACTION_TIME_MAX = timedelta(seconds=60), timedelta(seconds=60)
+SETTINGS_USER = "settings file"
 """Who armed what the file arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class GuardRunResult:
     """What a run came to. `committed`: it is in the ledger, or another watchdog has the turn. `broken`: why nothing was done.
 
     `intents`: as they stand now. `unaccepted`: why its plan must be accepted first; `plan_hash`: of what would be done.
@@ -70,7 +70,7 @@ class Guarded:
 
 
 @dataclass(slots=True, kw_only=True)
-class Guard:
+class GuardRunner:
     """The guard of one ledger. `holder`: this process, by a name of its own. `latest`: asked anew in each run.
 
     `dry_run`: nothing is done, recorded or sent. `supposed`: wishes that a plan takes for made. `resident`: it runs again and
@@ -81,7 +81,7 @@ class Guard:
     book: GuardBook
     books: Callable[[], AbstractContextManager[GuardBooks]]
     rules: GuardConfig
-    latest: Callable[[], Latest]
+    latest: Callable[[], PollResults]
     clock: Clock
     holder: str
     holds: Callable[[datetime], Sequence[Hold]]
@@ -89,33 +89,35 @@ class Guard:
     dry_run: bool = False
     supposed: tuple[Override, ...] = ()
     resident: bool = False
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: HookRunner = field(default_factory=HookRunner)
     mark: LedgerMark | None = None
-    seconds: Callable[[], float] = boottime_s
+    seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
-    _lookback: Lookback = field(default_factory=Lookback)
+    _lookback: SampleWindow = field(default_factory=SampleWindow)
     _ended: datetime | None = None
 
-    def run(self) -> Guarded:
+    def run(self) -> GuardRunResult:
         """One run. It raises nothing that the ledger raises: that is `broken`, and nothing is done then."""
         now, self._began_s = self.clock.now(), self.seconds()
         try:
-            return self._run(now)
+            return self._run_steps(now)
         except LedgerError as error:
-            return Guarded(at=now, committed=False, acting=False, broken=str(error))
+            return GuardRunResult(at=now, committed=False, acting=False, broken=str(error))
 
-    def _run(self, now: datetime) -> Guarded:
+    def _run_steps(self, now: datetime) -> GuardRunResult:
         epoch = (
-            None if self.dry_run else self.book.acquire_leader_lease(self.holder, now, max(3 * self.rules.interval, TURN_LEAST))
+            None
+            if self.dry_run
+            else self.book.acquire_leader_lease(self.holder, now, max(3 * self.rules.interval, LEADER_LEASE_MIN))
         )
         latest = self.latest()
-        wishes = (*wishes_lately(self.book, now), *self.supposed)
+        wishes = (*load_recent_overrides(self.book, now), *self.supposed)
         if epoch is not None:
-            wishes = (*wishes, *self._armed(wishes, now))
-            record_ends(self.book, self.hooks, now)
+            wishes = (*wishes, *self._record_armings(wishes, now))
+            record_hook_ends(self.book, self.hooks, now)
         last = self.book.load_last_run()
-        before = read_runs_before(last, self.rules, now, guarded_until=self._guarded_until(last))
+        before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last))
         with self.books() as books:
             sight = build_guard_snapshot(
                 now=now,
@@ -126,16 +128,16 @@ class Guard:
                 holds=self.holds(now),
                 wishes=wishes,
                 before=before,
-                held=tuple(self._held(now, epoch, before.gap)),
+                held=tuple(self._list_blockers(now, epoch, before.gap)),
                 lookback=self._lookback,
             )
             scopes = tuple(books.list_scopes())
         facts = dict(before.facts)
         scope_of = {one.observation.key: one.scope for one in sight.live}
-        deeds = Deeds(
+        deeds = ActionExecutor(
             book=self.book,
             rules=self.rules,
-            source_of=lambda key: latest.source_of(key, scope_of.get(key)),
+            source_of=lambda key: latest.find_source(key, scope_of.get(key)),
             clock=self.clock,
             seconds=self.seconds,
             epoch=epoch or 0,
@@ -145,30 +147,30 @@ class Guard:
             measures=latest.measures,
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
-            sight = replace(sight, intents=intents_lately(self.book, now))
-        found = _surveyed(self.rules, sight)
-        told_hash = compute_plan_fingerprint(found.proposals, _sha256)
-        unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_sha256, plan_hash=told_hash)
+            sight = replace(sight, intents=load_recent_intents(self.book, now))
+        found = _evaluate(self.rules, sight)
+        told_hash = compute_plan_fingerprint(found.proposals, _hash_sha256)
+        unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
-            found = _surveyed(self.rules, sight)
-        found = _told(found, now)
-        notices = list_alerts(found, self.rules, sight, scopes, costs_of(sight.intents))
+            found = _evaluate(self.rules, sight)
+        found = _mark_alert_steps_done(found, now)
+        notices = list_alerts(found, self.rules, sight, scopes, decode_costs(sight.intents))
         committed = self.dry_run
         if epoch is not None:
-            committed = self._record(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
+            committed = self._commit_run(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
-                deeds.go(found, sight)
+                deeds.execute_plan(found, sight)
                 if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
                     self.mark.advance()
             self._ended = self.clock.now()
-        return Guarded(
+        return GuardRunResult(
             at=now,
             committed=committed or (epoch is None and not self.dry_run),
             acting=epoch is not None and committed,
             survey=found,
             sight=sight,
-            intents=intents_lately(self.book, now),
+            intents=load_recent_intents(self.book, now),
             notices=tuple(notices),
             scopes=scopes,
             plan_hash=told_hash,
@@ -181,9 +183,9 @@ class Guard:
         """Until when somebody guarded, None: never. Our own deeds are no gap, though runs may be due meanwhile."""
         if last is None or self._ended is None:
             return last.at if last else None
-        return max(last.at, min(self._ended, last.at + LONGEST_DEED))
+        return max(last.at, min(self._ended, last.at + ACTION_TIME_MAX))
 
-    def _held(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
+    def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
         """What holds every act of this run."""
         if self.dry_run:
             yield "dry_run", "this is a dry run"
@@ -201,9 +203,9 @@ class Guard:
             if doubt:
                 yield "clock", doubt
 
-    def _armed(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
+    def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
         """The armings that the file states and the ledger does not know yet, now recorded."""
-        known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS}
+        known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
         stated = {p.name: p.arm for p in self.rules.policies if p.arm != OBSERVE}
         stated |= {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
         made = []
@@ -211,13 +213,13 @@ class Guard:
             if (name, level) not in known:
                 why, until = "armed by the settings", now + ARMED_FOR
                 wish = Override(
-                    id=token_hex(8), what=ARM, who=SETTINGS, why=why, at=now, until=until, subject=name, value=level
+                    id=token_hex(8), what=ARM, who=SETTINGS_USER, why=why, at=now, until=until, subject=name, value=level
                 )
                 self.book.add_override(wish)
                 made.append(wish)
         return made
 
-    def _record(
+    def _commit_run(
         self,
         epoch: int,
         found: GuardEvaluation,
@@ -229,7 +231,7 @@ class Guard:
         now: datetime,
     ) -> bool:
         """Everything that the run leaves, in one transaction with its messages."""
-        facts = facts | {"breaker": breaker_text(found.breaker)}
+        facts = facts | {"breaker": encode_breaker(found.breaker)}
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
         messages, told = dispatch_alerts(
@@ -253,12 +255,12 @@ class Guard:
         return self.book.record_run(run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted)
 
 
-def _surveyed(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
+def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     with pause_gc():
         return evaluate_snapshot(rules, sight)
 
 
-def _told(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
+def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
     """`found` with the steps done that only tell: those are done by being found, as their notice is committed with them.
 
     An act is done by its intent, a hook by its end.
@@ -276,5 +278,5 @@ def _told(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
     return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
 
 
-def _sha256(data: bytes) -> str:
+def _hash_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

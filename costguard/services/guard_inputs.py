@@ -9,7 +9,7 @@ from costguard.guard.policy import Rails
 from costguard.settings import Settings
 
 
-def rules_of(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
+def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
     """What the settings say to the guard."""
     return GuardConfig(
         policies=settings.policies,

@@ -20,20 +20,20 @@ from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
 from costguard.guard.run import GuardRun
 from costguard.guard.seat import apply_handling
-from costguard.services.carried import breaker_of, instant_of
-from costguard.services.flows_asked import asked_of, intents_lately
-from costguard.services.latest import Latest
-from costguard.services.lookback import Lookback
+from costguard.services.carried import decode_breaker, decode_instant
+from costguard.services.flows_asked import load_cost_facts, load_recent_intents
+from costguard.services.latest import PollResults
+from costguard.services.lookback import SampleWindow
 from costguard.services.ports import GuardBooks, GuardRecords
-from costguard.services.status import standings
+from costguard.services.status import load_budget_statuses
 
 DAY = timedelta(days=1)
-HOOKS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
+HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
 """How long a hook that ended is looked at, and for how long a measured time of a stop says how long the next one takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunsBefore:
+class PreviousRuns:
     """What earlier guard runs mean for one at this moment.
 
     `facts`: to be recorded with this run. `gap`: why a run now could only observe, "" where it may act. `gap_ended_at`: what
@@ -48,20 +48,22 @@ class RunsBefore:
     breaker: Breaker | None
 
 
-def read_runs_before(last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None) -> RunsBefore:
+def read_previous_runs(
+    last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None
+) -> PreviousRuns:
     """What the newest run says. `guarded_until`: until when somebody guarded, None: nobody ever did."""
     facts = dict(last.facts) if last else {}
     gap = explain_gap_doubt(guarded_until, rules.interval, rules.rails, now)
-    gap_ended_at = now if gap and last else instant_of(facts.get("gap_ended_at"))
+    gap_ended_at = now if gap and last else decode_instant(facts.get("gap_ended_at"))
     if gap_ended_at:
         facts["gap_ended_at"] = gap_ended_at.isoformat()
     again = last if gap and last and last.at < now and any(note.startswith("gap: ") for note in last.notes) else None
-    return RunsBefore(
+    return PreviousRuns(
         facts=facts,
         gap=gap,
         gap_ended_at=gap_ended_at,
         apart=now - again.at if again else None,
-        breaker=breaker_of(facts.get("breaker")),
+        breaker=decode_breaker(facts.get("breaker")),
     )
 
 
@@ -71,12 +73,12 @@ def build_guard_snapshot(
     rules: GuardConfig,
     books: GuardBooks,
     records: GuardRecords,
-    latest: Latest,
+    latest: PollResults,
     holds: Sequence[Hold],
     wishes: tuple[Override, ...],
-    before: RunsBefore,
+    before: PreviousRuns,
     held: tuple[tuple[str, str], ...],
-    lookback: Lookback,
+    lookback: SampleWindow,
 ) -> GuardSnapshot:
     """Everything that is known at `now`, the same for whoever asks.
 
@@ -88,21 +90,21 @@ def build_guard_snapshot(
     return GuardSnapshot(
         now=now,
         live=live,
-        standings=standings(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),
+        standings=load_budget_statuses(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),
         samples=lookback.read(records, now),
         known=records.load_first_polls([one.observation.key for one in live]),
         protections=records.load_protections(),
         wishes=wishes,
         climbs=tuple(records.load_escalations()),
-        intents=intents_lately(records, now),
+        intents=load_recent_intents(records, now),
         sent=tuple(records.load_sends_since(now - DAY)),
-        hooks=tuple(records.load_hook_runs(now - HOOKS_BACK)),
+        hooks=tuple(records.load_hook_runs(now - HOOK_RUNS_BACK)),
         reactions=tuple(records.load_reactions(now - REACTIONS_BACK)),
         lags=latest.lags,
         balances=latest.balances,
         members=latest.members,
         agents=latest.agents,
-        asked=asked_of(rules, books, live, latest.balances, now),
+        asked=load_cost_facts(rules, books, live, latest.balances, now),
         gap_ended_at=before.gap_ended_at,
         apart=before.apart,
         breaker=before.breaker,

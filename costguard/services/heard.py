@@ -18,17 +18,17 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample, UtilizationSamples
 
-KEPT = timedelta(minutes=5)
+SAMPLES_KEPT_FOR = timedelta(minutes=5)
 """What is older a probe finds in the ledger; two intervals of the guard where that is more."""
-MOST = 256
+RECORDS_MAX = 256
 """Records of one machine: an hour of the usual ones."""
 
 
-class Heard:
+class AgentSampleCache:
     """A source of measures like a provider, of all machines whose agents report. `kept`: for how long. For several threads."""
 
     def __init__(self) -> None:
-        self.kept = KEPT
+        self.kept = SAMPLES_KEPT_FOR
         self._lock = threading.Lock()
         self._records: dict[ResourceKey, deque[TimedRecord]] = {}
         self._measured: dict[ResourceKey, dict[str, Sample]] = {}
@@ -37,7 +37,7 @@ class Heard:
         """Remember what was committed of `key`."""
         oldest = to_micros(now - self.kept)
         with self._lock:
-            line = self._records.setdefault(key, deque(maxlen=MOST))
+            line = self._records.setdefault(key, deque(maxlen=RECORDS_MAX))
             line.extend(records)
             while line and line[0].at_us < oldest:
                 line.popleft()
@@ -54,7 +54,7 @@ class Heard:
                 samples += convert_records(one.key, lately)
         return UtilizationSamples(samples=tuple(samples))
 
-    def measured(self, samples: Iterable[Sample]) -> None:
+    def add_provider_samples(self, samples: Iterable[Sample]) -> None:
         """Remember what providers measured themselves, the newest of each signal."""
         with self._lock:
             for sample in samples:
@@ -63,7 +63,7 @@ class Heard:
                 if before is None or before.at <= sample.at:
                     lines[sample.signal] = sample
 
-    def latest(self, key: ResourceKey) -> Mapping[str, Sample]:
+    def get_latest_provider_samples(self, key: ResourceKey) -> Mapping[str, Sample]:
         """The newest of each signal that its provider measured."""
         with self._lock:
             return dict(self._measured.get(key, {}))

@@ -14,7 +14,7 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
+class PollResults:
     """What the last listings told that the ledger does not keep, and who can be asked about each scope. No field has a default.
 
     `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
@@ -30,7 +30,7 @@ class Latest:
     measures: tuple[UtilizationSource, ...]
     agents: tuple[Agent, ...]
 
-    def source_of(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
+    def find_source(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
         """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""
         if scope is not None:
             return self.sources.get(scope)

@@ -22,27 +22,29 @@ from costguard.metering.accrual import POLL_GAP
 from costguard.reporting.beside import annotate_resources, forecast_overshoots
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
-from costguard.services import Answer
-from costguard.services.ceilings import ceilings
-from costguard.services.charging import Charges
-from costguard.services.guard_inputs import rules_of
+from costguard.services import CommandAnswer
+from costguard.services.ceilings import read_price_ceilings
+from costguard.services.charging import LedgerChargeItems
+from costguard.services.guard_inputs import build_guard_config
 from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import Latest
+from costguard.services.latest import PollResults
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
 from costguard.system.gc_pause import pause_gc
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
-    from costguard.services.poll_now import Looked
+    from costguard.services.poll_now import PollNowResult
     from costguard.views.document import Document
 
-CHARTS, ITEMS = "charts", "items"
+CHARTS_NEED, ITEMS_NEED = "charts", "items"
 """What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""
-NOTHING_STATED: Mapping[str, str | None] = MappingProxyType({})
+NO_PERIOD: Mapping[str, str | None] = MappingProxyType({})
 
 
-def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
+def answer_status(
+    *, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None
+) -> CommandAnswer:
     """`costguard status`: what burns now, what the month comes to, how each scope is seen.
 
     The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
@@ -50,31 +52,31 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     from costguard.views.status import build_incomplete_status_error, build_status_document, list_status_warnings
 
     settings = read_settings(config)
-    place = _zone(zone, settings)
+    place = _choose_zone(zone, settings)
     looked = None
     if settings.providers and not offline:
-        from costguard.services.poll_now import look
+        from costguard.services.poll_now import poll_providers_now
 
-        looked = look(settings)
-    found, head = status_now(settings, place, looked)
+        looked = poll_providers_now(settings)
+    found, head = load_current_status(settings, place, looked)
     told = looked.told if looked else ()
-    return Answer(
+    return CommandAnswer(
         document=build_status_document(found, told, head, settings.display.find_exchange(found.at)),
         warnings=(*list_status_warnings(found), *told),
         refusal=build_incomplete_status_error(found, looked.refused if looked else ()) if strict else None,
     )
 
 
-def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[FleetStatus, str]:
+def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult | None) -> tuple[FleetStatus, str]:
     """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
-    from costguard.services.flows_asked import wishes_lately
-    from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
-    from costguard.services.lookback import Lookback
-    from costguard.services.status import status as flow
+    from costguard.services.flows_asked import load_recent_overrides
+    from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
+    from costguard.services.lookback import SampleWindow
+    from costguard.services.status import build_status as flow
 
-    now, url, rules = _now(), resolve_ledger_url(settings), rules_of(settings)
-    with LedgerReader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
-        records, latest = SnapshotRecords(ask), _latest(ask, looked)
+    now, url, rules = _get_now(), resolve_ledger_url(settings), build_guard_config(settings)
+    with LedgerReader(url) as reader, reader.snapshot() as ask, _open_books(settings) as books:
+        records, latest = SnapshotRecords(ask), _build_poll_results(ask, looked)
         last = records.load_last_run()
         sight = build_guard_snapshot(
             now=now,
@@ -83,10 +85,10 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
             records=records,
             latest=latest,
             holds=load_counting_holds(ask, now),
-            wishes=wishes_lately(records, now),
-            before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
+            wishes=load_recent_overrides(records, now),
+            before=read_previous_runs(last, rules, now, guarded_until=last.at if last else None),
             held=(),
-            lookback=Lookback(),
+            lookback=SampleWindow(),
         )
         found = flow(
             books=books,
@@ -102,62 +104,68 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
         return found, read_head_text(ask)
 
 
-def report(
+def answer_report(
     *,
-    stated: Mapping[str, str | None] = NOTHING_STATED,
+    stated: Mapping[str, str | None] = NO_PERIOD,
     by: str | None = None,
     zone: str | None = None,
     strict: bool = False,
     needs: str = "",
     config: str | None = None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard report`: where a period's money went. `stated`: which period, by the names of `core/statement/period.py`.
 
     `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
     """
     from costguard.views.report import build_incomplete_report_error, list_report_warnings
 
-    settings, now = read_settings(config), _now()
-    place, keys = _zone(zone, settings), parse_group_keys(by)
+    settings, now = read_settings(config), _get_now()
+    place, keys = _choose_zone(zone, settings), parse_group_keys(by)
     of = parse_report_period(stated, now, place)
-    found, document = reported(settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS, beside=needs != ITEMS)
-    return Answer(
+    found, document = build_report(
+        settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS_NEED, beside=needs != ITEMS_NEED
+    )
+    return CommandAnswer(
         document=document,
         warnings=list_report_warnings(found),
         refusal=build_incomplete_report_error(found) if strict else None,
     )
 
 
-def reported(
+def build_report(
     settings: Settings, of: ReportPeriod, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
 ) -> tuple[Statement, Document]:
     """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
-    from costguard.services.further import Question
-    from costguard.services.report import full_report
+    from costguard.services.further import ReportQuestion
+    from costguard.services.report import build_full_statement
     from costguard.views.report import build_report_document
 
-    with _books(settings, ReportReader) as accounts, pause_gc():
-        question = Question(
+    with _open_books(settings, ReportReader) as accounts, pause_gc():
+        question = ReportQuestion(
             asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
-        found = full_report(accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside)
-    items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
+        found = build_full_statement(
+            accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside
+        )
+    items = LedgerChargeItems(books=lambda: _open_books(settings), period=of.period, as_of=now)
     exchange = settings.display.find_exchange(min(of.period.end, now))
     return found, replace(build_report_document(found, exchange), items=items)
 
 
 @overload
-def _books(settings: Settings) -> SpendingReader: ...
+def _open_books(settings: Settings) -> SpendingReader: ...
 @overload
-def _books(settings: Settings, kind: type[ReportReader]) -> ReportReader: ...
-def _books(settings: Settings, kind: type[SpendingReader] = SpendingReader) -> SpendingReader:
+def _open_books(settings: Settings, kind: type[ReportReader]) -> ReportReader: ...
+def _open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader) -> SpendingReader:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
-    return kind(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
+    return kind(
+        resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(read_price_ceilings, settings)
+    )
 
 
-def _latest(ask: Query, looked: Looked | None) -> Latest:
+def _build_poll_results(ask: Query, looked: PollNowResult | None) -> PollResults:
     """What a guard run would be told beside the ledger, of what was just listed. Nobody is asked for a measure from here."""
-    return Latest(
+    return PollResults(
         handling=looked.handling if looked else {},
         sources={},
         balances=looked.balances if looked else (),
@@ -168,9 +176,9 @@ def _latest(ask: Query, looked: Looked | None) -> Latest:
     )
 
 
-def _zone(stated: str | None, settings: Settings) -> tzinfo:
+def _choose_zone(stated: str | None, settings: Settings) -> tzinfo:
     return settings.defaults.zone if stated is None else load_zone(stated, "--zone")
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)

@@ -13,10 +13,10 @@ from costguard.metering.observation import Observation
 from costguard.values.resource import ResourceKey, ScopeKey, is_storable
 from costguard.values.sample import Sample
 
-ODD = "it answered something else than a listing of this scope"
+NOT_A_LISTING = "it answered something else than a listing of this scope"
 
 
-def told(broken: object) -> str:
+def describe_failure(broken: object) -> str:
     """What to say of `broken` on one line, beside the name of its provider, which is therefore left out.
 
     The words of an unexpected one are left out, too: they may hold a secret.
@@ -27,15 +27,15 @@ def told(broken: object) -> str:
         return "; ".join(str(broken).splitlines())
     if isinstance(broken, BaseException):
         return f"unexpected {type(broken).__name__}"
-    return ODD
+    return NOT_A_LISTING
 
 
-def speaks_for(name: str, provider: object) -> bool:
+def may_speak_for(name: str, provider: object) -> bool:
     """Whether the plug-in `name` may speak for `provider`: its own name, or one that starts with it (sim-aws)."""
     return isinstance(provider, str) and (provider == name or provider.startswith(f"{name}-"))
 
 
-def own_scopes(stated: Iterable[object], providers: Collection[str]) -> tuple[ScopeKey, ...]:
+def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tuple[ScopeKey, ...]:
     """The scopes of `stated`; ProviderError where one is none, or lies with a provider that the source does not speak for."""
     scopes = list[ScopeKey]()
     for one in stated:
@@ -47,29 +47,29 @@ def own_scopes(stated: Iterable[object], providers: Collection[str]) -> tuple[Sc
     return tuple(scopes)
 
 
-def odd(said: object, scope: ScopeKey) -> str:
+def validate_listing(said: object, scope: ScopeKey) -> str:
     """Why `said` is no listing of `scope`; "" where it is one."""
     if not isinstance(said, Poll) or said.scope != scope:
-        return told(said)
+        return describe_failure(said)
     found = said.inventory
     looked_up = all(isinstance(keys, frozenset) for keys in (said.gone, said.unanswered))
     if not isinstance(found, Complete | Partial | Failed) or not looked_up:
-        return ODD
+        return NOT_A_LISTING
     items = () if isinstance(found, Failed) else found.items
-    words = said.notes if isinstance(found, Complete) else (found.why, *_listed(said.notes))
+    words = said.notes if isinstance(found, Complete) else (found.why, *_to_tuple(said.notes))
     parts = ((items, Observation), (said.samples, Sample), (words, str))
     if not all(isinstance(many, tuple | list) and all(isinstance(one, kind) for one in many) for many, kind in parts):
-        return ODD
-    others = sorted({key.provider for key in _keys(said, items) if key.provider != scope.provider})
+        return NOT_A_LISTING
+    others = sorted({key.provider for key in _list_keys(said, items) if key.provider != scope.provider})
     return f"it lists what lies with another provider: {others[0]}" if others else ""
 
 
-def _listed(notes: object) -> tuple[object, ...]:
+def _to_tuple(notes: object) -> tuple[object, ...]:
     """`notes` to be looked at one by one; what is no list is one odd thing."""
     return tuple(notes) if isinstance(notes, tuple | list) else (notes,)
 
 
-def _keys(poll: Poll, items: Iterable[Observation]) -> Iterator[ResourceKey]:
+def _list_keys(poll: Poll, items: Iterable[Observation]) -> Iterator[ResourceKey]:
     yield from (item.key for item in items)
     yield from (sample.key for sample in poll.samples)
     yield from poll.gone

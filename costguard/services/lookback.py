@@ -17,14 +17,14 @@ from costguard.services.ports import GuardRecords
 from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 
-AGAIN = timedelta(hours=1)
+REREAD_SPAN = timedelta(hours=1)
 """Read anew in each run: longer than any sample is late."""
-WHOLE = timedelta(hours=6)
+FULL_READ_EVERY = timedelta(hours=6)
 """How often all is read anew, whatever came late or was taken out."""
 
 
 @dataclass(slots=True)
-class Lookback:
+class SampleWindow:
     """What one process has read. `_read_at`: when it last read; `_whole_at`: when it last read all."""
 
     _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
@@ -33,37 +33,39 @@ class Lookback:
 
     def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, SampleColumns]:
         """As `book.columns_since(now - REACH)`."""
-        since = self._since(now)
+        since = self._find_read_start(now)
         if since is None:
             self._kept = dict(book.load_columns_since(now - SAMPLE_LOOKBACK))
             self._whole_at = now
         else:
-            self._kept = _joined(self._kept, book.load_columns_since(since), to_micros(now - SAMPLE_LOOKBACK), to_micros(since))
+            self._kept = _join_columns(
+                self._kept, book.load_columns_since(since), to_micros(now - SAMPLE_LOOKBACK), to_micros(since)
+            )
         self._read_at = now
         return self._kept
 
-    def _since(self, now: datetime) -> datetime | None:
+    def _find_read_start(self, now: datetime) -> datetime | None:
         """From when on to read; None: all, since nothing was read, or too long ago, or a clock went back."""
         if self._read_at is None or self._whole_at is None:
             return None
-        steady = self._read_at <= now < self._whole_at + WHOLE and now - self._read_at < AGAIN / 2
-        return self._read_at - AGAIN if steady else None
+        steady = self._read_at <= now < self._whole_at + FULL_READ_EVERY and now - self._read_at < REREAD_SPAN / 2
+        return self._read_at - REREAD_SPAN if steady else None
 
 
-def _joined(
+def _join_columns(
     kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
 ) -> dict[ResourceKey, SampleColumns]:
     """What was `kept` between `start` and `since`, and the `fresh` samples after it."""
     found = dict[ResourceKey, SampleColumns]()
     for key in {**kept, **fresh}:
         old, new = kept.get(key, {}), fresh.get(key, {})
-        lines = {signal: _line(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}
+        lines = {signal: _join_signal(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}
         if columns := {signal: line for signal, line in lines.items() if line[0]}:
             found[key] = columns
     return found
 
 
-def _line(
+def _join_signal(
     old: tuple[Sequence[int], Sequence[float]] | None, new: tuple[Sequence[int], Sequence[float]] | None, start: int, since: int
 ) -> tuple[Sequence[int], Sequence[float]]:
     """One signal's samples from `start` on: the old ones before `since`, then the new ones."""

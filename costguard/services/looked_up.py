@@ -10,17 +10,17 @@ from costguard.metering.observation import Observation
 from costguard.providers.ports import Inspector
 from costguard.values.resource import ENDED, ResourceKey
 
-LOOKED_UP = 100
+LOOKUPS_MAX = 100
 """Single look-ups of one poll: with more missing at once, the listing is wrong or the account is, and a rate limit is near."""
 
 
-def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
+def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
     """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial.
 
     One that answers that it has ended is no contradiction: the listing left it out because of that.
     """
     missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
-    for key in missing[:LOOKED_UP]:
+    for key in missing[:LOOKUPS_MAX]:
         try:
             found = source.look_up(key)
         except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything

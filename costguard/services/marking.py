@@ -8,12 +8,12 @@ from costguard.guard.audit import format_anchor
 from costguard.guard.overrides import ACCEPT
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.guard.seen import RollbackMarker
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
 from costguard.views.wishes import build_override_document
 
 
-def mark_of(settings: Settings) -> RollbackMarker:
+def find_rollback_marker(settings: Settings) -> RollbackMarker:
     """Beside the file of a ledger; for a server's, in this user's data folder."""
     url = resolve_ledger_url(settings)
     where = parse_ledger_address(url)
@@ -21,21 +21,21 @@ def mark_of(settings: Settings) -> RollbackMarker:
     return RollbackMarker(url, server if where.path is None else where.make_sibling_path(".seen"))
 
 
-def adopt(*, why: str | None, config: str | None = None) -> Answer:
+def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer:
     """`costguard audit adopt`: go on with the ledger as it is. Who said so, and why, stands in its audit from now on."""
     from costguard.services import overrides
 
     settings = read_settings(config)
-    mark = mark_of(settings)
+    mark = find_rollback_marker(settings)
     doubt, seen = mark.describe_doubt(), mark.read_noted_head()
     if not doubt or seen is None:
-        return Answer(
+        return CommandAnswer(
             document=build_override_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",))
         )
-    reason = overrides.reason_stated(why, "costguard audit adopt")
-    wish = overrides.new_wish(ACCEPT, reason, overrides.present(), subject=f"audit {format_anchor(*seen.anchor)}")
-    with overrides.guard_book(settings) as book:
+    reason = overrides.require_reason(why, "costguard audit adopt")
+    wish = overrides.make_override(ACCEPT, reason, overrides.get_now(), subject=f"audit {format_anchor(*seen.anchor)}")
+    with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
     mark.advance()
     lead = "The guard goes on with this ledger. Wishes and protections made since it was copied are not in it: make them again."
-    return Answer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))

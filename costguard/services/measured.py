@@ -16,41 +16,43 @@ from costguard.metering.inventory import Failed
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.accounts import Ledger
-from costguard.services.concurrency import together
-from costguard.services.round import Seen
+from costguard.services.concurrency import run_all
+from costguard.services.round import ScopePoll
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.sample import UtilizationSamples
 
-LOOKS_BACK = timedelta(minutes=15)
+MEASURE_LOOKBACK = timedelta(minutes=15)
 """Of one question: measures are published up to some minutes late, and a sample that is there already is not kept twice."""
-MEASURE_S = 45.0
+MEASURE_LIMIT_S = 45.0
 """How long all questions together may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measures:
+class MeasurementResult:
     """How many samples were recorded, and why there are none of others."""
 
     samples: int = 0
     notes: tuple[str, ...] = ()
 
 
-def measure(seen: Iterable[Seen], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_S) -> Measures:
+def measure_activity(
+    seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
+) -> MeasurementResult:
     """Ask for the samples of the instances that run among `seen`, and record them, an account a transaction."""
     running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
     for one in seen:
         if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):
             found = [item for item in one.poll.inventory.items if item.kind == INSTANCE and item.state == RUNNING]
             running.setdefault(id(one.source), (one.source, []))[1].extend(found)
-    period = Period(start=now - LOOKS_BACK, end=now)
+    period = Period(start=now - MEASURE_LOOKBACK, end=now)
     questions = {
         number: partial(source.fetch_utilization, items, period)
         for number, (source, items) in running.items()
         if items and isinstance(source, UtilizationSource)
     }
     notes, count = list[str](), 0
-    for number, answer in together(questions, limit_s=limit_s).items():
+    for number, answer in run_all(questions, limit_s=limit_s).items():
         if isinstance(answer, UtilizationSamples):
             ledger.record_samples(answer.samples)
             count += len(answer.samples)
@@ -58,4 +60,4 @@ def measure(seen: Iterable[Seen], ledger: Ledger, now: datetime, *, limit_s: flo
         else:
             name = ", ".join(running[number][0].providers)
             notes.append(f"{name}: work cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
-    return Measures(samples=count, notes=tuple(dict.fromkeys(notes)))
+    return MeasurementResult(samples=count, notes=tuple(dict.fromkeys(notes)))

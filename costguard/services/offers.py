@@ -5,10 +5,10 @@ from __future__ import annotations
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.services.accounts import OfferSource
 
-SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
+OFFER_SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
 
 
-def offers(
+def list_market_offers(
     selection: OfferSelection, *, market: OfferSource, sort: str = "usd_per_hour", limit: int | None = None
 ) -> tuple[Offer, ...]:
     """Selected offers; those of unknown price come last, whatever the order."""

@@ -9,31 +9,31 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+CODE_LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Without I, L, O, U, 0 and 1."""
-GROUPS, IN_A_GROUP = 4, 4
+CODE_GROUPS, CODE_GROUP_LENGTH = 4, 4
 TOKEN_BYTES = 32
 
 
-def new_code() -> str:
+def make_code() -> str:
     """A code as it is shown."""
-    return "-".join("".join(secrets.choice(LETTERS) for _ in range(IN_A_GROUP)) for _ in range(GROUPS))
+    return "-".join("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_GROUP_LENGTH)) for _ in range(CODE_GROUPS))
 
 
-def new_token() -> str:
+def make_token() -> str:
     """A token as it is shown."""
     return f"cg_{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 
-def code_hash(code: str) -> str:
+def hash_code(code: str) -> str:
     """How a code is kept, however it was typed."""
-    return _sha256("".join(sign for sign in code.upper() if sign.isalnum()))
+    return _hash_text("".join(sign for sign in code.upper() if sign.isalnum()))
 
 
-def token_hash(token: str) -> str:
+def hash_token(token: str) -> str:
     """How a token is kept."""
-    return _sha256(token)
+    return _hash_text(token)
 
 
-def _sha256(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -21,7 +21,7 @@ from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.lasting import parse_duration
 from costguard.values.checks import require_one_of
@@ -33,139 +33,144 @@ if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
 
 LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(days=90), timedelta(days=7)
 """Whatever a policy allows: what is meant for longer is `protect`, or a policy."""
-APPROVED_FOR = timedelta(hours=24)
+APPROVAL_LENGTH = timedelta(hours=24)
 """A yes from last week was said of another situation."""
 ACTS = (STOP, TERMINATE)
-NOT_KNOWN = "What would be lost is not known here, as the ledger keeps no word of its provider on it: costguard plan asks."
+LOSS_UNKNOWN = "What would be lost is not known here, as the ledger keeps no word of its provider on it: costguard plan asks."
 """Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
-def keep(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> Answer:
+def keep_resource(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
     """`costguard keep`: a lease. NoAnswerError where a policy allows none that long, or no more of them."""
-    settings, reason = read_settings(config), reason_stated(why, "costguard keep ID --for 4h")
+    settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
-    now = present()
-    live = _found(stated, settings, now)
+    now = get_now()
+    live = _find_resource(stated, settings, now)
     seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
     owner = find_owner(seen, settings.defaults.owner_from)
     meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
-    with guard_book(settings) as book:
+    with open_guard_store(settings) as book:
         allowed = decide_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
         if not allowed.allowed:
             hint = f'costguard protect {seen.key.id} --why "..." keeps it for good; raise lease in the policy to allow more'
             raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
-        wish = _wish(LEASE, reason, now, until=_end(now, lasts), live=live)
+        wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
         book.add_override(wish)
     costs = "nobody stated its price, so what it costs is unknown"
     if allowed.costs is not None:
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
     left = min((policy.renewals_max for policy in meant), default=None)
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
-    lead = f"{format_resource(seen)} is kept until {format_local_time(_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
+    lead = f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
-    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
 
 
-def protect(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
+def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
     """`costguard protect`: never touched, until it is lifted; what its provider or its labels protect stays protected."""
-    settings, now = read_settings(config), present()
-    reason = "" if lift else reason_stated(why, "costguard protect ID")
-    live = _found(stated, settings, now)
+    settings, now = read_settings(config), get_now()
+    reason = "" if lift else require_reason(why, "costguard protect ID")
+    live = _find_resource(stated, settings, now)
     key, called = live.observation.key, format_resource(live.observation)
-    with guard_book(settings) as book:
+    with open_guard_store(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
         if lift:
-            done = [book.lift_override(w.id, who=who(), now=now) for w in there]
+            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
             still = find_protection(live.observation, (), settings.defaults.protect, None, now)
             notes = (
                 (f"It stays protected: {still.why}.",)
                 if still.protected
-                else (f"Policies and caps may act on it. {NOT_KNOWN}",)
+                else (f"Policies and caps may act on it. {LOSS_UNKNOWN}",)
             )
             lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
-            return Answer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
-        wish = _wish(PROTECT, reason, now, live=live, whole_life=False)
+            return CommandAnswer(
+                document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes)
+            )
+        wish = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
         book.add_override(wish)
     lead = f"{called} is protected: no policy and no cap touches it until costguard protect {key.id} --lift."
-    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
-def snooze(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> Answer:
+def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> CommandAnswer:
     """`costguard snooze`: quiet about a machine, or a policy, until then; nothing else changes."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
     name = stated.removeprefix("policy:")
     if name in {policy.name for policy in settings.policies}:
-        wish, called = _wish(SNOOZE, why or "", now, until=_end(now, lasts), subject=name), f"Policy {name}"
+        wish, called = (
+            _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), subject=name),
+            f"Policy {name}",
+        )
     else:
-        live = _found(stated, settings, now, field="TARGET")
+        live = _find_resource(stated, settings, now, field="TARGET")
         called = format_resource(live.observation)
-        wish = _wish(SNOOZE, why or "", now, until=_end(now, lasts), live=live, whole_life=False)
-    with guard_book(settings) as book:
+        wish = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
+    with open_guard_store(settings) as book:
         book.add_override(wish)
-    lead = f"{called} is quiet until {format_local_time(_end(now, lasts))} ({format_length(lasts)})."
+    lead = f"{called} is quiet until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
     notes = ("Only its messages are: what a policy does, it still does. The next message says that the snooze has ended.",)
-    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
-def freeze(*, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
+def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
     """`costguard freeze`: no acts at all, until it is lifted."""
-    settings, now = read_settings(config), present()
-    reason = "" if lift else reason_stated(why, "costguard freeze")
-    with guard_book(settings) as book:
+    settings, now = read_settings(config), get_now()
+    reason = "" if lift else require_reason(why, "costguard freeze")
+    with open_guard_store(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
         if lift:
-            done = [book.lift_override(w.id, who=who(), now=now) for w in there]
+            done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
             lead = (
                 "Acts are frozen no more: what is due and allowed is done in the next run." if done else "Nothing was frozen."
             )
-            return Answer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
-        wish = _wish(FREEZE, reason, now)
+            return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
+        wish = _make_resource_override(FREEZE, reason, now)
         book.add_override(wish)
     lead = "All acts are frozen, hard caps too: polls, the ledger and messages go on. Lift it: costguard freeze --lift"
-    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
-def phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> Answer:
+def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
     """`costguard phase`: what it does now is work, although nothing measures it."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     called = name.strip()
     if not called:
         raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
     if not stated:
         raise InputError("is missing", field="--id", hint="costguard status lists what runs")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
-    live = _found(stated, settings, now, field="--id")
-    wish = _wish(PHASE, "", now, until=_end(now, lasts), live=live, subject=called)
-    with guard_book(settings) as book:
+    live = _find_resource(stated, settings, now, field="--id")
+    wish = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
+    with open_guard_store(settings) as book:
         book.add_override(wish)
-    until = format_local_time(_end(now, lasts))
+    until = format_local_time(_compute_end(now, lasts))
     lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
-    return Answer(
+    return CommandAnswer(
         document=build_override_document(
             "recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",)
         )
     )
 
 
-def approve(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> Answer:
+def approve_action(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
     """`costguard approve`: yes to one act on this one life of a machine, for a day."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
-    live = _found(stated, settings, now)
+    live = _find_resource(stated, settings, now)
     seen = live.observation
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
-    wish = _wish(APPROVE, why or "", now, until=_end(now, APPROVED_FOR), live=live, subject=act)
-    with guard_book(settings) as book:
+    wish = _make_resource_override(APPROVE, why or "", now, until=_compute_end(now, APPROVAL_LENGTH), live=live, subject=act)
+    with open_guard_store(settings) as book:
         book.add_override(wish)
-    until = format_local_time(_end(now, APPROVED_FOR))
+    until = format_local_time(_compute_end(now, APPROVAL_LENGTH))
     lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
-    told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
-    return Answer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told,)))
+    told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told,)))
 
 
-def who() -> str:
+def describe_user() -> str:
     """`ada@workstation`: the user of this system, and the machine."""
     try:
         user = getpass.getuser()
@@ -174,21 +179,23 @@ def who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def reason_stated(why: str | None, example: str) -> str:
+def require_reason(why: str | None, example: str) -> str:
     """`why` as it was given; InputError where nobody gave one."""
     if not (why or "").strip():
         raise InputError("is missing", field="--why", hint=f'{example} --why "evaluation until tomorrow"')
     return (why or "").strip()
 
 
-def new_wish(
+def make_override(
     what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = ""
 ) -> Override:
     """A wish about no resource in particular."""
-    return Override(id=secrets.token_hex(8), what=what, who=who(), why=why, at=now, until=until, subject=subject, value=value)
+    return Override(
+        id=secrets.token_hex(8), what=what, who=describe_user(), why=why, at=now, until=until, subject=subject, value=value
+    )
 
 
-def _wish(
+def _make_resource_override(
     what: str,
     why: str,
     now: datetime,
@@ -203,7 +210,7 @@ def _wish(
     return Override(
         id=secrets.token_hex(8),
         what=what,
-        who=who(),
+        who=describe_user(),
         why=why,
         at=now,
         until=until,
@@ -213,13 +220,13 @@ def _wish(
     )
 
 
-def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+def _find_resource(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return resolve_resource(stated, books.load_live(now), field)
 
 
 @contextmanager
-def guard_book(settings: Settings) -> Iterator[GuardStore]:
+def open_guard_store(settings: Settings) -> Iterator[GuardStore]:
     """The guard's part of the ledger, to be written to."""
     from costguard.ledger.guard.store import GuardStore
 
@@ -227,10 +234,10 @@ def guard_book(settings: Settings) -> Iterator[GuardStore]:
         yield book
 
 
-def _end(now: datetime, lasts: timedelta) -> datetime:
+def _compute_end(now: datetime, lasts: timedelta) -> datetime:
     return (now + lasts).replace(microsecond=0)
 
 
-def present() -> datetime:
+def get_now() -> datetime:
     """Now, of the wall clock."""
     return datetime.now(UTC)

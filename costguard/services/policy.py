@@ -14,7 +14,7 @@ from costguard.guard.policy import LEVELS, Policy, Rails
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.providers import plugins
-from costguard.services import Answer, overrides
+from costguard.services import CommandAnswer, overrides
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.lasting import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -30,15 +30,15 @@ from costguard.views.policy import (
 )
 from costguard.views.wishes import build_override_data
 
-TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def lint(*, config: str | None = None) -> Answer:
+def lint_policies(*, config: str | None = None) -> CommandAnswer:
     """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
-    return Answer(
+    return CommandAnswer(
         document=build_policy_lint_document(
             config or "the settings",
             settings.policies,
@@ -49,34 +49,34 @@ def lint(*, config: str | None = None) -> Answer:
     )
 
 
-def explain(name: str | None = None, *, config: str | None = None) -> Answer:
+def explain_policies(name: str | None = None, *, config: str | None = None) -> CommandAnswer:
     """`costguard policy explain`: each in words, and how far it may go today."""
     settings = read_settings(config)
-    policies = settings.policies if name is None else (_policy(settings, name),)
-    wishes, at = _wishes(settings), overrides.present()
-    levels = {policy.name: _level(policy, wishes, at) for policy in policies}
-    return Answer(document=build_policy_explanation_document(policies, levels))
+    policies = settings.policies if name is None else (_find_policy(settings, name),)
+    wishes, at = _load_overrides(settings), overrides.get_now()
+    levels = {policy.name: _find_arming_level(policy, wishes, at) for policy in policies}
+    return CommandAnswer(document=build_policy_explanation_document(policies, levels))
 
 
-def tried(name: str, stated: Sequence[str], *, config: str | None = None) -> Answer:
+def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -> CommandAnswer:
     """`costguard policy test`: what the policy finds of these facts, each `NAME=VALUE`."""
-    policy = _policy(read_settings(config), name)
-    texts = dict(_fact(one) for one in stated)
-    facts = {fact: _value(fact, text) for fact, text in texts.items()}
-    return Answer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
+    policy = _find_policy(read_settings(config), name)
+    texts = dict(_parse_fact(one) for one in stated)
+    facts = {fact: _parse_fact_value(fact, text) for fact, text in texts.items()}
+    return CommandAnswer(document=build_policy_test_document(policy, texts, policy.when.evaluate(facts)))
 
 
-def arm(name: str, level: str, *, why: str | None = None, config: str | None = None) -> Answer:
+def arm_policy(name: str, level: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
     """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan; lowering it counts at once."""
-    settings, at = read_settings(config), overrides.present()
-    policy = _policy(settings, name)
+    settings, at = read_settings(config), overrides.get_now()
+    policy = _find_policy(settings, name)
     require_one_of(level, LEVELS, "LEVEL")
-    before, _ = _level(policy, _wishes(settings), at)
+    before, _ = _find_arming_level(policy, _load_overrides(settings), at)
     raised = LEVELS.index(level) > LEVELS.index(before)
-    reason = overrides.reason_stated(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
-    wish = overrides.new_wish(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
-    shown = _plan(config, wish) if raised else None
-    with overrides.guard_book(settings) as book:
+    reason = overrides.require_reason(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
+    wish = overrides.make_override(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
+    shown = _plan_with_override(config, wish) if raised else None
+    with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
     lead = [f"{name} may go as far as {goes} until {format_local_time(wish.until or at)}; it was {before}."]
@@ -85,24 +85,24 @@ def arm(name: str, level: str, *, why: str | None = None, config: str | None = N
     data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
     data["wish"] = build_override_data(wish)
     if shown is None:
-        return Answer(document=_told(data, lead))
+        return CommandAnswer(document=_build_arm_document(data, lead))
     document = shown.document
     data["plan"] = document.data
     return replace(shown, document=replace(document, data=data, lead=(*document.lead, *lead)))
 
 
-def _told(data: dict[str, object], lead: Sequence[str]) -> Document:
+def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Document:
     return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
 
 
-def _plan(config: str | None, wish: Override) -> Answer:
+def _plan_with_override(config: str | None, wish: Override) -> CommandAnswer:
     """What would be done if `wish` were recorded already."""
     from costguard.services import watch
 
-    return watch.plan(config=config, accept=None, supposed=(wish,))
+    return watch.answer_plan(config=config, accept=None, supposed=(wish,))
 
 
-def _policy(settings: Settings, name: str) -> Policy:
+def _find_policy(settings: Settings, name: str) -> Policy:
     found = next((policy for policy in settings.policies if policy.name == name), None)
     if found is None:
         known = tuple(policy.name for policy in settings.policies)
@@ -111,7 +111,7 @@ def _policy(settings: Settings, name: str) -> Policy:
     return found
 
 
-def _level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[str, datetime | None]:
+def _find_arming_level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[str, datetime | None]:
     """How far it may go, and until when that was recorded. None: nothing is recorded yet, the first run does it."""
     mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
     if not mine:
@@ -120,7 +120,7 @@ def _level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[st
     return find_armed_level(policy, mine, at), newest.until if newest else None
 
 
-def _wishes(settings: Settings) -> list[Override]:
+def _load_overrides(settings: Settings) -> list[Override]:
     """All ever made, those that have run out too; none where there is no ledger yet, which makes none either."""
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
@@ -131,7 +131,7 @@ def _wishes(settings: Settings) -> list[Override]:
         raise
 
 
-def _fact(stated: str) -> tuple[str, str]:
+def _parse_fact(stated: str) -> tuple[str, str]:
     name, separator, text = stated.partition("=")
     if not separator:
         raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
@@ -141,7 +141,7 @@ def _fact(stated: str) -> tuple[str, str]:
     return name, text.strip()
 
 
-def _value(name: str, text: str) -> object:
+def _parse_fact_value(name: str, text: str) -> object:
     """`text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
     kind, field = FACTS[name].kind, f"--fact {name}"
     if kind == NUMBER:
@@ -150,7 +150,7 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             raise InputError(f"must be a number, not '{text[:40]}'", field=field, hint=f"write {name}=0.95") from None
     if kind == TRUTH:
-        return TRUTHS[require_one_of(text.lower(), TRUTHS, field)]
+        return TRUTH_WORDS[require_one_of(text.lower(), TRUTH_WORDS, field)]
     if kind == DURATION:
         return parse_duration(text, field)
     if kind == LABELS:

@@ -12,19 +12,21 @@ from collections.abc import Iterable
 
 from costguard.providers.ports import InstanceSource
 from costguard.services.accounts import Ledger
-from costguard.services.looked_up import LOOKED_UP, looked_up
-from costguard.services.round import Polled, Round
+from costguard.services.looked_up import LOOKUPS_MAX, verify_absences
+from costguard.services.round import PollCycle, PollCycleResult
 from costguard.system.clock import Clock
 
-__all__ = ["LOOKED_UP", "ROUND_S", "Polled", "looked_up", "poll"]
+__all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "verify_absences", "poll_sources"]
 
-ROUND_S = 75.0
+POLL_CYCLE_LIMIT_S = 75.0
 """How long a round lasts at most: the 60 s that an adapter gives one poll by itself, and time for look-ups."""
 
 
-def poll(sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, *, limit_s: float = ROUND_S) -> Polled:
+def poll_sources(
+    sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, *, limit_s: float = POLL_CYCLE_LIMIT_S
+) -> PollCycleResult:
     """One round over every scope of every source, a transaction a source, within `limit_s` seconds. `clock` dates what broke.
 
     A poll dated ahead of `clock` is refused: once recorded, it would make the ledger ignore every other until then.
     """
-    return Round(sources, ledger, clock, limit_s).played()
+    return PollCycle(sources, ledger, clock, limit_s).run()

@@ -10,18 +10,18 @@ from costguard.errors import InputError
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, Observation
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.ceilings import ceilings
-from costguard.services.configured_providers import Now, opened, sources_of
+from costguard.services.ceilings import read_price_ceilings
+from costguard.services.configured_providers import SystemClock, list_sources, open_providers
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey
 
-BALANCE_S = 20.0
+BALANCE_LIMIT_S = 20.0
 """How long all balances together are waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class PollNowResult:
     """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
 
     `notes`: what whole listings could not tell. `handling`: of each resource that was listed; `members`: those that controllers
@@ -40,29 +40,29 @@ class Looked:
         return (*self.refused, *self.notes)
 
 
-def look(settings: Settings) -> Looked:
+def poll_providers_now(settings: Settings) -> PollNowResult:
     """Poll what is configured into the ledger, and say what could not be asked and what could not be learned.
 
     InputError where two accounts of the settings are one: which of them stays is for a person to say.
     """
     from costguard.ledger.spans.writer import LedgerWriter
-    from costguard.services.poll import poll
+    from costguard.services.poll import poll_sources
 
-    with opened(settings) as clouds:
-        sources = sources_of(clouds)
+    with open_providers(settings) as clouds:
+        sources = list_sources(clouds)
         if not sources:
-            return Looked(refused=(), notes=(), handling={}, members=(), balances=())
+            return PollNowResult(refused=(), notes=(), handling={}, members=(), balances=())
         with LedgerWriter(
-            resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=ceilings(settings)
+            resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=read_price_ceilings(settings)
         ) as ledger:
-            polled = poll(sources, ledger, Now())
-        balances = _balances(sources)
+            polled = poll_sources(sources, ledger, SystemClock())
+        balances = _fetch_balances(sources)
     if polled.twins:
         hint = "take one of the two out of the settings: both would be charged"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)
     listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
     items = [item for inventory in listed for item in inventory.items]
-    return Looked(
+    return PollNowResult(
         refused=polled.refused,
         notes=polled.notes,
         handling={item.key: item.handling for item in items},
@@ -71,10 +71,10 @@ def look(settings: Settings) -> Looked:
     )
 
 
-def _balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, ...]:
+def _fetch_balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, ...]:
     """What prepaid accounts have left. That one cannot be asked is an unknown balance, and stops nothing."""
-    from costguard.services.concurrency import together
+    from costguard.services.concurrency import run_all
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
-    said = together({number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_S)
+    said = run_all({number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S)
     return tuple(one for one in said.values() if isinstance(one, PrepaidBalance))

@@ -35,7 +35,7 @@ from costguard.values.interval import Interval
 from costguard.values.resource import SPOT
 
 
-def quote(
+def build_quote(
     asked: Job | Rental,
     *,
     market: OfferSource,
@@ -49,11 +49,11 @@ def quote(
 
     `booted`: the machine runs already, so nobody waits for it.
     """
-    chosen = selection(asked, counts)
+    chosen = select_market(asked, counts)
     found = list(
-        _rentals(asked, chosen, market, facts)
+        _quote_rental(asked, chosen, market, facts)
         if isinstance(asked, Rental)
-        else _runs(asked, chosen, market, facts, on, booted=booted)
+        else _quote_job(asked, chosen, market, facts, on, booted=booted)
     )
     options, over = [], []
     refused = [f for f in found if isinstance(f, QuoteRefusal)]
@@ -61,7 +61,7 @@ def quote(
         why = explain_cap_breach(option, asked.limits)
         if why:
             over.append(option)
-            refused.append(_over(option, why))
+            refused.append(_refuse_over_cap(option, why))
         else:
             options.append(option)
     best = rank_options(options, sort)
@@ -69,19 +69,19 @@ def quote(
         asked=asked,
         options=best,
         refused=tuple(refused),
-        warnings=_warnings(asked, best[0] if best else None, facts),
-        advice=_advice(asked, facts, refused, over) if not options and isinstance(asked, Job) else (),
+        warnings=_list_warnings(asked, best[0] if best else None, facts),
+        advice=_list_advice(asked, facts, refused, over) if not options and isinstance(asked, Job) else (),
     )
 
 
-def _runs(
+def _quote_job(
     job: Job, chosen: OfferSelection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
     boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
-    for name, gpu_count in _classes(chosen, market, on):
+    for name, gpu_count in _list_gpu_classes(chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
             yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
@@ -102,20 +102,22 @@ def _runs(
         elif not placed.fits:
             yield refuse_for_memory(placed)
         else:
-            timed = _timed(job, placed, facts, boot)
+            timed = _time_placement(job, placed, facts, boot)
             offers = market.find_best(name, gpu_count, chosen)
             yield from (
-                _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, TimedPlacement) else (timed,)
+                _price_offers(job, timed, offers, facts, disk, always=on is not None)
+                if isinstance(timed, TimedPlacement)
+                else (timed,)
             )
 
 
-def _classes(chosen: OfferSelection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
+def _list_gpu_classes(chosen: OfferSelection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
     if on is not None:
         return [(on.gpu.name, on.gpu_count)]
     return market.list_classes(chosen)
 
 
-def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> TimedPlacement | QuoteRefusal:
+def _time_placement(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> TimedPlacement | QuoteRefusal:
     """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
     efficiency = facts.get_efficiency()
     speed = compute_job_speed(job, placed, efficiency)
@@ -129,7 +131,7 @@ def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Ti
     return TimedPlacement(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
 
-def _sold(
+def _price_offers(
     job: Job, timed: TimedPlacement, offers: list[Offer], facts: FactSource, disk: int, *, always: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
@@ -142,12 +144,12 @@ def _sold(
     rates = facts.get_storage_rates()
     for offer in offers:
         lacking = refuse_for_host_memory(place, offer)
-        took = _interrupted(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
+        took = _add_interruptions(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
         storage = rates.get(offer.provider)
         yield lacking or build_option(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
 
 
-def _interrupted(timed: TimedPlacement, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
+def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
     """How long the run takes on machines that may be taken back: each node is one more that can be."""
     if timed.duration is None:
         return None
@@ -161,7 +163,7 @@ def _interrupted(timed: TimedPlacement, offer: Offer, job: Job, facts: FactSourc
     )
 
 
-def _rentals(
+def _quote_rental(
     asked: Rental, chosen: OfferSelection, market: OfferSource, facts: FactSource
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
@@ -174,7 +176,7 @@ def _rentals(
         yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
 
 
-def selection(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
+def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
     """The part of the market that `asked.limits` leaves."""
     limits = asked.limits
     return OfferSelection(
@@ -195,10 +197,10 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
         )
 
 
-def _advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
+def _list_advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
     """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
     if over:
-        return _nearest(job, over)
+        return _describe_nearest(job, over)
     from costguard.sizing.advice import find_smallest_changes
 
     gpus = facts.get_gpus()
@@ -208,34 +210,34 @@ def _advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over: list
     return find_smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
 
 
-def _nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
+def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
     """The option nearest to each cap that was stated."""
     caps = (("cheapest", "usd", job.limits.max_usd), ("fastest", "hours", job.limits.max_hours))
-    return tuple(f"the {word} that fits is {_figures(rank_options(over, sort)[0])}" for word, sort, cap in caps if cap)
+    return tuple(f"the {word} that fits is {_format_option(rank_options(over, sort)[0])}" for word, sort, cap in caps if cap)
 
 
-def _figures(option: QuoteOption) -> str:
+def _format_option(option: QuoteOption) -> str:
     money = f"${option.usd.expected.format()}" if option.usd else "unknown money"
     hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
     return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
 
 
-def _over(option: QuoteOption, why: str) -> QuoteRefusal:
+def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:
     offer = option.offer
     named = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}" if offer else None
     return QuoteRefusal(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
 
 
-def _warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSource) -> tuple[str, ...]:
+def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSource) -> tuple[str, ...]:
     """What was left unsaid, and what another choice would do to the best option."""
     if isinstance(asked, Rental):
         return ()
-    told = _told(asked, best, facts) if best and asked.assumed else {}
+    told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
     return (*(() if asked.tokens else unknown), *list_assumption_warnings(asked, told))
 
 
-def _told(job: Job, best: QuoteOption, facts: FactSource) -> dict[str, str]:
-    from costguard.services.assumed import effects_told
+def _estimate_best_effects(job: Job, best: QuoteOption, facts: FactSource) -> dict[str, str]:
+    from costguard.services.assumed import estimate_assumption_effects
 
-    return effects_told(job, best.placement, best.throughput, facts=facts)
+    return estimate_assumption_effects(job, best.placement, best.throughput, facts=facts)

@@ -11,8 +11,15 @@ from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import OfferSelection
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
-from costguard.services import Answer
-from costguard.services.asked import asked_job, calibrated, calibration_file, check_names, market_file, taken_in
+from costguard.services import CommandAnswer
+from costguard.services.asked import (
+    apply_calibration,
+    check_limit_names,
+    find_calibration_file,
+    find_market_file,
+    read_asked_job,
+    update_calibration,
+)
 from costguard.services.job_input import (
     JobInput,
     apply_hardware_flag,
@@ -33,7 +40,7 @@ if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay
     from costguard.quoting.template import TemplateComparison
 
 
-def quote(
+def answer_quote(
     *,
     flags: Table,
     job_file: str | None = None,
@@ -48,7 +55,7 @@ def quote(
     every: bool = False,
     calibration: str | None = None,
     config: str | None = None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services import quote as flow
@@ -64,30 +71,35 @@ def quote(
     asked = (
         read_rental(stated, count, hours)
         if hours is not None
-        else calibrated(asked_job(stated, facts, strict=strict), calibration, config)
+        else apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
-    with MarketReader(market_file(market, config)) as source:
-        check_names(asked.limits, source)
-        answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
-        compared = _compared(stated, asked, source, facts)
+    with MarketReader(find_market_file(market, config)) as source:
+        check_limit_names(asked.limits, source)
+        answer = flow.build_quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
+        compared = _compare_with_template(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = answer.options[:rows] if every else select_shown(answer.options, rows)
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
     document = build_quote_document(
-        answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
+        answer,
+        visible,
+        today=_get_today(),
+        plans=plans,
+        explain=_build_explanation(visible) if explain else (),
+        compared=compared,
     )
-    return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=_explain_no_option(answer))
 
 
-def templates() -> Answer:
+def answer_templates() -> CommandAnswer:
     """`costguard quote --template list`: the jobs people ask about."""
     from costguard.views.template import build_templates_document
 
-    return Answer(document=build_templates_document(ShippedFacts().templates().values()))
+    return CommandAnswer(document=build_templates_document(ShippedFacts().templates().values()))
 
 
-def size(
+def answer_size(
     *,
     flags: Table,
     job_file: str | None = None,
@@ -97,7 +109,7 @@ def size(
     exact: bool = False,
     calibration: str | None = None,
     config: str | None = None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
     from costguard.services import size as flow
     from costguard.views.explain import list_footprint_tables
@@ -106,24 +118,26 @@ def size(
     facts = ShippedFacts()
     stated = read_job_input(flags, job_file, facts)
     hardware, notes = parse_hardware(on, facts)
-    answer = flow.size(calibrated(asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
-    answer = flow.with_effects(answer)
+    answer = flow.size_job(
+        apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware
+    )
+    answer = flow.add_assumption_effects(answer)
     if exact:
         from costguard.services.exact_step import FakeTensorSizer
 
-        answer = flow.with_exact(answer, read_model_config(stated, facts), FakeTensorSizer())
+        answer = flow.add_exact_step(answer, read_model_config(stated, facts), FakeTensorSizer())
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    told = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.what_ifs(answer))) if explain else ()
+    told = (*list_footprint_tables(answer.footprint), build_what_if_table(flow.list_what_ifs(answer))) if explain else ()
     document = build_size_document(answer, explain=told)
     refusal = None
     if answer.fits is False:
         helpful = [e.lever.change for e in answer.levers if e.fits]
         hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
         refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
-    return Answer(document=document, warnings=answer.warnings, refusal=refusal)
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=refusal)
 
 
-def offers(
+def answer_offers(
     *,
     flags: Table,
     count: float | None = None,
@@ -134,12 +148,12 @@ def offers(
     strict: bool = False,
     offline: bool = False,
     config: str | None = None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard offers`: the market, filtered. `live`: the configured providers are asked, and stand beside it."""
     from costguard.services import offers as flow
     from costguard.views.market import build_offers_document
 
-    checks.require_one_of(sort, flow.SORTS, "--sort")
+    checks.require_one_of(sort, flow.OFFER_SORTS, "--sort")
     facts = ShippedFacts()
     stated = read_job_input(flags, None, facts)
     limits = parse_job_limits(read_subtable(stated.table, "limits"))
@@ -148,23 +162,23 @@ def offers(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
     most = checks.require_whole_number(top, "--top", least=0) or None
-    with MarketReader(market_file(market, config)) as source:
-        check_names(limits, source)
+    with MarketReader(find_market_file(market, config)) as source:
+        check_limit_names(limits, source)
         facts_of = source.describe_file()
         if live:
-            from costguard.services.pricing import live_offers
+            from costguard.services.pricing import answer_live_offers
 
             asked = read_settings(config) if not offline else None
-            return live_offers(
-                source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_today()
+            return answer_live_offers(
+                source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_get_today()
             )
-        found = flow.offers(selection, market=source, sort=sort, limit=most)
-    document = build_offers_document(found, facts_of, today=_today(), warnings=stated.notes)
+        found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
+    document = build_offers_document(found, facts_of, today=_get_today(), warnings=stated.notes)
     refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
-    return Answer(document=document, warnings=stated.notes, refusal=refusal)
+    return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
 
 
-def breakeven(
+def answer_breakeven(
     *,
     gpu: str | None = None,
     count: float = 1,
@@ -176,14 +190,14 @@ def breakeven(
     hours_week: float | None = None,
     market: str | None = None,
     config: str | None = None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard breakeven`: buy or rent?"""
-    from costguard.services.breakeven import breakeven as flow
+    from costguard.services.breakeven import compute_purchase as flow
     from costguard.views.breakeven import build_breakeven_document
 
     facts = ShippedFacts()
     found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
-    with MarketReader(market_file(market, config)) as source:
+    with MarketReader(find_market_file(market, config)) as source:
         answer = flow(
             gpu=facts.get_gpus()[found.canonical] if found else None,
             count=checks.require_whole_number(count, "--count", most=100_000),
@@ -200,26 +214,26 @@ def breakeven(
     refusal = (
         NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.full.explain)) if answer.full.never else None
     )
-    return Answer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
+    return CommandAnswer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 
-def calibrate(
+def answer_calibrate(
     *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
-) -> Answer:
+) -> CommandAnswer:
     """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
     from costguard.views.calibration import build_calibration_document
 
-    facts, path = ShippedFacts(), calibration_file(calibration, config)
+    facts, path = ShippedFacts(), find_calibration_file(calibration, config)
     if runs is None and not show and not reset:
         hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
         raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
     fresh = read_observed_runs(read_rows(expand_path(runs)), expand_path(runs).parent, facts) if runs else ()
-    answer = taken_in(fresh, path, facts, keeps=not show, anew=reset)
+    answer = update_calibration(fresh, path, facts, keeps=not show, anew=reset)
     document = build_calibration_document(answer)
-    return Answer(document=document, warnings=answer.warnings)
+    return CommandAnswer(document=document, warnings=answer.warnings)
 
 
-def _refusal(answer: Quote) -> NoAnswerError | None:
+def _explain_no_option(answer: Quote) -> NoAnswerError | None:
     """Why there is no option; None where there is one."""
     if answer.options:
         return None
@@ -232,21 +246,25 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _compared(stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts) -> TemplateComparison | None:
+def _compare_with_template(
+    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
+) -> TemplateComparison | None:
     """What the template's source says beside what costguard says; None where no template was asked for."""
     if stated.template is None or not isinstance(asked, Job):
         return None
     from costguard.quoting.template import list_changed_keys
-    from costguard.services.template import compare
+    from costguard.services.template import compare_with_claim
 
-    return compare(stated.template, asked, list_changed_keys(stated.table, stated.template), market=source, facts=facts)
+    return compare_with_claim(
+        stated.template, asked, list_changed_keys(stated.table, stated.template), market=source, facts=facts
+    )
 
 
-def _explained(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
+def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
     from costguard.views.explain import list_option_tables
 
     return list_option_tables(options[0]) if options else ()
 
 
-def _today() -> date:
+def _get_today() -> date:
     return datetime.now(UTC).date()

@@ -18,23 +18,23 @@ from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.accounts import BillBook, ChargeBook
-from costguard.services.concurrency import together
+from costguard.services.concurrency import run_all
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.period import Period
 
-LIMIT_S = 300.0
+BILLS_LIMIT_S = 300.0
 """Seconds for all bills: a month of Vast is 30 questions, one a second."""
-FINE = timedelta(days=1)
+HOURLY_SPAN = timedelta(days=1)
 """The day in which a statement ends, and this long before, are compared hour by hour: what is late is late by the hour, and of
 a machine that ran for a day, days say little of a rate."""
-HOURS = DAY_US // HOUR_US
+DAY_HOURS = DAY_US // HOUR_US
 _Place = tuple[str, str, str]
-SETTLES = timedelta(days=1)
+BILL_SETTLES_AFTER = timedelta(days=1)
 """How long an account of which a bill says nothing may still be late: bills lag by up to 24 h (providers/aws.md, 2026-11)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BillAnswer:
     """What one account of `name` answered: `billed`, or why it could not be asked. `period`: for which, until now at most.
 
     `providers`: whom it speaks for, mostly `name` alone.
@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
+class BillComparison:
     """`results`: by provider, account and currency. `unstated`: (provider, account) with charges that no bill speaks of.
 
     `set_aside`: (provider, statement) that another one stands for. `straddling`: by provider, lines over the period's edges.
@@ -60,15 +60,17 @@ class Reconciled:
     straddling: Mapping[str, int]
 
 
-def ask_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime) -> list[Asked]:
+def ask_for_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime) -> list[BillAnswer]:
     """The bill of each account, all asked at once; a provider that has none says so."""
     reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
-    questions = {number: partial(_bill, source, reach) for number, (_, source) in enumerate(sources)}
-    answers = together(questions, limit_s=LIMIT_S)
-    return [_asked(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)]
+    questions = {number: partial(_fetch_bill, source, reach) for number, (_, source) in enumerate(sources)}
+    answers = run_all(questions, limit_s=BILLS_LIMIT_S)
+    return [
+        _to_bill_answer(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)
+    ]
 
 
-def reconcile(
+def reconcile_bills(
     *,
     bills: BillBook,
     charges: ChargeBook,
@@ -78,7 +80,7 @@ def reconcile(
     tolerance: Tolerance,
     missing: Mapping[str, str],
     asked: Mapping[str, Period],
-) -> Reconciled:
+) -> BillComparison:
     """What the ledger holds of the bills of `providers` in `period`, beside its charges.
 
     `missing`: by provider, what its bill leaves out. `asked`: those that answered wholly, and for which period.
@@ -89,20 +91,20 @@ def reconcile(
         best, others = bills.load_statements(provider, period)
         aside += [(provider, one) for one in others]
         over[provider] = sum(bills.count_straddling(provider, one, period) for one in best.values())
-        windows = {account: _window(one, period) for account, one in best.items()}
+        windows = {account: _clip_window(one, period) for account, one in best.items()}
         stated = [
             line
             for account, one in best.items()
-            for line in bills.load_billed_lines(provider, one, period, _fine_us(windows[account]))
+            for line in bills.load_billed_lines(provider, one, period, _find_hourly_start_us(windows[account]))
         ]
-        view = _View(
+        view = _ChargeWindows(
             provider=provider,
             period=period,
             now=now,
             windows=windows,
-            quiet=_quiet(asked.get(provider), now),
+            quiet=_find_settled_window(asked.get(provider), now),
         )
-        charged, silent = _charged(charges, view)
+        charged, silent = _cut_charges(charges, view)
         unstated += [(provider, account) for account in sorted(silent)]
         known = bills.load_known_resources(provider)
         judging = CauseContext(
@@ -112,15 +114,15 @@ def reconcile(
             tolerance=tolerance,
             known=known,
             accounts=bills.list_accounts_of(provider),
-            others=_currencies(stated, charged),
-            cells=HOURS,
+            others=_find_currency_mismatches(stated, charged),
+            cells=DAY_HOURS,
             why=missing.get(provider, ""),
         )
         results += [explain_drift(one, judging) for one in compare_bills(stated, charged, known)]
-    return Reconciled(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
+    return BillComparison(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
 
 
-def _bill(source: InstanceSource, period: Period) -> BillLines:
+def _fetch_bill(source: InstanceSource, period: Period) -> BillLines:
     if not isinstance(source, ChargeSource):
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
         if isinstance(error, CostguardError):
@@ -129,7 +131,7 @@ def _bill(source: InstanceSource, period: Period) -> BillLines:
     return source.fetch_bill_lines(period)
 
 
-def _asked(name: str, providers: tuple[str, ...], period: Period, answer: BillLines | BaseException) -> Asked:
+def _to_bill_answer(name: str, providers: tuple[str, ...], period: Period, answer: BillLines | BaseException) -> BillAnswer:
     billed, why = None, ""
     if isinstance(answer, BillLines) and all(line.provider in providers for line in answer.lines):
         billed, why = answer if answer.lines or not answer.why else None, answer.why
@@ -140,29 +142,29 @@ def _asked(name: str, providers: tuple[str, ...], period: Period, answer: BillLi
         why = f"{what} ({to_one_line(answer.hint)})" if answer.hint else what
     else:
         why = "no answer in time" if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
-    return Asked(name=name, providers=providers, period=period, billed=billed, why=why)
+    return BillAnswer(name=name, providers=providers, period=period, billed=billed, why=why)
 
 
-def _fine_us(window: Period) -> int:
+def _find_hourly_start_us(window: Period) -> int:
     """From when on cells are hours: the midnight that is FINE before the day in which `window` ends."""
-    return (to_micros(window.end) - 1) // DAY_US * DAY_US - FINE // MICROSECOND
+    return (to_micros(window.end) - 1) // DAY_US * DAY_US - HOURLY_SPAN // MICROSECOND
 
 
-def _window(one: ProviderBill, period: Period) -> Period:
+def _clip_window(one: ProviderBill, period: Period) -> Period:
     """The part of `period` that a statement speaks of."""
     start = min(max(period.start, from_micros(one.start_us)), period.end)
     return Period(start=start, end=min(period.end, max(start, from_micros(one.end_us))))
 
 
-def _quiet(asked: Period | None, now: datetime) -> Period | None:
+def _find_settled_window(asked: Period | None, now: datetime) -> Period | None:
     """Of which time a whole answer speaks for accounts that it has no line of."""
     if asked is None:
         return None
-    return Period(start=asked.start, end=max(asked.start, min(asked.end, now - SETTLES)))
+    return Period(start=asked.start, end=max(asked.start, min(asked.end, now - BILL_SETTLES_AFTER)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
+class _ChargeWindows:
     """How charges are cut. `windows`: by account, what its statement speaks of; `quiet`: of those that it says nothing of."""
 
     provider: str
@@ -172,13 +174,13 @@ class _View:
     quiet: Period | None
 
 
-def _charged(charges: ChargeBook, view: _View) -> tuple[list[ChargedCell], set[str]]:
+def _cut_charges(charges: ChargeBook, view: _ChargeWindows) -> tuple[list[ChargedCell], set[str]]:
     """The charges of a provider, cut where its statements begin and end; and the accounts that no statement speaks of."""
     found, silent = list[ChargedCell](), set[str]()
     nothing = Period(start=view.period.start, end=view.period.start)
     for window in {*view.windows.values(), *([view.quiet] if view.quiet else [])} or {nothing}:
-        fine_us = _fine_us(window)
-        for part, where in _cut(window, view.period):
+        fine_us = _find_hourly_start_us(window)
+        for part, where in _cut_period(window, view.period):
             for item in charges.items(part, view.now):
                 if item.key.provider != view.provider:
                     continue
@@ -186,14 +188,14 @@ def _charged(charges: ChargeBook, view: _View) -> tuple[list[ChargedCell], set[s
                 if its is None:
                     silent.add(item.key.account)
                 elif its == window:
-                    found.append(_of(item, where, fine_us))
+                    found.append(_to_charged(item, where, fine_us))
     return found, silent
 
 
-def _cut(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
+def _cut_period(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
     """The parts of `period` before, inside (its end hour by hour) and after `window`."""
     yield Period(start=period.start, end=window.start), BEFORE
-    fine = max(window.start, from_micros(_fine_us(window)))
+    fine = max(window.start, from_micros(_find_hourly_start_us(window)))
     yield Period(start=window.start, end=fine), INSIDE
     while fine < window.end:
         until = min(window.end, from_micros((to_micros(fine) // HOUR_US + 1) * HOUR_US))
@@ -202,7 +204,7 @@ def _cut(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
     yield Period(start=window.end, end=period.end), AFTER
 
 
-def _of(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
+def _to_charged(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
     money, key, start_us = item.money, item.key, to_micros(item.start)
     return ChargedCell(
         key.account,
@@ -210,19 +212,19 @@ def _of(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
         key.id,
         item.charge,
         item.price.currency,
-        start_us // HOUR_US if start_us >= fine_us else start_us // DAY_US * HOURS,
+        start_us // HOUR_US if start_us >= fine_us else start_us // DAY_US * DAY_HOURS,
         money.low.nano,
         money.expected.nano,
         money.high.nano,
         where,
-        _sku(item),
+        _describe_sku(item),
         item.price.expected,
         item.unit,
         item.source,
     )
 
 
-def _sku(item: ChargeItem) -> str:
+def _describe_sku(item: ChargeItem) -> str:
     """What is priced: `p5.48xlarge, on-demand`, or the kind of a disk."""
     its = item.attribution
     if item.charge != COMPUTE:
@@ -231,7 +233,9 @@ def _sku(item: ChargeItem) -> str:
     return ", ".join(filter(None, (its.instance_type or gpus, its.tier)))
 
 
-def _currencies(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> Mapping[tuple[str, str, str], set[str]]:
+def _find_currency_mismatches(
+    stated: Iterable[BilledLines], charged: Iterable[ChargedCell]
+) -> Mapping[tuple[str, str, str], set[str]]:
     """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies.
 
     Lines that name no resource, where none of their kind of charge does, are held against all of that kind.

@@ -27,23 +27,23 @@ from costguard.ledger.guard.guard_state import load_open_overrides
 from costguard.ledger.guard.turns import load_leader_lease
 from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
-from costguard.services import Answer
-from costguard.services.bill_files import Kinds, installed_kinds, opened
-from costguard.services.ceilings import ceilings
-from costguard.services.configured_providers import Now, sources_of
-from costguard.services.configured_providers import opened as opened_clouds
-from costguard.services.listing_validation import speaks_for
-from costguard.services.overrides import guard_book, present, who
-from costguard.services.reconcile import Asked, Reconciled, ask_bills, reconcile
+from costguard.services import CommandAnswer
+from costguard.services.bill_files import BillFileKinds, list_installed_kinds, open_bill
+from costguard.services.ceilings import read_price_ceilings
+from costguard.services.configured_providers import SystemClock, list_sources
+from costguard.services.configured_providers import open_providers as opened_clouds
+from costguard.services.listing_validation import may_speak_for
+from costguard.services.overrides import describe_user, get_now, open_guard_store
+from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.period import Period
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
-MOST_LEFT_OUT = 5
+LEFT_OUT_SHOWN_MAX = 5
 
 
-def reconciled(
+def answer_reconcile(
     *,
     month: str | None,
     only: Sequence[str],
@@ -54,45 +54,45 @@ def reconciled(
     strict: bool,
     offline: bool,
     config: str | None,
-) -> Answer:
+) -> CommandAnswer:
     """`costguard reconcile`: what the bills of a month say beside the charges, and what the difference comes from."""
-    settings, now = read_settings(config), present()
+    settings, now = read_settings(config), get_now()
     if whole and not files:
         raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
     period = calendar.find_month(now, UTC) if month is None else calendar.make_month(*parse_month(month), UTC)
     if period.start > now:
         raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
-    allowed = _tolerance(tolerance, settings)
+    allowed = _read_tolerance(tolerance, settings)
     url = resolve_ledger_url(settings)
-    _ready(url)
+    _check_ledger_exists(url)
     with BillStore(url) as bills:
         if files:
-            kinds = _kinds(url, only, account)
-            imports, asked = _from_files(bills, files, kinds, now, whole=whole), list[Asked]()
-            notes = [*_left_out(kinds), *_lacking(imports)]
+            kinds = _list_kinds(url, only, account)
+            imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
+            notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
-            asked = [] if offline else _ask(settings, only, period, now)
-            imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
-        known = partial(ceilings, settings)
+            asked = [] if offline else _ask_accounts(settings, only, period, now)
+            imports, notes = _import_answers(bills, asked, now), _list_foreign_rows(asked)
+        known = partial(read_price_ceilings, settings)
         with (
             BillLedgerReader(url) as held,
             SpendingReader(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books,
         ):
             before = held.load_reconciliations(period)
-            found = reconcile(
+            found = reconcile_bills(
                 bills=held,
                 charges=books,
-                providers=_concerned(held.list_billed_providers(period), asked, only),
+                providers=_choose_providers(held.list_billed_providers(period), asked, only),
                 period=period,
                 now=now,
                 tolerance=allowed,
                 missing={name: one.why for one in asked if one.billed and one.why for name in one.providers},
                 asked={name: one.period for one in asked if one.billed and not one.why for name in one.providers},
             )
-        messages, told = _messages(found.results, before, url, settings, now)
-        bills.record_results(found.results, who=who(), messages=messages, told=told)
+        messages, told = _build_messages(found.results, before, url, settings, now)
+        bills.record_results(found.results, who=describe_user(), messages=messages, told=told)
     if messages and not offline:
-        _deliver(settings, url, now)
+        _deliver_messages(settings, url, now)
     answer = Reconciliation(
         period=period,
         label=f"{period.start:%Y-%m}",
@@ -101,25 +101,25 @@ def reconciled(
         results=found.results,
         imports=tuple(imports),
         not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
-        notes=(*notes, *_of_others(imports, period), *_notes(found, settings, files, offline=offline)),
+        notes=(*notes, *_list_other_months(imports, period), *_list_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
     )
     warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
-    return Answer(
+    return CommandAnswer(
         document=build_reconciliation_document(answer),
         warnings=warnings,
         refusal=build_reconciliation_error(answer, strict=strict),
     )
 
 
-def _tolerance(stated: str | None, settings: Settings) -> Tolerance:
+def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
     if stated is not None:
         return parse_tolerance(stated, "--tolerance")
     kept = settings.reconcile.tolerance
     return DEFAULT_TOLERANCE if kept is None else parse_tolerance(kept, "reconcile.tolerance")
 
 
-def _ready(url: str) -> None:
+def _check_ledger_exists(url: str) -> None:
     """InputError where there is no ledger yet. An older one is brought up by the first write."""
     try:
         LedgerReader(url).close()
@@ -127,7 +127,7 @@ def _ready(url: str) -> None:
         return
 
 
-def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
+def _list_kinds(url: str, only: Sequence[str], account: str | None) -> BillFileKinds:
     if len(only) > 1:
         raise InputError("says whose the files are, and can be one", field="--provider", hint="reconcile one after another")
 
@@ -135,14 +135,16 @@ def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
         with BillLedgerReader(url) as books:
             return books.list_accounts_of(provider)
 
-    kinds = installed_kinds(only[0] if only else "", account or "", accounts)
+    kinds = list_installed_kinds(only[0] if only else "", account or "", accounts)
     if only and only[0] not in kinds.known:
         known = ", ".join(kinds.known)
         raise InputError(f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
     return kinds
 
 
-def _from_files(bills: BillStore, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[BillImport]:
+def _import_files(
+    bills: BillStore, files: Sequence[str], kinds: BillFileKinds, now: datetime, *, whole: bool
+) -> list[BillImport]:
     """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
 
     `whole`: each is all of the bills that it has lines of.
@@ -150,17 +152,17 @@ def _from_files(bills: BillStore, files: Sequence[str], kinds: Kinds, now: datet
     with ExitStack() as stack:
         statements = list[GatheredStatement]()
         for name in dict.fromkeys(files):
-            bill, staged = opened(expand_path(name), kinds, now), stack.enter_context(StagedStatement())
+            bill, staged = open_bill(expand_path(name), kinds, now), stack.enter_context(StagedStatement())
             staged.add(bill.parts, sums=bill.sums)
             source = f"{Path(name).name} ({bill.kind})"
             statements.append(GatheredStatement(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
         statements.sort(key=lambda one: one.stated_at)
         if whole:
-            _each_a_bill_of_its_own(statements)
-        return bills.import_statements(statements, who=who(), now=now)
+            _check_bills_distinct(statements)
+        return bills.import_statements(statements, who=describe_user(), now=now)
 
 
-def _each_a_bill_of_its_own(statements: Sequence[GatheredStatement]) -> None:
+def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
     """InputError where a file is of no bill that is delivered whole, or two are of one: they would withdraw each other."""
     seen = dict[tuple[str, str, str], str]()
     for one in statements:
@@ -175,7 +177,7 @@ def _each_a_bill_of_its_own(statements: Sequence[GatheredStatement]) -> None:
             seen[bill] = one.source
 
 
-def _lacking(imports: Sequence[BillImport]) -> Iterator[str]:
+def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
     """What files leave open: whether lines that they lack are stated no more, or stand in another piece."""
     for one in imports:
         if one.lacking:
@@ -186,41 +188,41 @@ def _lacking(imports: Sequence[BillImport]) -> Iterator[str]:
             )
 
 
-def _from_answers(bills: BillStore, asked: Sequence[Asked], now: datetime) -> list[BillImport]:
+def _import_answers(bills: BillStore, asked: Sequence[BillAnswer], now: datetime) -> list[BillImport]:
     with ExitStack() as stack:
         statements = list[GatheredStatement]()
         for one in asked:
             if one.billed is None:
                 continue
             staged = stack.enter_context(StagedStatement())
-            staged.add(_parts(one))
+            staged.add(_list_parts(one))
             place = (one.providers, one.period)
             stated_at = one.billed.made_at or now
             statements.append(
                 GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
             )
-        return bills.import_statements(statements, who=who(), now=now) if statements else []
+        return bills.import_statements(statements, who=describe_user(), now=now) if statements else []
 
 
-def _parts(one: Asked) -> Iterator[BillLinePart]:
+def _list_parts(one: BillAnswer) -> Iterator[BillLinePart]:
     return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
 
 
-def _ask(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[Asked]:
+def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[BillAnswer]:
     if not settings.providers and not only:
         return []
     with opened_clouds(settings, only=tuple(only) or None) as clouds:
-        return ask_bills([(cloud.name, source) for cloud in clouds for source in sources_of((cloud,))], period, now)
+        return ask_for_bills([(cloud.name, source) for cloud in clouds for source in list_sources((cloud,))], period, now)
 
 
-def _concerned(billed: Sequence[str], asked: Sequence[Asked], only: Sequence[str]) -> list[str]:
+def _choose_providers(billed: Sequence[str], asked: Sequence[BillAnswer], only: Sequence[str]) -> list[str]:
     """Providers with lines in the ledger, and those that answered; `only` those of these names."""
     names = {*billed, *(name for one in asked if one.billed and not one.why for name in one.providers)}
     meant = {name for one in asked for name in one.providers if one.name in only}
-    return sorted(name for name in names if not only or name in meant or any(speaks_for(own, name) for own in only))
+    return sorted(name for name in names if not only or name in meant or any(may_speak_for(own, name) for own in only))
 
 
-def _messages(
+def _build_messages(
     results: Sequence[DriftResult], before: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
 ) -> tuple[tuple[Notification, ...], list[DriftResult]]:
     """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
@@ -237,19 +239,19 @@ def _messages(
     return messages, [*known, *(one for one in new if build_drift_alert(one).subject in subjects)]
 
 
-def _deliver(settings: Settings, url: str, now: datetime) -> None:
+def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
     """Send what is due, unless a watchdog is there to do it."""
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         turn = load_leader_lease(ask)
     if turn is not None and turn.is_held(now):
         return
-    from costguard.services.telling import postman
+    from costguard.services.telling import open_dispatcher
 
-    with guard_book(settings) as book:
-        postman(settings, book, Now()).deliver()
+    with open_guard_store(settings) as book:
+        open_dispatcher(settings, book, SystemClock()).deliver()
 
 
-def _left_out(kinds: Kinds) -> list[str]:
+def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
     """What a FOCUS file says of providers that nobody here speaks for, or that were not asked for."""
     why = (
         f"--provider asks for {kinds.only}"
@@ -257,21 +259,22 @@ def _left_out(kinds: Kinds) -> list[str]:
         else "no installed provider is called so (--provider says whose they are)"
     )
     return [
-        f"{count} rows of {to_one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+        f"{count} rows of {to_one_line(name)} were left out: {why}"
+        for name, count in kinds.left_out.most_common(LEFT_OUT_SHOWN_MAX)
     ]
 
 
-def _not_theirs(asked: Sequence[Asked]) -> list[str]:
+def _list_foreign_rows(asked: Sequence[BillAnswer]) -> list[str]:
     """What an account's files say of others."""
     return [
         f"{count} rows of {to_one_line(name)} were left out of the bill of {one.name}"
         for one in asked
         if one.billed
-        for name, count in one.billed.left_out[:MOST_LEFT_OUT]
+        for name, count in one.billed.left_out[:LEFT_OUT_SHOWN_MAX]
     ]
 
 
-def _of_others(imports: Sequence[BillImport], period: Period) -> Iterator[str]:
+def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterator[str]:
     """What was taken in and is of another time, so that nothing of it was compared."""
     for one in imports:
         if one.lines and not (one.start < period.end and period.start < one.end):
@@ -279,7 +282,7 @@ def _of_others(imports: Sequence[BillImport], period: Period) -> Iterator[str]:
             yield f"{one.provider}: nothing of {to_one_line(one.source)} is of this month: it begins in {month} (--month {month})"
 
 
-def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
+def _list_notes(found: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
         yield "No provider is configured: what the ledger holds of bills was compared. --file reads one"
     for provider, account in found.unstated:

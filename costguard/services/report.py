@@ -23,12 +23,21 @@ from costguard.reporting.statement.sections import (
     sum_resource_costs,
 )
 from costguard.services.accounts import Accounts, Books
-from costguard.services.further import Question, before_of, drawn_of, forecast_of, saved_of, spenders_of, spending_by, wastes_of
+from costguard.services.further import (
+    ReportQuestion,
+    forecast_running_period,
+    load_chart_data,
+    load_previous_period,
+    load_savings,
+    load_spending_by,
+    load_top_resources,
+    measure_waste,
+)
 from costguard.values.money import Money
 from costguard.values.period import Period
 
 
-def report(
+def build_statement(
     *,
     books: Books,
     period: Period,
@@ -44,21 +53,25 @@ def report(
     Of a period that lies ahead nothing is asked but what was spent, which is nothing.
     """
     asked = ReportPeriod(period=period, label=label)
-    question = Question(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
-    return _stated(books, books.load_spending(period, as_of), question, rules)
+    question = ReportQuestion(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
+    return _build_plain_statement(books, books.load_spending(period, as_of), question, rules)
 
 
-def full_report(*, accounts: Accounts, question: Question, rules: Mapping[str, BillingRule], beside: bool = True) -> Statement:
+def build_full_statement(
+    *, accounts: Accounts, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
+) -> Statement:
     """The same with all that is said `beside` it; all of it as of one instant."""
     with accounts.read_one_snapshot():
         if not beside or question.period.start > question.as_of:
-            return _stated(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
+            return _build_plain_statement(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
         outlays = accounts.load_costs(question.period, question.as_of)
         spending = sum_resource_costs(outlays)
-        return _with_further(_stated(accounts, spending, question, rules), spending, outlays, accounts, question)
+        return _add_sections(_build_plain_statement(accounts, spending, question, rules), spending, outlays, accounts, question)
 
 
-def _stated(books: Books, spending: Sequence[Spending], question: Question, rules: Mapping[str, BillingRule]) -> Statement:
+def _build_plain_statement(
+    books: Books, spending: Sequence[Spending], question: ReportQuestion, rules: Mapping[str, BillingRule]
+) -> Statement:
     period, as_of = question.period, question.as_of
     found = books.list_scopes() if period.start <= as_of else []
     scopes = [scope.scope for scope in found]
@@ -82,26 +95,26 @@ def _stated(books: Books, spending: Sequence[Spending], question: Question, rule
     )
 
 
-def _with_further(
-    made: Statement, spending: Sequence[Spending], outlays: Sequence[ResourceCost], accounts: Accounts, question: Question
+def _add_sections(
+    made: Statement, spending: Sequence[Spending], outlays: Sequence[ResourceCost], accounts: Accounts, question: ReportQuestion
 ) -> Statement:
     period, as_of, by = question.period, question.as_of, question.by
-    each, bearers = spending_by(accounts, outlays, question) if needs_resources(by) else (spending, {})
-    wastes, idle_days = wastes_of(accounts, outlays, bearers, question)
+    each, bearers = load_spending_by(accounts, outlays, question) if needs_resources(by) else (spending, {})
+    wastes, idle_days = measure_waste(accounts, outlays, bearers, question)
     usd, others = sum_by_currency(each, by, wastes)
-    before = before_of(accounts, question)
-    days, burn = drawn_of(accounts, question)
+    before = load_previous_period(accounts, question)
+    days, burn = load_chart_data(accounts, question)
     return replace(
         made,
-        usd=_compared(usd, before),
+        usd=_add_previous_sums(usd, before),
         others=others,
         before=before,
-        forecast=forecast_of(accounts, spending, question),
-        spenders=spenders_of(accounts, outlays),
+        forecast=forecast_running_period(accounts, spending, question),
+        spenders=load_top_resources(accounts, outlays),
         rest=compute_stopped_disk_cost(
             (lines for _, lines in accounts.load_lines(find_stopped_with_disks(outlays), period, as_of)), period
         ),
-        saved=saved_of(accounts, question),
+        saved=load_savings(accounts, question),
         quotes=list_quoted_runs(accounts.load_committed_holds(period), period),
         prices=sum_by_price_source(outlays),
         days=days,
@@ -113,7 +126,7 @@ def _with_further(
     )
 
 
-def _compared(usd: CurrencySums, before: PreviousPeriod | None) -> CurrencySums:
+def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> CurrencySums:
     """Each group with what the same one came to before."""
     if before is None or not before.part_seen:
         return usd

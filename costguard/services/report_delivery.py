@@ -17,8 +17,8 @@ from costguard.providers import plugins
 from costguard.reporting.schedule import DueReport, ReportSchedule
 from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
-from costguard.services.ledger_answers import CHARTS, reported
-from costguard.services.telling import WEBHOOK, kind_of
+from costguard.services.ledger_answers import CHARTS_NEED, build_report
+from costguard.services.telling import WEBHOOK, find_channel_kind
 from costguard.settings import Settings
 from costguard.settings.addresses import CONSOLE_CHANNEL
 from costguard.values.checks import require
@@ -28,16 +28,16 @@ from costguard.views.document import Document
 from costguard.views.report_delivery import build_report_paragraphs, format_report_title
 
 JSON_MEDIA, BYTES_MEDIA = "application/json", "application/octet-stream"
-LARGEST, LARGEST_JSON = 8 * 2**20, 2**20
+ENCLOSURE_BYTES_MAX, JSON_BYTES_MAX = 8 * 2**20, 2**20
 """Bytes of what is enclosed: mail servers and chats take ten megabytes as a rule, web servers one."""
-DAYS = 7
+DELIVERY_DAYS = 7
 """For how long a report is worth another try: longer than a channel is down over a long weekend."""
-ENDINGS = {"markdown": "md", "table": "txt", "focus": "csv"}
+FILE_SUFFIXES = {"markdown": "md", "table": "txt", "focus": "csv"}
 """Of formats whose files are not called as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class ReportLetter:
     """A report on its way. `again`: the command that prints it. `before`: a paragraph that stands first, () for none."""
 
     statement: Statement
@@ -46,9 +46,9 @@ class Letter:
     again: str
     before: tuple[str, ...] = ()
 
-    def message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Notification:
+    def build_message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Notification:
         """The message for `channel`, with what it can take."""
-        files, left_out = _enclosures(self, kind_of(channel))
+        files, left_out = _build_enclosures(self, find_channel_kind(channel))
         body = build_report_paragraphs(self.statement, self.document, self.again)
         return Notification(
             id=message_id,
@@ -61,26 +61,31 @@ class Letter:
             told_at=format_local_time(now, zone),
             letter=tuple(part for part in (self.before, *body, left_out) if part),
             enclosures=files,
-            days=DAYS,
+            days=DELIVERY_DAYS,
         )
 
 
-def composed(settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime) -> Sequence[Notification]:
+def compose_report_messages(
+    settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime
+) -> Sequence[Notification]:
     """The messages of a report that is due, one a channel."""
-    zone, chosen = settings.defaults.zone, format_named(schedule.format)
-    statement, document = reported(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS)
-    letter = Letter(
+    zone, chosen = settings.defaults.zone, find_report_format(schedule.format)
+    statement, document = build_report(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS_NEED)
+    letter = ReportLetter(
         statement=statement,
         document=document,
         chosen=chosen,
-        again=command_of({schedule.every: owed.of.label}, schedule.by, zone),
-        before=tuple(_remarks(schedule, owed, now, zone)),
+        again=build_report_command({schedule.every: owed.of.label}, schedule.by, zone),
+        before=tuple(_list_remarks(schedule, owed, now, zone)),
     )
     why = LATE if owed.is_late(now) else DUE
-    return [letter.message(_name(schedule, owed.of, channel), channel, why, now, zone) for channel in schedule.channels]
+    return [
+        letter.build_message(_make_message_id(schedule, owed.of, channel), channel, why, now, zone)
+        for channel in schedule.channels
+    ]
 
 
-def command_of(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
+def build_report_command(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
     """The command line that prints the report of the period that was `stated`."""
     words = [word for name, text in stated.items() for word in (f"--{name}", quote_shell_word(text))]
     return " ".join(
@@ -88,21 +93,21 @@ def command_of(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
     )
 
 
-def format_named(name: str) -> plugins.ReportFormat:
+def find_report_format(name: str) -> plugins.ReportFormat:
     """The installed format `name`."""
     return plugins.load_report_format(name)
 
 
-def check_formats(settings: Settings) -> None:
+def check_report_formats(settings: Settings) -> None:
     """InputError where a report is to be sent in a format that is not installed."""
     for schedule in settings.reports:
         try:
-            format_named(schedule.format)
+            find_report_format(schedule.format)
         except InputError as wrong:
             raise InputError(wrong.what, field=f"report {schedule.name}.format", hint=wrong.hint) from None
 
 
-def _remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzinfo) -> list[str]:
+def _list_remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzinfo) -> list[str]:
     """What people should know of its way."""
     late = f"It was due at {format_local_time(owed.at, zone)} and is late: no watchdog that could send it ran then."
     many = owed.skipped
@@ -111,22 +116,22 @@ def _remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzi
     return [*([late] if owed.is_late(now) else []), *([skipped] if many else [])]
 
 
-def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
+def _build_enclosures(letter: ReportLetter, kind: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
     """What goes with a message to a channel of `kind`, and what is said of what is too large for it."""
     if kind == CONSOLE_CHANNEL:
         return (), ()
     if kind == WEBHOOK:
-        content, name, media, most = json.dumps(letter.document.data).encode(), "report.json", JSON_MEDIA, LARGEST_JSON
+        content, name, media, most = json.dumps(letter.document.data).encode(), "report.json", JSON_MEDIA, JSON_BYTES_MAX
     else:
-        content, most = _rendered(letter), LARGEST
-        name = f"costguard-{_plain(letter.statement.label)}.{_ending(letter.chosen.name)}"
+        content, most = _render_enclosure(letter), ENCLOSURE_BYTES_MAX
+        name = f"costguard-{_make_plain(letter.statement.label)}.{_choose_file_suffix(letter.chosen.name)}"
         media = mimetypes.guess_type(name)[0] or BYTES_MEDIA
     if len(content) > most:
         return (), (f"The report itself is too large to be enclosed: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
     return (Attachment(name=name, media=media, packed=pack_content(content)),), ()
 
 
-def _rendered(letter: Letter) -> bytes:
+def _render_enclosure(letter: ReportLetter) -> bytes:
     needs = letter.chosen.needs
     there = not needs or getattr(letter.document, needs, None) is not None
     require(there, "format", f"{letter.chosen.name} is not made of reports", 'write "html"')
@@ -135,15 +140,15 @@ def _rendered(letter: Letter) -> bytes:
     return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
 
 
-def _ending(name: str) -> str:
-    return ENDINGS.get(name, name.rpartition("-")[2])
+def _choose_file_suffix(name: str) -> str:
+    return FILE_SUFFIXES.get(name, name.rpartition("-")[2])
 
 
-def _plain(label: str) -> str:
+def _make_plain(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")
 
 
-def _name(schedule: ReportSchedule, of: ReportPeriod, channel: str) -> str:
+def _make_message_id(schedule: ReportSchedule, of: ReportPeriod, channel: str) -> str:
     """An id that every process gives the same message."""
     parts = ("report", schedule.name, schedule.every, of.label, channel)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

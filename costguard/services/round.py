@@ -15,13 +15,13 @@ from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX, Failed, Poll
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import IdentitySource, Inspector, InstanceSource
 from costguard.services.accounts import Ledger
-from costguard.services.concurrency import Answer, Crew, within
-from costguard.services.listing_validation import odd, own_scopes, told
-from costguard.services.looked_up import looked_up
+from costguard.services.concurrency import NamedAnswer, QuestionPool, wait_for_answer
+from costguard.services.listing_validation import check_own_scopes, describe_failure, validate_listing
+from costguard.services.looked_up import verify_absences
 from costguard.system.clock import Clock, read_monotonic
 from costguard.values.resource import ScopeKey
 
-PATIENCE_S = 15.0
+TWIN_WAIT_S = 15.0
 """How long an account waits for those of its provider that stand before it in the settings, so that of twins it is always the
 same one that is polled. After that it goes on alone: an assumption, 2026-11."""
 
@@ -29,7 +29,7 @@ SCOPES, POLL, LOOK = "scopes", "poll", "look"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ScopePoll:
     """What `source` listed in one scope."""
 
     source: InstanceSource
@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polled:
+class PollCycleResult:
     """What one round of polls came to, in the order of the sources.
 
     `refused`: what was not recorded at all, a sentence each; `twins`: those of them that are accounts which another source
@@ -49,7 +49,7 @@ class Polled:
     refused: tuple[str, ...] = ()
     twins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[ScopePoll, ...] = ()
 
     @property
     def unseen(self) -> tuple[AccrualResult, ...]:
@@ -58,7 +58,7 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Introduced:
+class AccountIntroduction:
     """What an account says before it is polled. `identity` None: it does not say; `unsure`: it could not be asked today."""
 
     scopes: tuple[ScopeKey, ...]
@@ -66,19 +66,19 @@ class Introduced:
     unsure: bool = False
 
 
-Question = tuple[int, str, ScopeKey | None]
+AccountQuestion = tuple[int, str, ScopeKey | None]
 """The number of a seat, what it is asked, and of which scope."""
-Said = Introduced | Poll
+AccountReply = AccountIntroduction | Poll
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Seat:
+class _AccountSlot:
     """One source in the round. `said` and `broken`: what came of asking for its scopes. `waits`: scopes not settled yet."""
 
     number: int
     source: InstanceSource
-    crew: Crew[Question, Said]
-    said: Introduced | None = None
+    crew: QuestionPool[AccountQuestion, AccountReply]
+    said: AccountIntroduction | None = None
     broken: str = ""
     admitted: bool = False
     done: bool = False
@@ -99,78 +99,78 @@ class _Seat:
         return f"account {self.number + 1} ({', '.join(self.source.providers)})"
 
 
-class Round:
+class PollCycle:
     """The sources of one round, each in its seat. `limit_s`: after that long the rest counts as not seen."""
 
     def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
         self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
-        self._line: SimpleQueue[Answer[Question, Said]] = SimpleQueue()
-        crews: dict[tuple[str, ...], Crew[Question, Said]] = {}
+        self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
+        crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
         self._seats = [
-            _Seat(number=number, source=source, crew=crews.setdefault(tuple(source.providers), Crew(self._line)))
+            _AccountSlot(number=number, source=source, crew=crews.setdefault(tuple(source.providers), QuestionPool(self._line)))
             for number, source in enumerate(sources)
         ]
         self._crews = tuple(crews.values())
-        self._kin = _kin_of(self._seats)
-        self._claimed: dict[ScopeKey, _Seat] = {}
+        self._kin = _group_kin(self._seats)
+        self._claimed: dict[ScopeKey, _AccountSlot] = {}
 
-    def played(self) -> Polled:
+    def run(self) -> PollCycleResult:
         """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
         began = read_monotonic()
         for seat in self._seats:
             alone = len(self._kin[seat.number]) == 1
-            seat.crew.ask((seat.number, SCOPES, None), partial(_introduced, seat.source, alone=alone))
+            seat.crew.ask((seat.number, SCOPES, None), partial(_introduce, seat.source, alone=alone))
         try:
             while not all(seat.done for seat in self._seats):
                 gone = read_monotonic() - began
                 if gone >= self._limit_s:
-                    self._time_is_over()
+                    self._close_overdue()
                     break
-                edge = PATIENCE_S if gone < PATIENCE_S < self._limit_s else self._limit_s
-                answer = within(self._line, edge - gone)
-                patient = read_monotonic() - began < PATIENCE_S
+                edge = TWIN_WAIT_S if gone < TWIN_WAIT_S < self._limit_s else self._limit_s
+                answer = wait_for_answer(self._line, edge - gone)
+                patient = read_monotonic() - began < TWIN_WAIT_S
                 if answer is not None:
-                    self._take(*answer)
-                    self._go_on(self._kin[answer[0][0]], patient=patient)
+                    self._take_reply(*answer)
+                    self._advance(self._kin[answer[0][0]], patient=patient)
                 else:
-                    self._go_on(self._seats, patient=patient)
+                    self._advance(self._seats, patient=patient)
         finally:
             for crew in self._crews:
                 crew.close()
-        return self._polled()
+        return self._collect_result()
 
-    def _polled(self) -> Polled:
-        return Polled(
+    def _collect_result(self) -> PollCycleResult:
+        return PollCycleResult(
             accrued=tuple(one for seat in self._seats for one in seat.accrued),
             refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
             twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
-            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _notes(seat))),
-            seen=tuple(Seen(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
+            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _list_notes(seat))),
+            seen=tuple(ScopePoll(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
         )
 
-    def _take(self, question: Question, said: Said | BaseException) -> None:
+    def _take_reply(self, question: AccountQuestion, said: AccountReply | BaseException) -> None:
         number, step, scope = question
         seat = self._seats[number]
         if scope is None:
-            if isinstance(said, Introduced):
+            if isinstance(said, AccountIntroduction):
                 seat.said = said
             else:
-                seat.broken = f"its scopes cannot be listed: {told(said)}"
+                seat.broken = f"its scopes cannot be listed: {describe_failure(said)}"
         elif step == POLL:
-            self._take_poll(seat, scope, self._believable(scope, said))
+            self._take_poll(seat, scope, self._validate_poll(scope, said))
         else:
             if isinstance(said, Poll):
                 seat.polls[scope] = said
             seat.waits.discard(scope)
 
-    def _believable(self, scope: ScopeKey, said: Said | BaseException) -> Poll:
-        why = odd(said, scope)
-        return self._not_seen(scope, why) if why or not isinstance(said, Poll) else said
+    def _validate_poll(self, scope: ScopeKey, said: AccountReply | BaseException) -> Poll:
+        why = validate_listing(said, scope)
+        return self._build_failed_poll(scope, why) if why or not isinstance(said, Poll) else said
 
-    def _not_seen(self, scope: ScopeKey, why: str) -> Poll:
+    def _build_failed_poll(self, scope: ScopeKey, why: str) -> Poll:
         return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
 
-    def _take_poll(self, seat: _Seat, scope: ScopeKey, answer: Poll) -> None:
+    def _take_poll(self, seat: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
         """Keep `answer`, unless a wrong clock dated it; where it lacks too much, have that looked up first."""
         now = self._clock.now()
         if answer.seen_at > now + POLL_AHEAD_MAX:
@@ -183,11 +183,11 @@ class Round:
         missing = self._ledger.find_suspects(answer)
         seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
         if missing and isinstance(seat.source, Inspector):
-            seat.crew.ask((seat.number, LOOK, scope), partial(looked_up, answer, tuple(missing), seat.source))
+            seat.crew.ask((seat.number, LOOK, scope), partial(verify_absences, answer, tuple(missing), seat.source))
         else:
             seat.waits.discard(scope)
 
-    def _go_on(self, seats: Iterable[_Seat], *, patient: bool) -> None:
+    def _advance(self, seats: Iterable[_AccountSlot], *, patient: bool) -> None:
         """Admit those of `seats` whom nobody of their kin before them holds up, and record who is done."""
         held = set[int]()
         for seat in seats:
@@ -202,10 +202,10 @@ class Round:
             if all(other.admitted or other.broken for other in self._kin[seat.number]):
                 self._record_broken(seat)
 
-    def _admit(self, seat: _Seat) -> None:
+    def _admit(self, seat: _AccountSlot) -> None:
         """Poll the scopes of `seat`, but for those that another account speaks for already."""
         seat.admitted = True
-        twin = self._twin(seat)
+        twin = self._explain_twin(seat)
         if twin:
             seat.twins.append(twin)
             return
@@ -217,7 +217,7 @@ class Round:
             seat.waits.add(scope)
             seat.crew.ask((seat.number, POLL, scope), partial(seat.source.poll, scope))
 
-    def _twin(self, seat: _Seat) -> str:
+    def _explain_twin(self, seat: _AccountSlot) -> str:
         """Why `seat` is an account that another one speaks for already, or may be; "" where it is not."""
         mine = seat.said
         others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
@@ -228,16 +228,16 @@ class Round:
                     "the second is not polled"
                 )
         unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
-        if unsure and not self._known(seat) and any(self._known(other) for other in unsure):
+        if unsure and not self._is_known(seat) and any(self._is_known(other) for other in unsure):
             return f"{seat.name} is new, and today nobody can tell whether it is {unsure[0].name}: it is not polled"
         return ""
 
-    def _known(self, seat: _Seat) -> bool:
+    def _is_known(self, seat: _AccountSlot) -> bool:
         """Whether the ledger knows a scope of `seat`."""
         known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
         return bool(seat.said and known.intersection(seat.said.scopes))
 
-    def _record(self, seat: _Seat) -> None:
+    def _record(self, seat: _AccountSlot) -> None:
         """Hand what `seat` answered to the ledger, in one transaction, and then the measures that came with it."""
         if seat.done:
             return
@@ -250,7 +250,7 @@ class Round:
         if samples:
             self._ledger.record_samples(samples)
 
-    def _record_broken(self, seat: _Seat) -> None:
+    def _record_broken(self, seat: _AccountSlot) -> None:
         """Record the known scopes of its providers that no other account listed as not seen; a sentence where there is none."""
         if seat.done:
             return
@@ -261,10 +261,10 @@ class Round:
             seat.refused.append(f"{', '.join(seat.source.providers)}: {seat.broken}")
         for scope in left:
             self._claimed[scope] = seat
-            seat.polls[scope] = self._not_seen(scope, seat.broken)
+            seat.polls[scope] = self._build_failed_poll(scope, seat.broken)
         self._record(seat)
 
-    def _time_is_over(self) -> None:
+    def _close_overdue(self) -> None:
         """What has not answered counts as not seen; a listing whose look-ups are under way, as it is."""
         why = f"no answer within {self._limit_s:g} s"
         for seat in self._seats:
@@ -277,13 +277,13 @@ class Round:
                 self._record_broken(seat)
                 continue
             for scope in seat.waits - set(seat.polls):
-                seat.polls[scope] = self._not_seen(scope, why)
+                seat.polls[scope] = self._build_failed_poll(scope, why)
             self._record(seat)
 
 
-def _kin_of(seats: Sequence[_Seat]) -> dict[int, list[_Seat]]:
+def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
     """By its number, every seat that shares a provider with it, or with one that does; itself too; in their order."""
-    groups = list[tuple[set[str], list[_Seat]]]()
+    groups = list[tuple[set[str], list[_AccountSlot]]]()
     for seat in seats:
         names = set(seat.source.providers)
         near = [group for group in groups if group[0] & names]
@@ -293,16 +293,16 @@ def _kin_of(seats: Sequence[_Seat]) -> dict[int, list[_Seat]]:
     return {seat.number: kin for _, kin in groups for seat in kin}
 
 
-def _introduced(source: InstanceSource, *, alone: bool) -> Introduced:
+def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
     """Its scopes, and who its provider says it is where there is another account to take it for."""
-    scopes = own_scopes(source.list_scopes(), source.providers)
+    scopes = check_own_scopes(source.list_scopes(), source.providers)
     if alone or not isinstance(source, IdentitySource):
-        return Introduced(scopes=scopes)
+        return AccountIntroduction(scopes=scopes)
     try:
-        return Introduced(scopes=scopes, identity=source.fetch_identity())
+        return AccountIntroduction(scopes=scopes, identity=source.fetch_identity())
     except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
-        return Introduced(scopes=scopes, unsure=True)
+        return AccountIntroduction(scopes=scopes, unsure=True)
 
 
-def _notes(seat: _Seat) -> Iterator[str]:
+def _list_notes(seat: _AccountSlot) -> Iterator[str]:
     return (f"{'/'.join(scope)}: {note}" for scope, poll in seat.polls.items() for note in poll.notes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, ProviderError
 from costguard.providers import plugins
-from costguard.services import Answer
-from costguard.services.configured_providers import known_tables, opened
-from costguard.services.doctor import Examined, twins
-from costguard.services.doctor import doctor as flow
+from costguard.services import CommandAnswer
+from costguard.services.configured_providers import check_provider_tables, open_providers
+from costguard.services.doctor import AccountExamination, find_twin_accounts
+from costguard.services.doctor import examine_accounts as flow
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from costguard.values.text_format import limit_lines
@@ -15,63 +15,65 @@ from costguard.views.doctor import AccountChecks, build_doctor_document
 from costguard.views.providers import InstalledProvider, build_providers_document
 
 
-def doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> Answer:
+def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> CommandAnswer:
     """`costguard doctor`: every configured provider, or those for which credentials are found where none is configured."""
     settings, notes = read_settings(config), list[str]()
-    with opened(settings, only=only, found_too=not settings.providers) as every:
+    with open_providers(settings, only=only, found_too=not settings.providers) as every:
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
         if not settings.providers and only is None:
             found = ", ".join(cloud.name for cloud in clouds) or "none"
             notes.append(f"No provider is configured; credentials were found of: {found}. costguard init writes them down.")
         accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
-        examined = tuple(_not_asked(name) for name, _ in accounts) if offline else flow(accounts)
-    same = twins(examined)
+        examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else flow(accounts)
+    same = find_twin_accounts(examined)
     if same:
         raise InputError("; ".join(same), field="providers", hint="take one of the two out of the settings")
-    unopened = [Examined(provider=c.name, account="", checks=(unopened_check(c.error),)) for c in clouds if c.error]
+    unopened = [
+        AccountExamination(provider=c.name, account="", checks=(build_unopened_check(c.error),)) for c in clouds if c.error
+    ]
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
-    own = _own(settings)
+    own = _check_installation(settings)
     document = build_doctor_document(findings, own, notes=notes)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="the fixes stand above") if bad else None
-    return Answer(document=document, warnings=tuple(notes), refusal=refusal)
+    return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
 
 
-def unopened_check(error: CostguardError) -> HealthCheck:
+def build_unopened_check(error: CostguardError) -> HealthCheck:
     """What to say of a provider that could not even be opened."""
     what = f"{error.what} ({error.status})" if isinstance(error, ProviderError) and error.status else error.what
     return HealthCheck(subject="credentials", outcome=CHECK_BAD, told=what, fix=error.hint or "")
 
 
-def providers(*, config: str | None = None) -> Answer:
+def answer_providers(*, config: str | None = None) -> CommandAnswer:
     """`costguard providers`: the matrix of abilities. It asks nobody."""
     installed = plugins.load_providers()
-    tables = known_tables(read_settings(config), installed)
+    tables = check_provider_tables(read_settings(config), installed)
     rows = [
         InstalledProvider(manifest=one.manifest, missing=plugins.find_missing_packages(one.manifest), configured=name in tables)
         for name, one in sorted(installed.found.items())
     ]
     document = build_providers_document(rows, installed.broken)
-    return Answer(document=document, warnings=tuple(f"{name}: {why}" for name, why in sorted(installed.broken.items())))
+    return CommandAnswer(document=document, warnings=tuple(f"{name}: {why}" for name, why in sorted(installed.broken.items())))
 
 
-def _not_asked(name: str) -> Examined:
+def _build_offline_result(name: str) -> AccountExamination:
     checks = (
         HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="found"),
         HealthCheck(subject="reachable", outcome=CHECK_SKIPPED, told="offline: it was not asked"),
     )
-    return Examined(provider=name, account="", checks=checks)
+    return AccountExamination(provider=name, account="", checks=checks)
 
 
-def _own(settings: Settings) -> AccountChecks:
+def _check_installation(settings: Settings) -> AccountChecks:
     """The ledger and what it stands on."""
     from costguard.ledger.db.maintenance import describe_ledger_path
     from costguard.ledger.db.sqlite_version import has_wal_fix, read_sqlite_version
 
     url, version = resolve_ledger_url(settings), read_sqlite_version()
-    checks = [_ledger(url)]
+    checks = [_check_ledger(url)]
     if checks[0].outcome == CHECK_GOOD:
-        checks += _agents(url)
+        checks += _check_agents(url)
     if url.startswith("sqlite:"):
         if has_wal_fix(version):
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
@@ -87,7 +89,7 @@ def _own(settings: Settings) -> AccountChecks:
     return AccountChecks(provider="ledger", account=describe_ledger_path(url), checks=tuple(checks))
 
 
-def _ledger(url: str) -> HealthCheck:
+def _check_ledger(url: str) -> HealthCheck:
     from costguard.ledger.spans.books import SpendingReader
 
     try:
@@ -102,24 +104,24 @@ def _ledger(url: str) -> HealthCheck:
     return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read, and knows of {count} scopes")
 
 
-def _agents(url: str) -> list[HealthCheck]:
+def _check_agents(url: str) -> list[HealthCheck]:
     """Which machines have an agent, and whose says nothing; nothing where none has joined."""
     from costguard.guard.alerts.silence import find_silent_agents, index_agents
     from costguard.ledger.agents.records import load_agents
     from costguard.ledger.db.reader import LedgerReader
     from costguard.ledger.spans.books import SpendingReader
-    from costguard.services.overrides import present
+    from costguard.services.overrides import get_now
 
     try:
         with LedgerReader(url) as reader, reader.snapshot() as ask:
             found = index_agents(load_agents(ask))
         with SpendingReader(url, rules={}) as books:
-            live = books.load_live(present()) if found else []
+            live = books.load_live(get_now()) if found else []
     except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
         return []
     if not found:
         return []
-    silent = find_silent_agents(found.values(), live, present())
+    silent = find_silent_agents(found.values(), live, get_now())
     names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
     having = limit_lines(sorted(names.get(key, key.id) for key in found), "machines")
     told = f"{len(found)} machines have one: {', '.join(having)}"

@@ -16,8 +16,8 @@ from costguard.guard.owning import find_freeze, find_owner
 from costguard.guard.policy import DESTRUCTIVE
 from costguard.guard.verdict import CANNOT_SAY, Proposal
 from costguard.metering.spending import LiveResource
-from costguard.services.guard import Guarded
-from costguard.services.status import status
+from costguard.services.guard import GuardRunResult
+from costguard.services.status import build_status
 from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
 from costguard.values.text_format import format_local_time
@@ -25,18 +25,18 @@ from costguard.views.plan import PlanRow, PlanView
 from costguard.views.watch import WatchedAction, WatchedBudget, WatchedMachine, WatchView
 
 if TYPE_CHECKING:
-    from costguard.services.watchdog_context import Room
+    from costguard.services.watchdog_context import WatchdogContext
 
-LATELY = timedelta(hours=24)
+RECENT_ACTIONS = timedelta(hours=24)
 
 
-def plan_view(guarded: Guarded, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
+def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
     """The plan of this run, a row a verdict."""
     survey = guarded.survey
     proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
-    rows = [_planned(case, proposals, guarded) for case in (survey.cases if survey else ())]
+    rows = [_build_plan_row(case, proposals, guarded) for case in (survey.cases if survey else ())]
     told = (
         ()
         if rules.policies or rules.budgets
@@ -47,17 +47,17 @@ def plan_view(guarded: Guarded, rules: GuardConfig, notes: Sequence[str]) -> Pla
         rows=tuple(rows),
         hash=guarded.plan_hash[:12],
         unaccepted=guarded.unaccepted,
-        notes=(*told, *_short(guarded), *_blind(guarded), *notes),
+        notes=(*told, *_list_cap_shortfalls(guarded), *_list_silent_agents(guarded), *notes),
     )
 
 
-def _short(guarded: Guarded) -> tuple[str, ...]:
+def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
     """Hard caps that the rails do not let be kept."""
     foreseen = guarded.survey.foresights if guarded.survey else ()
     return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
 
 
-def _blind(guarded: Guarded) -> tuple[str, ...]:
+def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
     """Machines whose agent says nothing."""
     if guarded.sight is None:
         return ()
@@ -65,17 +65,17 @@ def _blind(guarded: Guarded) -> tuple[str, ...]:
     return tuple(f"{'/'.join(key)}: {says}: it is blind there" for key, says in found.items())
 
 
-def watch_view(guarded: Guarded, made: Room) -> WatchView:
+def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:
     """Everything at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
     with made.guard.books() as books:
-        now = status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
+        now = build_status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
             acts[one.verdict.life.key].append(one)
     hold = find_freeze(sight.wishes, None, at) if sight else None
-    machine = partial(_machine, guarded=guarded, made=made, acts=acts)
+    machine = partial(_build_machine_view, guarded=guarded, made=made, acts=acts)
     live = [one for one in (sight.live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
     return WatchView(
         at=at,
@@ -84,7 +84,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
         month=now.usd.to_date,
         scopes=now.scopes,
         machines=tuple(sorted(map(machine, live), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
-        budgets=_budgets(guarded),
+        budgets=_build_budget_views(guarded),
         acts=tuple(
             WatchedAction(
                 at=intent.moved_at,
@@ -94,15 +94,17 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
                 why=intent.outcome or intent.why,
             )
             for intent in guarded.intents
-            if at - intent.moved_at <= LATELY
+            if at - intent.moved_at <= RECENT_ACTIONS
         ),
-        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_short(guarded)))),
+        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_list_cap_shortfalls(guarded)))),
         frozen=f"{hold.who}: {hold.why}" if hold else "",
         committed=guarded.committed,
     )
 
 
-def _planned(case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> PlanRow:
+def _build_plan_row(
+    case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: GuardRunResult
+) -> PlanRow:
     seen, verdict = case.live.observation, case.verdict
     return PlanRow(
         verdict=verdict,
@@ -110,13 +112,13 @@ def _planned(case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Pro
         level=case.level,
         name=seen.name,
         owner=case.owner,
-        rate=_hourly(compute_burn_rate(case.live, guarded.at)),
+        rate=_to_hourly_money(compute_burn_rate(case.live, guarded.at)),
         waste=compute_waste(case.live, verdict.work, guarded.at),
-        agent=_agent_text(case.live, guarded),
+        agent=_describe_agent(case.live, guarded),
     )
 
 
-def _agent_text(live: LiveResource, guarded: Guarded) -> str:
+def _describe_agent(live: LiveResource, guarded: GuardRunResult) -> str:
     """How its agent stands, in words; "" where it has none."""
     agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
     if agent is None:
@@ -125,7 +127,9 @@ def _agent_text(live: LiveResource, guarded: Guarded) -> str:
     return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
 
 
-def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> WatchedMachine:
+def _build_machine_view(
+    live: LiveResource, guarded: GuardRunResult, made: WatchdogContext, acts: dict[ResourceKey, list[Proposal]]
+) -> WatchedMachine:
     seen, survey = live.observation, guarded.survey
     assert survey is not None  # noqa: S101 - where there are machines there is a survey
     coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
@@ -136,7 +140,7 @@ def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[Resour
         owner=find_owner(seen, made.guard.rules.owner_from),
         told=gpus,
         power=seen.state,
-        rate=_hourly(compute_burn_rate(live, guarded.at)),
+        rate=_to_hourly_money(compute_burn_rate(live, guarded.at)),
         work=survey.works[seen.key],
         next_act=coming.step.do if coming else "",
         next_at=coming.due_at if coming else None,
@@ -144,7 +148,7 @@ def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[Resour
     )
 
 
-def _budgets(guarded: Guarded) -> tuple[WatchedBudget, ...]:
+def _build_budget_views(guarded: GuardRunResult) -> tuple[WatchedBudget, ...]:
     foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
     found = []
     for one in guarded.sight.standings if guarded.sight else ():
@@ -161,5 +165,5 @@ def _budgets(guarded: Guarded) -> tuple[WatchedBudget, ...]:
     return tuple(found)
 
 
-def _hourly(rate: Rate | None) -> Money | None:
+def _to_hourly_money(rate: Rate | None) -> Money | None:
     return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)

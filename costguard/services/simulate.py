@@ -41,12 +41,12 @@ from costguard.services.history import Records
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 
-PAUSE = timedelta(minutes=5)
+COVERAGE_PAUSE = timedelta(minutes=5)
 """A longer pause between two polls breaks the coverage of a scope, and so is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class SimulationFacts:
     """What is known beside the ledger: how late each provider's measures come, what acts it has, and how it bills."""
 
     lags: Mapping[str, timedelta]
@@ -54,17 +54,19 @@ class Known:
     billing: Mapping[str, BillingRule]
 
 
-def simulate(
-    records: Records, rules: GuardConfig, period: Period, at: datetime, known: Known, *, every_step: bool = False
+def simulate_policies(
+    records: Records, rules: GuardConfig, period: Period, at: datetime, known: SimulationFacts, *, every_step: bool = False
 ) -> Simulation:
     """What the policies of `rules` would have come to in `period`. `at`: now. `every_step`: look at every interval."""
     stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
     back = ReplaySetup(
         rules=rules,
         period=period,
-        origin=_origin(stretches, period),
+        origin=_find_origin(stretches, period),
         wishes=wishes,
-        gaps=find_gaps((one for of in stretches.values() for one in of), max(PAUSE, rules.rails.gap_polls * rules.interval)),
+        gaps=find_gaps(
+            (one for of in stretches.values() for one in of), max(COVERAGE_PAUSE, rules.rails.gap_polls * rules.interval)
+        ),
         lags=known.lags,
         handling=known.handling,
         billing=known.billing,
@@ -84,7 +86,7 @@ def simulate(
     lets = apply_limits(
         [one for of in found.values() for one in of.wanted],
         {key: of.turned for key, of in found.items() if of.turned},
-        lambda when: _fleet(scenes.values(), when),
+        lambda when: _list_fleet(scenes.values(), when),
         lambda key, when: scenes[key].lookout.count_listings(scenes[key].past.first_seen_at, when),
         back,
     )
@@ -93,13 +95,13 @@ def simulate(
         at=at,
         interval=rules.interval,
         resources=len(scenes),
-        policies=_tried(back, lets, found, scenes, at),
+        policies=_summarize_policies(back, lets, found, scenes, at),
         hourly_until=max(hourly, default=None),
-        not_replayed=(*_not_replayed(rules), *_not_together(rules, scenes.values())),
+        not_replayed=(*_list_not_replayed(rules), *_list_ungrouped(rules, scenes.values())),
     )
 
 
-def _origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period) -> datetime:
+def _find_origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period) -> datetime:
     """The first listing that a guard run followed: its runs are taken to follow it every interval."""
     every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
     within = [one.start for one in every if one.end >= period.start and one.start < period.end]
@@ -111,11 +113,11 @@ def _origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period)
     return min(within)
 
 
-def _fleet(scenes: Iterable[ReplayedResource], when: datetime) -> list[LiveResource]:
+def _list_fleet(scenes: Iterable[ReplayedResource], when: datetime) -> list[LiveResource]:
     return [one for scene in scenes if (one := rebuild_listing(scene.past, scene.lookout, when)) is not None]
 
 
-def _tried(
+def _summarize_policies(
     back: ReplaySetup,
     lets: Sequence[LimitedAct],
     found: Mapping[ResourceKey, ReplayResult],
@@ -126,14 +128,14 @@ def _tried(
     for one in lets:
         name, scene = one.wanted.proposal.verdict.policy.name, scenes[one.wanted.case.live.observation.key]
         if one.at is None:
-            held[name].append(_never(one))
+            held[name].append(_to_never_sent(one))
         else:
             rests = one.wanted.proposal.step.do != TERMINATE
             rest = scene.list_rest_spans(one.wanted.case.live.observation, one.at) if rests else ()
             stops[name].append(build_simulated_stop(one, scene.past.spans, rest))
     for of in found.values():
         for back_ in of.held:
-            held[back_.proposal.verdict.policy.name].append(_held(back_))
+            held[back_.proposal.verdict.policy.name].append(_to_held(back_))
     return tuple(
         PolicySimulation(
             name=policy.name,
@@ -142,15 +144,15 @@ def _tried(
             held=tuple(sorted(held[policy.name], key=lambda one: (one.since, one.life.key))),
             notices=sum(of.notices.get(policy.name, 0) for of in found.values()),
             questions=sum(of.questions.get(policy.name, 0) for of in found.values()),
-            blind=build_blind_time(_blind(policy.name, found)),
+            blind=build_blind_time(_sum_blind_time(policy.name, found)),
         )
         for policy in back.rules.policies
     )
 
 
-def _never(one: LimitedAct) -> SimulatedHold:
+def _to_never_sent(one: LimitedAct) -> SimulatedHold:
     """What the rails never let go."""
-    return _held(
+    return _to_held(
         HeldAct(
             case=one.wanted.case,
             proposal=one.wanted.proposal,
@@ -162,7 +164,7 @@ def _never(one: LimitedAct) -> SimulatedHold:
     )
 
 
-def _held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
+def _to_held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
     verdict, seen = one.proposal.verdict, one.case.live.observation
     return SimulatedHold(
         life=verdict.life,
@@ -177,7 +179,7 @@ def _held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
     )
 
 
-def _blind(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> dict[str, timedelta]:
+def _sum_blind_time(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> dict[str, timedelta]:
     lengths: dict[str, timedelta] = defaultdict(timedelta)
     for of in found.values():
         for (name, reason), length in of.blind.items():
@@ -186,7 +188,7 @@ def _blind(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> dict[str, 
     return lengths
 
 
-def _not_replayed(rules: GuardConfig) -> Iterator[str]:
+def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
     """What history does not hold, as far as these settings ask for it."""
     hard = [budget.name for budget in rules.budgets if budget.hard]
     if hard:
@@ -202,7 +204,7 @@ def _not_replayed(rules: GuardConfig) -> Iterator[str]:
     yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"
 
 
-def _not_together(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> Iterator[str]:
+def _list_ungrouped(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> Iterator[str]:
     """Each resource is replayed by itself, so where machines work in groups more is stopped than would have been."""
     members = defaultdict[GroupKey, set[ResourceKey]](set)
     for scene in scenes:

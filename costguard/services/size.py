@@ -17,67 +17,67 @@ from costguard.sizing.recipe import Parallelism
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
 
-COUNTS = (1, 2, 4, 8)
+GPU_COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
 
-SAME_MODEL = 0.001
+PARAMETER_TOLERANCE = 0.001
 """Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
 
-LEAST_SAVING = GIB // 20
+SAVING_BYTES_MIN = GIB // 20
 """Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
 
 
-def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> SizeAnswer:
+def size_job(job: Job, *, facts: FactSource, on: Hardware | None = None) -> SizeAnswer:
     """The memory of `job`, on stated hardware or on whatever holds it."""
     check_split(job, on)
     placer = Placer(job=job)
-    placed = _stated(placer, on) if on else None
-    need = placed.footprint if placed else _alone(job)
+    placed = _place_as_stated(placer, on) if on else None
+    need = placed.footprint if placed else _compute_footprint(job)
     return SizeAnswer(
         job=job,
         on=on,
         placed=placed,
         footprint=need,
         fits=placed.fits if placed else None,
-        fits_on=tuple(_fits_on(placer, facts.get_gpus())),
-        levers=tuple(_effects(job, on, need)),
+        fits_on=tuple(_list_fitting_gpus(placer, facts.get_gpus())),
+        levers=tuple(_list_memory_savings(job, on, need)),
         warnings=list_assumption_warnings(job),
-        capacity=_capacity(placed) if placed and not job.recipe.trains else None,
+        capacity=_compute_capacity(placed) if placed and not job.recipe.trains else None,
     )
 
 
-def what_ifs(sized: SizeAnswer) -> tuple[JobChangeEffect, ...]:
+def list_what_ifs(sized: SizeAnswer) -> tuple[JobChangeEffect, ...]:
     """Every change to the job, all the way or one step of it, smaller or larger, with the peak it would have."""
     job, on = sized.job, sized.on
     gpus = on.gpu_count * on.nodes if on else 1
     changes = (*list_small_steps(job, gpus=gpus), *list_memory_savings(job, gpus=gpus), *list_enlargements(job))
-    return tuple(_tried(changes, on, sized.footprint))
+    return tuple(_try_levers(changes, on, sized.footprint))
 
 
-def with_effects(sized: SizeAnswer) -> SizeAnswer:
+def add_assumption_effects(sized: SizeAnswer) -> SizeAnswer:
     """`sized`, its warning of what was assumed completed with how another choice would move the memory."""
     job = sized.job
     if not job.assumed:
         return sized
-    told = list_assumption_warnings(job, _told(job, sized.on, sized.footprint))
+    told = list_assumption_warnings(job, _estimate_memory_effects(job, sized.on, sized.footprint))
     return replace(sized, warnings=(*told, *sized.warnings[len(told) :]))
 
 
-def _told(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
+def _estimate_memory_effects(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
     from costguard.sizing.assumptions import format_effect, list_alternatives
 
     changes = [JobChange(field=f, was="", becomes=value, cost="", job=other) for f, value, other in list_alternatives(job)]
     return {
         e.lever.field: format_effect(e.lever.becomes, hours=None, memory=e.peak_gib * GIB / now.peak, fits=e.fits is not False)
-        for e in _tried(changes, on, now)
+        for e in _try_levers(changes, on, now)
     }
 
 
-def _capacity(placed: Placement) -> int | None:
+def _compute_capacity(placed: Placement) -> int | None:
     return compute_cache_capacity(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
 
 
-def with_exact(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswer:
+def add_exact_step(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswer:
     """`sized` with one step of its job really run beside it; a warning where that counts other parameters."""
     from costguard.sizing.exact_memory import check_runnable
 
@@ -86,11 +86,11 @@ def with_exact(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswe
     exact = sizer.measure_step(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
     base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
     said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
-    differs = abs(base / job.architecture.parameters - 1) > SAME_MODEL
+    differs = abs(base / job.architecture.parameters - 1) > PARAMETER_TOLERANCE
     return replace(sized, exact=exact, warnings=(*sized.warnings, said) if differs else sized.warnings)
 
 
-def _stated(placer: Placer, on: Hardware) -> Placement:
+def _place_as_stated(placer: Placer, on: Hardware) -> Placement:
     placed = placer.place(on.gpu, on.gpu_count, on.nodes)
     if isinstance(placed, ImpossiblePlacement):
         raise InputError(
@@ -99,17 +99,17 @@ def _stated(placer: Placer, on: Hardware) -> Placement:
     return placed
 
 
-def _alone(job: Job) -> Footprint:
+def _compute_footprint(job: Job) -> Footprint:
     parallel = job.parallel or Parallelism()
     return compute_job_footprint(job, job.recipe, parallel, parallel.model_ranks)
 
 
-def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
+def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
     """For each GPU the fewest that hold the job, least memory first.
 
     Whole copies need no less on several GPUs than on one: there only what shards is tried.
     """
-    ways = [(n, w) for n in COUNTS if not isinstance(w := placer.list_splits(n, sharded=n > 1), ImpossiblePlacement)]
+    ways = [(n, w) for n in GPU_COUNTS if not isinstance(w := placer.list_splits(n, sharded=n > 1), ImpossiblePlacement)]
     needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
     least = min((reserved_gib for reserved_gib, _, _ in needs), default=0.0)
     kinds = [(gpu.memory_gib, name, gpu) for name, gpu in gpus.items()]
@@ -120,18 +120,18 @@ def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
                 break
 
 
-def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:
-    tried = _tried(list_memory_savings(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
-    return [effect for effect in tried if effect.saves_gib * GIB >= LEAST_SAVING]
+def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:
+    tried = _try_levers(list_memory_savings(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
+    return [effect for effect in tried if effect.saves_gib * GIB >= SAVING_BYTES_MIN]
 
 
-def _tried(changes: Iterable[JobChange], on: Hardware | None, now: Footprint) -> Iterator[JobChangeEffect]:
+def _try_levers(changes: Iterable[JobChange], on: Hardware | None, now: Footprint) -> Iterator[JobChangeEffect]:
     """The job with each change in turn; what cannot be split so on the hardware is left out."""
     for lever in changes:
         placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
         if isinstance(placed, ImpossiblePlacement):
             continue
-        need = placed.footprint if placed else _alone(lever.job)
+        need = placed.footprint if placed else _compute_footprint(lever.job)
         yield JobChangeEffect(
             lever=lever,
             peak_gib=need.peak / GIB,

@@ -19,7 +19,7 @@ from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
 
 
-def status(
+def build_status(
     *,
     books: Books,
     budgets: Sequence[Budget] = (),
@@ -41,7 +41,7 @@ def status(
     accounts have left, None: not asked.
     """
     month, live = find_month(now, zone), books.load_live(now) if live is None else live
-    stand = standings(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
+    stand = load_budget_statuses(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
     return build_fleet_status(
         at=now,
         month=month,
@@ -58,7 +58,7 @@ def status(
     )
 
 
-def standings(
+def load_budget_statuses(
     *, books: Books, budgets: Iterable[Budget], holds: Sequence[Hold], live: Iterable[LiveResource], now: datetime
 ) -> tuple[BudgetStatus, ...]:
     """How each budget stands, in the order in which they are written. Budgets of one period share one question."""

@@ -13,30 +13,30 @@ from costguard.values.resource import INSTANCE
 from costguard.views.top import WINDOW, TopView, build_top_view
 
 if TYPE_CHECKING:  # a type and no more
-    from costguard.services.poll_now import Looked
+    from costguard.services.poll_now import PollNowResult
 
-KEPT_FOR = "2h"
+LEASE_LENGTH = "2h"
 
 
-class Watched:
+class TopSession:
     """The fleet as `costguard status` and the leases know it. `offline`: the providers are never asked from here."""
 
     def __init__(self, *, zone: str | None = None, offline: bool = False, config: str | None = None) -> None:
         self.config, self.offline = config, offline
         self.settings = read_settings(config)
         self.zone = self.settings.defaults.zone if zone is None else load_zone(zone, "--zone")
-        self._looked: Looked | None = None
+        self._looked: PollNowResult | None = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask the providers, as `costguard status` does; what they say goes into the ledger."""
         if self.settings.providers and not self.offline:
-            from costguard.services.poll_now import look
+            from costguard.services.poll_now import poll_providers_now
 
-            self._looked = look(self.settings)
+            self._looked = poll_providers_now(self.settings)
 
-    def view(self) -> TopView:
+    def build_view(self) -> TopView:
         """What the ledger says now."""
-        status, _ = ledger_answers.status_now(self.settings, self.zone, self._looked)
+        status, _ = ledger_answers.load_current_status(self.settings, self.zone, self._looked)
         keys = [one.live.observation.key for one in status.resources if one.live.observation.kind == INSTANCE]
         with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
             samples = load_samples_since(ask, status.at - WINDOW, keys)
@@ -44,9 +44,9 @@ class Watched:
 
     def keep(self, machine: str, why: str) -> str:
         """A lease of KEPT_FOR, as `costguard keep` gives it: what it says of it."""
-        return "\n".join(overrides.keep(machine, length=KEPT_FOR, why=why, config=self.config).document.lead)
+        return "\n".join(overrides.keep_resource(machine, length=LEASE_LENGTH, why=why, config=self.config).document.lead)
 
     def approve(self, machine: str, why: str) -> str:
         """A yes to the stop that a policy asks for, as `costguard approve ID stop` gives it: what it says of it."""
-        said = overrides.approve(machine, STOP, why=why, config=self.config).document
+        said = overrides.approve_action(machine, STOP, why=why, config=self.config).document
         return "\n".join((*said.lead, *said.notes))

@@ -10,18 +10,18 @@ from costguard.errors import ExposedError, InputError, LedgerError
 from costguard.guard.overrides import ACCEPT, Override
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
-from costguard.services import Answer
-from costguard.services.beating import WITHIN_S, beat
-from costguard.services.guard import Guarded
-from costguard.services.guard_inputs import rules_of
-from costguard.services.overrides import new_wish
-from costguard.services.report_delivery import check_formats, composed
-from costguard.services.reporting import report_due
-from costguard.services.round import Polled
-from costguard.services.showing_watch import plan_view, watch_view
-from costguard.services.telling import is_anothers
-from costguard.services.watchdog_context import Room, room
-from costguard.services.web_backend import Serve, serving
+from costguard.services import CommandAnswer
+from costguard.services.beating import HEARTBEAT_LIMIT_S, send_heartbeat
+from costguard.services.guard import GuardRunResult
+from costguard.services.guard_inputs import build_guard_config
+from costguard.services.overrides import make_override
+from costguard.services.report_delivery import check_report_formats, compose_report_messages
+from costguard.services.reporting import queue_due_reports
+from costguard.services.round import PollCycleResult
+from costguard.services.showing_watch import build_plan_view, build_watch_view
+from costguard.services.telling import is_led_by_another
+from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
+from costguard.services.web_backend import ServeWeb, serve_while_watching
 from costguard.settings import Settings, read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.lasting import parse_duration
@@ -33,45 +33,47 @@ from costguard.views.watch import WatchView
 from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
 from costguard.watchdog.heartbeat import Heartbeat
 
-Show = Callable[[WatchView], None]
-HASH_LEAST = 8
+ShowWatchView = Callable[[WatchView], None]
+PLAN_HASH_LENGTH_MIN = 8
 """Characters of a plan's hash that are enough to accept it by."""
 OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
 
 
-def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()) -> Answer:
+def answer_plan(
+    *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
+) -> CommandAnswer:
     """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash.
 
     `supposed`: wishes that are taken for made.
     """
     settings = read_settings(config)
-    with room(settings, dry_run=True, offline=offline) as made:
+    with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
         made.guard.supposed = supposed
         polled = made.poll() if made.sources else None
-        found = made.judge()
+        found = made.run_guard()
         if found.broken or found.survey is None:
             raise LedgerError(found.broken or "it cannot be read", field="the ledger")
         notes = (*polled.refused, *polled.notes) if polled else ()
-        view = plan_view(found, made.guard.rules, notes)
+        view = build_plan_view(found, made.guard.rules, notes)
         if accept is not None:
-            known = found.plan_hash.startswith(accept) and len(accept) >= HASH_LEAST
+            known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
             hint = f"read the plan, then: costguard plan --accept {found.plan_hash[:12]}"
             require(known, "--accept", "is not the hash of the plan as it is now", hint)
-            made.guard.book.add_override(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
-            view = plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
-    return Answer(document=build_plan_document(view), warnings=tuple(notes))
+            made.guard.book.add_override(make_override(ACCEPT, "the plan was read", found.at, subject=accept))
+            view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
+    return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
 
 
-def watch(
+def run_watch(
     *,
     once: bool,
     interval: str | None,
     dry_run: bool,
-    show: Show,
+    show: ShowWatchView,
     config: str | None,
     json_log: bool,
     offline: bool,
-    serve: Serve | None = None,
+    serve: ServeWeb | None = None,
 ) -> int:
     """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code.
 
@@ -83,30 +85,30 @@ def watch(
         if interval is not None
         else settings.watch.every
     )
-    check_formats(settings)
+    check_report_formats(settings)
     configure_logging(as_json=json_log)
-    with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
-        _unexposed(made.sources)
+    with open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
+        _check_key_exposure(made.sources)
         if not made.sources and not offline:
             hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
             get_log().warning("nothing_watched", why="no provider is configured", hint=hint)
-        _say(made.poll())
-        heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=get_log())
+        _log_polled(made.poll())
+        heartbeat = Heartbeat(partial(send_heartbeat, lambda: made.settings), log=get_log())
         if once:
-            return _once(made, show, heartbeat)
-        with serving(made, serve):
+            return _run_once(made, show, heartbeat)
+        with serve_while_watching(made, serve):
             code = Watchdog(
-                _duties(made, show, every),
+                _build_duties(made, show, every),
                 log=get_log(),
-                reload=partial(_reloaded, made, show, interval, config),
-                heartbeat=partial(_beat, made, heartbeat),
+                reload=partial(_reload_settings, made, show, interval, config),
+                heartbeat=partial(_beat_after_run, made, heartbeat),
             ).run()
         if code != UNFINISHED:
-            made.rest()
+            made.release_leadership()
         return code
 
 
-def _unexposed(sources: tuple[InstanceSource, ...]) -> None:
+def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
     """InputError for the first account whose key others on this machine can read: a watchdog may act, and so might they."""
     for source in sources:
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
@@ -114,42 +116,43 @@ def _unexposed(sources: tuple[InstanceSource, ...]) -> None:
             raise InputError(error.what, field=error.field, hint=error.hint)
 
 
-def _beat(made: Room, heartbeat: Heartbeat) -> None:
+def _beat_after_run(made: WatchdogContext, heartbeat: Heartbeat) -> None:
     """Say outside that a run is in the ledger: not after a dry run, nor for another watchdog that has the turn."""
     if made.recorded:
         heartbeat.beat()
 
 
-def _once(made: Room, show: Show, heartbeat: Heartbeat) -> int:
-    guarded = made.judge()
-    _beat(made, heartbeat)
-    unmade = _report_due(made)
-    _deliver(made)
-    heartbeat.wait(WITHIN_S)
+def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) -> int:
+    guarded = made.run_guard()
+    _beat_after_run(made, heartbeat)
+    unmade = _queue_reports(made)
+    _deliver_messages(made)
+    heartbeat.wait(HEARTBEAT_LIMIT_S)
     made.end_hooks()
-    made.rest()
+    made.release_leadership()
     if unmade:
         raise unmade[0]
     if guarded.broken:
         raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
-    show(watch_view(guarded, made))
+    show(build_watch_view(guarded, made))
     return 0
 
 
-def _duties(made: Room, show: Show, every: timedelta) -> Duties:
+def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) -> Duties:
     spread = min(made.settings.watch.spread, every / 2)
     polls = tuple(
-        Duty(name=name, run=partial(_poll, made, source), every=every, jitter=spread) for name, source in _named(made.sources)
+        Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
+        for name, source in _name_sources(made.sources)
     )
     return Duties(
         polls=polls,
-        guard=Duty(name="guard", run=partial(_guard, made, show), every=every),
-        outbox=Duty(name="outbox", run=partial(_deliver, made), every=OUTBOX_EVERY),
-        others=(Duty(name="reports", run=partial(_reports, made), every=REPORTS_EVERY),),
+        guard=Duty(name="guard", run=partial(_run_guard, made, show), every=every),
+        outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
+        others=(Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),),
     )
 
 
-def _named(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
+def _name_sources(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
     """Each account by a name of its own: its providers, and a number where there are several."""
     names = ["+".join(source.providers) for source in sources]
     return [
@@ -158,28 +161,28 @@ def _named(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSourc
     ]
 
 
-def _poll(made: Room, source: InstanceSource) -> None:
-    _say(made.poll([source]))
+def _poll_source(made: WatchdogContext, source: InstanceSource) -> None:
+    _log_polled(made.poll([source]))
 
 
-def _say(polled: Polled) -> None:
+def _log_polled(polled: PollCycleResult) -> None:
     for one in polled.unseen:
         get_log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
     for sentence in polled.refused:
         get_log().warning("not_recorded", why=sentence)
 
 
-def _guard(made: Room, show: Show) -> bool:
-    guarded = made.judge()
+def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
+    guarded = made.run_guard()
     if guarded.broken:
         get_log().error("observing_only", why=guarded.broken)
         return False
-    _report(guarded)
-    show(watch_view(guarded, made))
+    _log_actions(guarded)
+    show(build_watch_view(guarded, made))
     return guarded.committed
 
 
-def _report(guarded: Guarded) -> None:
+def _log_actions(guarded: GuardRunResult) -> None:
     """What was done, as facts."""
     for note in guarded.notes:
         get_log().info("held", why=note)
@@ -208,7 +211,7 @@ def _report(guarded: Guarded) -> None:
             )
 
 
-def _deliver(made: Room) -> None:
+def _deliver_messages(made: WatchdogContext) -> None:
     if made.guard.dry_run:
         return
     came = made.postman.deliver()
@@ -216,25 +219,25 @@ def _deliver(made: Room) -> None:
         get_log().warning("message_not_sent", channel=message.channel, why=why)
 
 
-def _reports(made: Room) -> None:
+def _run_reports(made: WatchdogContext) -> None:
     """A job of its own: making a report takes seconds, and the guard goes on."""
-    unmade = _report_due(made)
+    unmade = _queue_reports(made)
     if unmade:
         raise unmade[0]
 
 
-def _report_due(made: Room) -> list[Exception]:
+def _queue_reports(made: WatchdogContext) -> list[Exception]:
     """Put the reports that are due into the outbox; what stood in the way of those that could not be made."""
     settings, now = made.settings, made.clock.now()
-    if made.guard.dry_run or is_anothers(made.book, made.guard.holder, now):
+    if made.guard.dry_run or is_led_by_another(made.book, made.guard.holder, now):
         return []
     zone = settings.defaults.zone
-    came = report_due(
+    came = queue_due_reports(
         settings.reports,
         book=made.reports,
         now=now,
         zone=zone,
-        compose=lambda schedule, owed: composed(settings, schedule, owed, now),
+        compose=lambda schedule, owed: compose_report_messages(settings, schedule, owed, now),
     )
     for schedule in came.seen:
         first, at = find_next_report(schedule, now, zone)
@@ -248,12 +251,12 @@ def _report_due(made: Room) -> list[Exception]:
     return [wrong for _, wrong in came.failed]
 
 
-def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) -> Duties:
+def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
     """Duties by the settings as they are now. Policies, budgets and rails change; accounts and the ledger need a restart."""
     settings: Settings = read_settings(config)
     before = made.settings
     same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
-    check_formats(settings)
+    check_report_formats(settings)
     hint = "restart it: what is under way would belong to neither"
     require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
     every = (
@@ -261,5 +264,5 @@ def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) 
         if interval is not None
         else settings.watch.every
     )
-    made.adopt(settings, rules_of(settings, every))
-    return _duties(made, show, every)
+    made.adopt(settings, build_guard_config(settings, every))
+    return _build_duties(made, show, every)

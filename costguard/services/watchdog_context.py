@@ -29,39 +29,39 @@ from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.act.hooks import record_ends
-from costguard.services.ceilings import ceilings
-from costguard.services.concurrency import together
-from costguard.services.configured_providers import Now, opened, sources_of
-from costguard.services.dispatch import Postman
-from costguard.services.guard import Guard, Guarded
-from costguard.services.guard_inputs import rules_of
-from costguard.services.heard import Heard
-from costguard.services.hooking import hooks_of
+from costguard.services.act.hooks import record_hook_ends
+from costguard.services.ceilings import read_price_ceilings
+from costguard.services.concurrency import run_all
+from costguard.services.configured_providers import SystemClock, list_sources, open_providers
+from costguard.services.dispatch import OutboxDispatcher
+from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.guard_inputs import build_guard_config
+from costguard.services.heard import AgentSampleCache
+from costguard.services.hooking import build_hook_runner
 from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import Latest
-from costguard.services.marking import mark_of
-from costguard.services.measured import measure
-from costguard.services.poll import ROUND_S, poll
-from costguard.services.round import Polled, Seen
-from costguard.services.telling import console, postman, routes_of
+from costguard.services.latest import PollResults
+from costguard.services.marking import find_rollback_marker
+from costguard.services.measured import measure_activity
+from costguard.services.poll import POLL_CYCLE_LIMIT_S, poll_sources
+from costguard.services.round import PollCycleResult, ScopePoll
+from costguard.services.telling import list_routes, open_console, open_dispatcher
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.agent import Agent
 from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
-REPEATED = timedelta(hours=1)
+WARN_AGAIN_AFTER = timedelta(hours=1)
 """How often it is said again that the ledger cannot be written."""
-BALANCE_EVERY, BALANCE_S = timedelta(minutes=5), 20.0
+BALANCE_EVERY, BALANCE_LIMIT_S = timedelta(minutes=5), 20.0
 """A balance lasts for hours; asking costs a request that a listing may need."""
 
 
-class OneAtATime:
+class SerializedLedger:
     """The ledger, for jobs that poll side by side."""
 
-    def __init__(self, ledger: LedgerWriter, heard: Heard | None = None) -> None:
-        self._ledger, self._heard, self._lock = ledger, heard or Heard(), threading.Lock()
+    def __init__(self, ledger: LedgerWriter, heard: AgentSampleCache | None = None) -> None:
+        self._ledger, self._heard, self._lock = ledger, heard or AgentSampleCache(), threading.Lock()
 
     def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
         """As the ledger's own."""
@@ -80,13 +80,13 @@ class OneAtATime:
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
         """As the ledger's own."""
-        self._heard.measured(samples)
+        self._heard.add_provider_samples(samples)
         with self._lock:
             return self._ledger.record_samples(samples)
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class WatchdogContext:
     """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
 
     `heard`: what agents said lately. `agents`: those that may speak. `after_run`: told of each run. `committed_at`: of the last
@@ -95,16 +95,16 @@ class Room:
 
     settings: Settings
     sources: tuple[InstanceSource, ...]
-    ledger: OneAtATime
-    guard: Guard
+    ledger: SerializedLedger
+    guard: GuardRunner
     book: GuardStore
-    postman: Postman
+    postman: OutboxDispatcher
     reports: ReportStore
-    clock: Now
+    clock: SystemClock
     lags: Mapping[str, timedelta]
-    heard: Heard
+    heard: AgentSampleCache
     agents: Callable[[], tuple[Agent, ...]]
-    after_run: Callable[[Guarded], None] | None = None
+    after_run: Callable[[GuardRunResult], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
     committed_at: datetime | None = None
     recorded: bool = False
@@ -116,35 +116,35 @@ class Room:
     _broken_since: datetime | None = None
     _said_at: datetime | None = None
 
-    def poll(self, sources: Sequence[InstanceSource] | None = None) -> Polled:
+    def poll(self, sources: Sequence[InstanceSource] | None = None) -> PollCycleResult:
         """One round over `sources`, None: all, and measures of what runs there. InputError where two accounts are one."""
-        limit = min(ROUND_S, max(self.guard.rules.interval.total_seconds(), 10.0))
-        polled = poll(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
+        limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
+        polled = poll_sources(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
         if polled.twins:
             hint = "take one of the two out of the settings: both would be charged"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:
-                self._remember(one)
+                self._remember_listing(one)
         self._ask_balances(self.sources if sources is None else sources)
-        measure(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
+        measure_activity(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
 
     def adopt(self, settings: Settings, rules: GuardConfig) -> None:
         """Go on with other settings, of the same accounts and ledger."""
-        self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
+        self.settings, self.guard.rules, self.guard.routes = settings, rules, list_routes(settings)
         self.book.set_rails(rules.rails)
-        self.postman = postman(settings, self.book, self.clock, self.guard.holder)
-        self.guard.hooks.post = hooks_of(settings, self.clock).post
+        self.postman = open_dispatcher(settings, self.book, self.clock, self.guard.holder)
+        self.guard.hooks.post = build_hook_runner(settings, self.clock).post
 
-    def latest(self) -> Latest:
+    def collect_poll_results(self) -> PollResults:
         """What the last listings told."""
         with self._lock:
             handling = {item.key: item.handling for items in self._listed.values() for item in items}
             members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
             balances = tuple(self._balances.values())
             sources = dict(self._sources)
-        return Latest(
+        return PollResults(
             handling=handling,
             sources=sources,
             balances=balances,
@@ -154,12 +154,12 @@ class Room:
             agents=self.agents(),
         )
 
-    def listed(self, key: ResourceKey) -> Observation | None:
+    def find_listed(self, key: ResourceKey) -> Observation | None:
         """What the last listings say of one resource; None where they do not have it."""
         with self._lock:
             return self._by_key.get(key)
 
-    def judge(self) -> Guarded:
+    def run_guard(self) -> GuardRunResult:
         """One guard run. That the ledger cannot be written is said on the console, at once and then every hour."""
         guarded = self.guard.run()
         self.recorded = guarded.acting
@@ -171,10 +171,10 @@ class Room:
             self._broken_since = self._said_at = None
             return guarded
         self._broken_since = self._broken_since or guarded.at
-        if self._said_at is None or guarded.at - self._said_at >= REPEATED:
+        if self._said_at is None or guarded.at - self._said_at >= WARN_AGAIN_AFTER:
             self._said_at = guarded.at
             notice = build_ledger_unwritable_alert(why=guarded.broken, at=guarded.at, since=self._broken_since)
-            console(self.clock)(
+            open_console(self.clock)(
                 Notification(
                     id=f"ledger {guarded.at.isoformat()}",
                     channel="console",
@@ -192,16 +192,16 @@ class Room:
         self.guard.hooks.wait(cut_short=cut_short)
         if not self.guard.dry_run:
             with suppress(LedgerError):  # then their time runs out, and they are lost
-                record_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
+                record_hook_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
 
-    def rest(self) -> None:
+    def release_leadership(self) -> None:
         """Give the turn back, once nothing is under way: whoever comes next need not wait until it has run out."""
         with suppress(LedgerError):  # then it runs out
             turn = self.book.load_leader_lease()
             if turn is not None and turn.holder == self.guard.holder:
                 self.book.release_leader_lease(turn.epoch)
 
-    def _remember(self, seen: Seen) -> None:
+    def _remember_listing(self, seen: ScopePoll) -> None:
         self._sources[seen.poll.scope] = seen.source
         if not isinstance(seen.poll.inventory, Failed):
             before = self._listed.get(seen.poll.scope, ())
@@ -216,54 +216,54 @@ class Room:
         prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
         last = {number: self._balances.get(number) for number in prepaid}
         due = [n for n, known in last.items() if known is None or now - known.at >= BALANCE_EVERY]
-        answers = together({number: prepaid[number].fetch_balance for number in due}, limit_s=BALANCE_S)
+        answers = run_all({number: prepaid[number].fetch_balance for number in due}, limit_s=BALANCE_LIMIT_S)
         with self._lock:
             self._balances |= {number: said for number, said in answers.items() if isinstance(said, PrepaidBalance)}
 
 
 @contextmanager
-def room(
+def open_watchdog_context(
     settings: Settings,
     *,
     interval: timedelta | None = None,
     dry_run: bool = False,
     resident: bool = False,
     offline: bool = False,
-) -> Iterator[Room]:
+) -> Iterator[WatchdogContext]:
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
-    url, clock, billing = resolve_ledger_url(settings), Now(), ShippedFacts().get_billing_rules()
-    rules, most = rules_of(settings, interval), ceilings(settings)
+    url, clock, billing = resolve_ledger_url(settings), SystemClock(), ShippedFacts().get_billing_rules()
+    rules, most = build_guard_config(settings, interval), read_price_ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (
-        opened(settings, only=() if offline else None) as clouds,
+        open_providers(settings, only=() if offline else None) as clouds,
         LedgerWriter(url, rules=billing, ceilings=most) as ledger,
         GuardStore(url, rails=rules.rails, rules=billing) as book,
         ReportStore(url) as reports,
     ):
-        heard = Heard()
-        made: Room = Room(
+        heard = AgentSampleCache()
+        made: WatchdogContext = WatchdogContext(
             settings=settings,
-            sources=sources_of(clouds),
-            ledger=OneAtATime(ledger, heard),
+            sources=list_sources(clouds),
+            ledger=SerializedLedger(ledger, heard),
             heard=heard,
-            agents=partial(_agents, url),
-            audit_head=partial(_audit_head, url),
-            guard=Guard(
+            agents=partial(_load_agents, url),
+            audit_head=partial(_read_audit_head, url),
+            guard=GuardRunner(
                 book=book,
                 books=partial(SpendingReader, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
-                latest=lambda: made.latest(),  # noqa: PLW0108 - it is made around this
+                latest=lambda: made.collect_poll_results(),  # noqa: PLW0108 - it is made around this
                 clock=clock,
                 holder=holder,
-                holds=partial(_holds, url),
-                routes=routes_of(settings),
+                holds=partial(_load_holds, url),
+                routes=list_routes(settings),
                 dry_run=dry_run,
                 resident=resident,
-                hooks=hooks_of(settings, clock),
-                mark=mark_of(settings),
+                hooks=build_hook_runner(settings, clock),
+                mark=find_rollback_marker(settings),
             ),
             book=book,
-            postman=postman(settings, book, clock, holder),
+            postman=open_dispatcher(settings, book, clock, holder),
             reports=reports,
             clock=clock,
             lags=read_measurement_lags(),
@@ -274,16 +274,16 @@ def room(
             made.end_hooks(cut_short=True)
 
 
-def _agents(url: str) -> tuple[Agent, ...]:
+def _load_agents(url: str) -> tuple[Agent, ...]:
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         return tuple(load_agents(ask))
 
 
-def _audit_head(url: str) -> str:
+def _read_audit_head(url: str) -> str:
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         return read_head_text(ask)
 
 
-def _holds(url: str, now: datetime) -> list[Hold]:
+def _load_holds(url: str, now: datetime) -> list[Hold]:
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         return load_counting_holds(ask, now)

@@ -24,8 +24,8 @@ from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import ScopeState
 from costguard.metering.spending import LifetimeCost
-from costguard.services import Answer
-from costguard.services.poll import looked_up
+from costguard.services import CommandAnswer
+from costguard.services.poll import verify_absences
 from costguard.settings import expand_path
 from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.period import Period
@@ -37,46 +37,46 @@ if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simu
 
     from costguard.ledger.spans.writer import LedgerWriter
 
-SEED, DAYS, SIZE = 41, 14, 32
+DEMO_SEED, DEMO_DAYS, DEMO_SIZE = 41, 14, 32
 PACE_S = (260.0, 295.0)
 """Seconds between two listings of a scope: less than the five minutes that no restart may hide in."""
-LONGEST_S = 6 * 3600.0
+UNSEEN_S_MAX = 6 * 3600.0
 """Seconds for which a scope may go unseen."""
 
 
-def fortnight(*, seed: int = SEED, ledger: str | None = None) -> Answer:
+def play_fortnight(*, seed: int = DEMO_SEED, ledger: str | None = None) -> CommandAnswer:
     """Play a fortnight that ended last midnight in UTC. `ledger`: the file to keep it in, which must hold nothing yet."""
     from costguard.views.played import build_simulated_bill_document
 
     with ExitStack() as stack:
-        kept = None if ledger is None else _url(ledger)
+        kept = None if ledger is None else _build_ledger_url(ledger)
         url = kept or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
-        played = play(url, seed=seed, end=_midnight())
+        played = play_world(url, seed=seed, end=_find_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
-    return Answer(document=build_simulated_bill_document(played, kept=kept), refusal=refusal)
+    return CommandAnswer(document=build_simulated_bill_document(played, kept=kept), refusal=refusal)
 
 
-def prepare(ledger: str) -> None:
+def prepare_demo_ledger(ledger: str) -> None:
     """Make an empty ledger in the file `ledger` before a demo begins; an error where that cannot be, or it holds something."""
     from costguard.ledger.spans.writer import LedgerWriter
 
-    url = _url(ledger)
+    url = _build_ledger_url(ledger)
     with LedgerWriter(url, rules={}, ceilings={}) as found:
-        _unused(found, url)
+        _check_unused(found, url)
 
 
-def _url(ledger: str) -> str:
+def _build_ledger_url(ledger: str) -> str:
     return f"sqlite:///{expand_path(ledger).absolute()}"
 
 
-def _unused(ledger: LedgerWriter, url: str) -> None:
+def _check_unused(ledger: LedgerWriter, url: str) -> None:
     """InputError unless `ledger` holds nothing yet."""
     if ledger.has_polls():
         hint = "name a new file: a demo is never mixed with real spending"
         raise InputError("holds a ledger already", field=parse_ledger_address(url).shown, hint=hint)
 
 
-def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> SimulatedBillCheck:
+def play_world(url: str, *, seed: int, end: datetime, days: int = DEMO_DAYS, size: int = DEMO_SIZE) -> SimulatedBillCheck:
     """Watch a world of `days` days that end at `end` into the ledger at `url`, and compare."""
     from costguard_sim.knowable import describe_as_listed, keep_knowable
     from costguard_sim.plan import make_plan
@@ -89,12 +89,12 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     start = end - timedelta(days=days)
     drawn = make_world(seed, start=start, days=days, size=size)
     polls = int(days * 86_400 / PACE_S[0]) + 1
-    plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
+    plan = _extend_to_end(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=UNSEEN_S_MAX), drawn)
     world, rules = keep_knowable(drawn, plan), ShippedFacts().get_billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
-        _unused(ledger, url)
-        for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
+        _check_unused(ledger, url)
+        for _, day in groupby(_list_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
             ledger.record_polls(list(day))
     with SpendingReader(url, rules=rules, ceilings=lambda: ceilings) as books:
         spent = books.spent(end)
@@ -103,14 +103,14 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
         period=Period(start=start, end=end),
         scopes=len({entry.scope for entry in plan.entries}),
         listings=len(plan.entries),
-        faults=_faults(plan),
-        met=_met(world),
-        clouds=_compared(spent, describe_as_listed(world, plan)),
+        faults=_count_faults(plan),
+        met=_count_events(world),
+        clouds=_compare_clouds(spent, describe_as_listed(world, plan)),
     )
 
 
 @dataclass(slots=True)
-class Hands:
+class DemoClock:
     """A clock that somebody sets."""
 
     at: datetime
@@ -120,7 +120,7 @@ class Hands:
         return self.at
 
 
-def _through(plan: WatchPlan, world: World) -> WatchPlan:
+def _extend_to_end(plan: WatchPlan, world: World) -> WatchPlan:
     """`plan` up to the world's end, with one last clean listing of every scope there."""
     from costguard_sim.plan import PlannedListing
 
@@ -130,7 +130,7 @@ def _through(plan: WatchPlan, world: World) -> WatchPlan:
     return replace(plan, entries=(*within, *last))
 
 
-def _polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
+def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
     """Every listing of the plan, with what it lacks looked up, as `flows/poll` does.
 
     The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
@@ -138,19 +138,19 @@ def _polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceil
     from costguard_sim import SimClouds
     from costguard_sim.world import from_us
 
-    clock = Hands(at=from_us(world.start_us))
+    clock = DemoClock(at=from_us(world.start_us))
     sim = SimClouds(clock=clock, world=world, plan=plan)
     states: dict[ScopeKey, ScopeState] = {}
     for entry in plan.entries:
         clock.at = from_us(entry.at_us)
         scope = ScopeKey(*entry.scope)
         state, poll = states.get(scope) or ScopeState(scope=scope), sim.poll(scope)
-        poll = looked_up(poll, find_suspect_absences(state, poll.inventory), sim)
+        poll = verify_absences(poll, find_suspect_absences(state, poll.inventory), sim)
         states[scope] = accrue_poll(state, poll, get_billing_rule(rules, scope.provider), ceilings).state
         yield poll
 
 
-def _faults(plan: WatchPlan) -> Counter[str]:
+def _count_faults(plan: WatchPlan) -> Counter[str]:
     """What went wrong with how many listings, in words."""
     words = {"timeout": "timed out", "page": "lost a page", "empty": "lied that there is nothing"}
     found = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
@@ -159,7 +159,7 @@ def _faults(plan: WatchPlan) -> Counter[str]:
     return Counter({name: count for name, count in found.items() if count})
 
 
-def _met(world: World) -> dict[str, int]:
+def _count_events(world: World) -> dict[str, int]:
     """What happened how often, from the world's own truth."""
     within = [r for r in world.resources if r.ended_us is None or r.ended_us > world.start_us]
     starts = [run.start_us for r in within for run in r.runs]
@@ -172,7 +172,7 @@ def _met(world: World) -> dict[str, int]:
     }
 
 
-def _compared(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, ...]:
+def _compare_clouds(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, ...]:
     from costguard_sim.bill import charge_resource
     from costguard_sim.view import make_key
 
@@ -193,5 +193,5 @@ def _compared(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, .
     return tuple(CloudBillCheck(provider=cloud, resources=tuple(found)) for cloud, found in sorted(clouds.items()))
 
 
-def _midnight() -> datetime:
+def _find_midnight() -> datetime:
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -38,10 +38,10 @@ from costguard.metering.observation import Handling, Observation, identify_incar
 from costguard.metering.scope_state import AccrualResult
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.dispatch import Postman
-from costguard.services.guard import Guard, Guarded
-from costguard.services.latest import Latest
-from costguard.services.run.holding import hold
+from costguard.services.dispatch import OutboxDispatcher
+from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.latest import PollResults
+from costguard.services.run.holding import take_hold
 from costguard.settings import check_settings
 from costguard.testing.story import StoryEvent
 from costguard.testing.story_player import GuardResult, PollPlayer, StoryReply, StoryStage
@@ -93,10 +93,10 @@ class GuardPlayer(PollPlayer):
     `folder`: in which commands of people run; None: the current one.
     """
 
-    guarded: Guarded | None
+    guarded: GuardRunResult | None
     ledger: _FullLedger
-    _guard: Guard
-    _postman: Postman
+    _guard: GuardRunner
+    _postman: OutboxDispatcher
     _book: _FullBook
 
     def __init__(self, stage: StoryStage, *, folder: Path | None = None) -> None:
@@ -173,7 +173,7 @@ class GuardPlayer(PollPlayer):
         self._book = _FullBook(url, rails=rails, rules=rules)
         self.fill(full=self._full)
         routes = settings.routes or (AlertRoute(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
-        self._guard = Guard(
+        self._guard = GuardRunner(
             book=self._book,
             books=partial(SpendingReader, url, rules=rules),
             rules=GuardConfig(
@@ -197,12 +197,12 @@ class GuardPlayer(PollPlayer):
             seconds=lambda: clock.boottime().total_seconds(),
         )
         channels = dict.fromkeys((name for route in routes for name in route.channels), stage.notifier)
-        self._postman = Postman(_Outbox(self._book), channels, clock=clock, second=stage.notifier)
+        self._postman = OutboxDispatcher(_Outbox(self._book), channels, clock=clock, second=stage.notifier)
 
-    def _latest(self) -> Latest:
+    def _latest(self) -> PollResults:
         handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
         members, sources = tuple(item for scope in self._members.values() for item in scope), dict(self._sources)
-        return Latest(
+        return PollResults(
             handling=handling, sources=sources, balances=self._balances(), members=members, lags={}, measures=(), agents=()
         )
 
@@ -243,7 +243,7 @@ class GuardPlayer(PollPlayer):
             id=f"hold-{token_hex(6)}", money=event.money, who=event.who, why=event.name, taken_at=now, expires_at=now + HELD_FOR
         )
         with HoldStore(self.stage.ledger_url, rules=self.stage.rules) as holds:
-            admission = hold(wanted, holds, self._book, self.settings.budgets, now)
+            admission = take_hold(wanted, holds, self._book, self.settings.budgets, now)
         return StoryReply(done=admission.admitted, text=admission.says)
 
     def _run(self, event: StoryEvent) -> StoryReply:

@@ -105,11 +105,11 @@ class PollPlayer:
 
     def poll(self) -> None:
         """See `Play`."""
-        from costguard.services.measured import measure
-        from costguard.services.poll import poll
+        from costguard.services.measured import measure_activity
+        from costguard.services.poll import poll_sources
 
-        self.polled = poll(self.stage.clouds.values(), self.ledger, self.stage.clock)
-        measure(self.polled.seen, self.ledger, self.stage.clock.now())
+        self.polled = poll_sources(self.stage.clouds.values(), self.ledger, self.stage.clock)
+        measure_activity(self.polled.seen, self.ledger, self.stage.clock.now())
 
     def guard(self) -> None:
         """Nothing."""

@@ -25,10 +25,10 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.metering.inventory import Failed
 from costguard.reporting.statement.period import ReportPeriod
-from costguard.services import Answer
-from costguard.services.further import Question
-from costguard.services.poll import poll
-from costguard.services.report import full_report
+from costguard.services import CommandAnswer
+from costguard.services.further import ReportQuestion
+from costguard.services.poll import poll_sources
+from costguard.services.report import build_full_statement
 from costguard.settings import read_settings
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.machine import SimulatedMachine
@@ -48,10 +48,10 @@ from costguard.views.demo import (
 )
 from costguard.views.demo import DONE_BY_COSTGUARD as BY_US
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder made there is this process's own
+MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder made there is this process's own
 """A disk in memory, where there is one: nobody needs this ledger afterwards, and a real disk's promises take their time."""
-FRIDAY, LASTS = 4, timedelta(days=3)
-STORY = """
+FRIDAY, WEEKEND_LENGTH = 4, timedelta(days=3)
+WEEKEND_STORY = """
 title: A weekend
 hazard: every machine is another way to lose money
 zone: {zone}
@@ -109,7 +109,7 @@ expect
   Sat 17:20-20:00      terminate notebook
   sweep spent at most $120.00 from Sat 00:00 to Sun 00:00
 """
-WORDS: Mapping[str, str] = {
+EVENT_TEXTS: Mapping[str, str] = {
     "busy": "trains",
     "quiet": "its work is over, and it runs on",
     "io": "downloads at 6.1 MB/s, its GPU at 0 %",
@@ -119,17 +119,17 @@ WORDS: Mapping[str, str] = {
 }
 
 
-ALONE = ("fetch",)
+STATES_SHOWN_OF = ("fetch",)
 """Whose state of work is worth a line."""
-ACTS: Mapping[str, str] = {"stop": "stopped", "terminate": "terminated"}
+ACTION_TEXTS: Mapping[str, str] = {"stop": "stopped", "terminate": "terminated"}
 
 
-class Listed(GuardPlayer):
+class DemoGuardPlay(GuardPlayer):
     """Clouds that tell what their machines measure with the listing, and are not asked for it apart."""
 
     def poll(self) -> None:
         """One round."""
-        self.polled = poll(self.stage.clouds.values(), self.ledger, self.stage.clock)
+        self.polled = poll_sources(self.stage.clouds.values(), self.ledger, self.stage.clock)
         for one in self.polled.seen:
             self._sources[one.poll.scope] = one.source
             if not isinstance(one.poll.inventory, Failed):
@@ -140,37 +140,37 @@ class Listed(GuardPlayer):
             return load_counting_holds(ask, now)
 
 
-def weekend(*, config: str | None = None, now: datetime | None = None) -> Answer:
+def play_weekend(*, config: str | None = None, now: datetime | None = None) -> CommandAnswer:
     """Play the last weekend that is over at `now` (the present), in the zone of the settings."""
     zone = read_settings(config).defaults.zone
     today = (now or datetime.now(UTC)).astimezone(zone).date()
     friday = today - timedelta(days=(today.weekday() - FRIDAY) % 7)
-    friday -= timedelta(days=0 if today - friday > LASTS else 7)
-    story = parse_story(STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
-    with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        found = made_of(play_story(story, Listed, Path(folder)))
+    friday -= timedelta(days=0 if today - friday > WEEKEND_LENGTH else 7)
+    story = parse_story(WEEKEND_STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
+    with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as folder:
+        found = build_weekend(play_story(story, DemoGuardPlay, Path(folder)))
     wrong = CostguardError(f"the weekend went wrong in {len(found.faults)} ways: this is a bug in costguard")
-    return Answer(document=build_weekend_document(found), refusal=wrong if found.faults else None)
+    return CommandAnswer(document=build_weekend_document(found), refusal=wrong if found.faults else None)
 
 
-def made_of(outcome: StoryOutcome) -> Weekend:
+def build_weekend(outcome: StoryOutcome) -> Weekend:
     """What came of the play, its ledger read once more."""
     stage = outcome.stage
     period = Period(start=stage.story.start, end=outcome.end)
     asked = ReportPeriod(period=period, label="the weekend")
     with ReportReader(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key: one.money for one in books.spent(period.end)}
-        savings = tuple(_savings(outcome, books, period.end))
+        savings = tuple(_list_savings(outcome, books, period.end))
         pause = max(POLL_GAP, stage.story.poll)
-        question = Question(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
-        statement = full_report(accounts=books, question=question, rules=stage.rules)
-    letter = next((one.message for one in outcome.told if "train" in _machine(one.message)), None)
+        question = ReportQuestion(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
+        statement = build_full_statement(accounts=books, question=question, rules=stage.rules)
+    letter = next((one.message for one in outcome.told if "train" in _name_subject(one.message)), None)
     return Weekend(
         period=period,
         zone=stage.story.zone,
         every_s=int(stage.story.poll.total_seconds()),
         polls=outcome.polls,
-        moments=tuple(sorted(_moments(outcome), key=lambda one: one.at)),
+        moments=tuple(sorted(_list_moments(outcome), key=lambda one: one.at)),
         letter=(format_title(letter), format_body(letter)) if letter else ("", ""),
         repeats=sum(one.message.why_now == REPEAT_DUE for one in outcome.told),
         savings=savings,
@@ -178,66 +178,66 @@ def made_of(outcome: StoryOutcome) -> Weekend:
             WeekendMachine(
                 who=one.name,
                 money=spent[one.key],
-                truth=_money(one.spent(one.created_at, period.end)),
+                truth=_to_money(one.spent(one.created_at, period.end)),
                 right=spent[one.key].low.nano - 1 <= one.spent(one.created_at, period.end) <= spent[one.key].high.nano + 1,
             )
-            for one in _machines(outcome)
+            for one in _list_machines(outcome)
         ),
         statement=statement,
         faults=tuple(outcome.faults),
     )
 
 
-def _moments(outcome: StoryOutcome) -> Iterator[WeekendEvent]:
+def _list_moments(outcome: StoryOutcome) -> Iterator[WeekendEvent]:
     for event in outcome.stage.story.events:
-        what = WORDS[event.what].format(machine=event.name)
-        yield WeekendEvent(at=event.at, kind=BY_WORLD, who=event.name, what=what, why=_by(event))
+        what = EVENT_TEXTS[event.what].format(machine=event.name)
+        yield WeekendEvent(at=event.at, kind=BY_WORLD, who=event.name, what=what, why=_name_approver(event))
     for told in outcome.told:
         if told.message.why_now != REPEAT_DUE:
             facts = dict(told.message.notices[0].facts)
             yield WeekendEvent(
                 at=told.at,
                 kind=TOLD_TO_PEOPLE,
-                who=_machine(told.message),
+                who=_name_subject(told.message),
                 what=format_title(told.message).removeprefix("costguard: "),
                 why=facts.get("why", ""),
                 cost=facts.get("so far", ""),
             )
     for at, name, work in outcome.works:
-        if name in ALONE and work.state == ACTIVE:
+        if name in STATES_SHOWN_OF and work.state == ACTIVE:
             yield WeekendEvent(at=at, kind=BY_US, who=name, what="active: left alone", why="; ".join(work.reasons))
     for act in outcome.acts:
         yield WeekendEvent(at=act.at, kind=BY_US, who=act.name, what=f"{act.act} sent: {act.said}")
     for at, name, intent in outcome.intents:
         if intent.state == DONE:
-            yield WeekendEvent(at=at, kind=BY_US, who=name, what=f"proven {ACTS[intent.act]}", why=intent.outcome)
+            yield WeekendEvent(at=at, kind=BY_US, who=name, what=f"proven {ACTION_TEXTS[intent.act]}", why=intent.outcome)
 
 
-def _by(event: StoryEvent) -> str:
+def _name_approver(event: StoryEvent) -> str:
     return f"{event.who} says yes" if event.what == "approve" else ""
 
 
-def _machine(message: Notification) -> str:
+def _name_subject(message: Notification) -> str:
     """Whom it is about: the machine of its first notice, or its budget."""
     subject = message.notices[0].subject
     return subject.rpartition("/")[2].removeprefix("i-").removeprefix("budget ")
 
 
-def _savings(outcome: StoryOutcome, books: SpendingReader, end: datetime) -> Iterator[WeekendSaving]:
+def _list_savings(outcome: StoryOutcome, books: SpendingReader, end: datetime) -> Iterator[WeekendSaving]:
     """Each machine that costguard ended, from the proof on. Every machine has a provider of its own."""
-    machines = {one.name: one for one in _machines(outcome)}
+    machines = {one.name: one for one in _list_machines(outcome)}
     for at, name, intent in outcome.intents:
         rate = machines[name].rate
         if intent.state == DONE and rate is not None:
             found = books.load_spending(Period(start=at, end=end), end)
             disks = sum((s.money.expected for s in found if s.attribution.provider == intent.life.key.provider), Money(nano=0))
             avoided = rate.multiply_seconds(int((end - at).total_seconds()))
-            yield WeekendSaving(who=name, act=ACTS[intent.act], at=at, avoided=avoided, disks=disks)
+            yield WeekendSaving(who=name, act=ACTION_TEXTS[intent.act], at=at, avoided=avoided, disks=disks)
 
 
-def _machines(outcome: StoryOutcome) -> list[SimulatedMachine]:
+def _list_machines(outcome: StoryOutcome) -> list[SimulatedMachine]:
     return [one for cloud in outcome.stage.clouds.values() for one in cloud.machines.values()]
 
 
-def _money(nano: Fraction) -> Money:
+def _to_money(nano: Fraction) -> Money:
     return Money(nano=round(nano))

@@ -9,7 +9,7 @@ from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADE
 from fastapi import APIRouter, Request, Response
 
 from costguard.agents.refusals import TOO_OFTEN, MessageRefusedError
-from costguard.services.agent_gateway import Desk, Envelope
+from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
 from costguard.services.agents import Seal
 from costguard.web import schemas
 from costguard.web.rates import RateLimiter
@@ -25,7 +25,7 @@ SIGNED_HEADERS = [
 ]
 
 
-def build_agent_router(desk: Desk, seal: Seal) -> APIRouter:
+def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
     """The routes of agents."""
     routes, beats_of, joins = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST), RateLimiter(JOINS, JOINS_BURST)
 
@@ -49,7 +49,7 @@ def build_agent_router(desk: Desk, seal: Seal) -> APIRouter:
         responses=schemas.build_response_schemas({200: schemas.ANSWER}),
     )
     async def beats(agent: str, request: Request) -> Response:
-        envelope = Envelope(
+        envelope = AgentEnvelope(
             method=request.method,
             path=request.url.path,
             agent=agent,
@@ -58,9 +58,9 @@ def build_agent_router(desk: Desk, seal: Seal) -> APIRouter:
             signature=request.headers.get(SIGNATURE_HEADER, ""),
             body=await request.body(),
         )
-        if not desk.knows(agent):
-            await asyncio.to_thread(desk.learn, agent)
-        incoming = desk.checked(envelope)
+        if not desk.is_known(agent):
+            await asyncio.to_thread(desk.load_agent, agent)
+        incoming = desk.check_message(envelope)
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:
             raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)

@@ -12,16 +12,18 @@ from starlette.exceptions import HTTPException
 from costguard import __version__
 from costguard.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, MessageRefusedError
 from costguard.errors import LedgerError
-from costguard.services.agent_gateway import Desk
+from costguard.services.agent_gateway import AgentGateway
 from costguard.services.agents import Seal
-from costguard.services.web_backend import Parts
+from costguard.services.web_backend import WebServices
 from costguard.web import agents, reading
 from costguard.web.middleware import build_refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 
-def build_application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], bytes] | None = None) -> FastAPI:
+def build_application(
+    parts: WebServices, desk: AgentGateway, seal: Seal, agent_zip: Callable[[], bytes] | None = None
+) -> FastAPI:
     """All routes of `parts`. `agent_zip`: the agent as one file, None: as it is installed here."""
     app = FastAPI(
         title="costguard",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 
 from costguard.agents.refusals import NOT_READY, TOO_OFTEN, MessageRefusedError
-from costguard.services.web_backend import Parts
+from costguard.services.web_backend import WebServices
 from costguard.web import schemas
 from costguard.web.rates import RateLimiter
 
@@ -20,7 +20,7 @@ BEARER = "bearer "
 SECURITY: dict[str, object] = {"security": [{"token": []}]}
 
 
-def build_reader_router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
+def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> APIRouter:
     """The routes of readers. `agent_zip`: the agent as one file that Python runs; RefusedError where there is none."""
     routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
 

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from costguard.agents.refusals import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
-from costguard.services.web_backend import Parts
+from costguard.services.web_backend import WebServices
 from costguard.settings import WebSettings, expand_path
 from costguard.settings.web import ListenAddress, list_allowed_hosts, parse_listen_address
 from costguard.system.file_security import describe_exposure
@@ -94,7 +94,7 @@ class TimedH11Protocol(H11Protocol):
 
 
 @contextmanager
-def serve_http(parts: Parts) -> Iterator[ListenAddress]:
+def serve_http(parts: WebServices) -> Iterator[ListenAddress]:
     """Answer at the address of the settings for as long as the block runs; where, with the port that was chosen for 0.
 
     InputError where that address cannot be had, or TLS not be spoken with these files.

@@ -21,7 +21,7 @@ from costguard.guard.activity import classify_activity
 from costguard.guard.alerts.silence import get_agent_state
 from costguard.guard.seat import estimate_interval_of_samples
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
-from costguard.services.web_backend import Parts
+from costguard.services.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
 from costguard.values.instant import from_micros, to_micros
@@ -173,7 +173,7 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> It
 
         nobody: Any = None
         web = WebSettings(listen="127.0.0.1:0")
-        parts = Parts(web=web, key_file=folder / "key", desk=sealed, board=nobody, reader=nobody, health=nobody)
+        parts = WebServices(web=web, key_file=folder / "key", desk=sealed, board=nobody, reader=nobody, health=nobody)
         environ = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{ROOT}:{ROOT / 'agent'}:{ROOT / 'tests' / 'agent' / 'fake_nvml'}",

@@ -13,8 +13,8 @@ from costguard.cli import run_cli
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.market import MarketReader
-from costguard.services.quote import quote
-from costguard.services.size import size
+from costguard.services.quote import build_quote
+from costguard.services.size import size_job
 from costguard.sizing.job import KEYS, Table, parse_job
 from tests import shop
 from tests.campaign import examples
@@ -324,8 +324,8 @@ def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(ma
     try:
         job = parse_job(table, facts.get_architecture("gpt2"))
         with MarketReader(Path(market)) as source:
-            answer = quote(job, market=source, facts=facts)
-        size(job, facts=facts)
+            answer = build_quote(job, market=source, facts=facts)
+        size_job(job, facts=facts)
     except CostguardError as error:
         refused = error
     if refused is None:

@@ -20,7 +20,7 @@ from costguard.files.lines import MOST_BLANK
 from costguard.files.table import MOST_COLUMNS
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.services.bill_files import Kinds, installed_kinds, opened
+from costguard.services.bill_files import BillFileKinds, list_installed_kinds, open_bill
 from costguard.values.instant import to_micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
 from tests.ledger.fleet import asked
@@ -31,22 +31,22 @@ Bill = Mapping[str, bytes | str] | bytes | str
 
 
 @pytest.fixture
-def kinds() -> Kinds:
-    return installed_kinds("", "main", lambda _: ())
+def kinds() -> BillFileKinds:
+    return list_installed_kinds("", "main", lambda _: ())
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., dict[BillLine, Decimal]]:
     """The lines of a bill, with their amounts."""
 
-    def lines(bill: Bill, kinds: Kinds) -> dict[BillLine, Decimal]:
+    def lines(bill: Bill, kinds: BillFileKinds) -> dict[BillLine, Decimal]:
         folder = tmp_path / "bill"
         folder.mkdir(exist_ok=True)
         parts = bill if isinstance(bill, Mapping) else {"one.csv": bill}
         for name, data in parts.items():
             (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
         found = dict[BillLine, Decimal]()
-        for line, amount in opened(folder, kinds, NOW).parts:
+        for line, amount in open_bill(folder, kinds, NOW).parts:
             found[line] = found.get(line, Decimal(0)) + amount
         return found
 
@@ -77,7 +77,7 @@ FORMS: Mapping[str, Callable[[datetime], str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_line_has_one_name_however_its_times_are_written(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, form: str
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, form: str
 ) -> None:
     """An export that is taken in twice, once as CSV and once as Parquet or of another tool, would be counted twice."""
     written = [one | {name: FORMS[form](datetime.fromisoformat(one[name])) for name in PERIOD} for one in ROWS]
@@ -87,7 +87,7 @@ def test_a_line_has_one_name_however_its_times_are_written(
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York", "Mars/Base"])
 def test_parquet_of_any_unit_and_zone_is_the_same_bill(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, unit: str, zone: str | None
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, unit: str, zone: str | None
 ) -> None:
     arrow = pytest.importorskip("pyarrow")
     per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
@@ -97,13 +97,13 @@ def test_parquet_of_any_unit_and_zone_is_the_same_bill(
     assert ids(read({"one.parquet": data}, kinds)) == ids(read({"one.parquet": CSV}, kinds))
 
 
-def test_a_cur_as_parquet_is_the_cur_as_csv(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+def test_a_cur_as_parquet_is_the_cur_as_csv(read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds) -> None:
     typed = {name: datetime.fromisoformat(v) if "Date" in name else v for name, v in CUR.items()}
     assert ids(read({"one.parquet": parquet([typed])}, kinds)) == ids(read({"one.parquet": text([CUR])}, kinds))
 
 
 def test_parquet_with_texts_as_bytes_days_and_other_types_is_read(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
 ) -> None:
     arrow = pytest.importorskip("pyarrow")
     types = {name: arrow.binary() for name in row() if name not in PERIOD}
@@ -114,7 +114,7 @@ def test_parquet_with_texts_as_bytes_days_and_other_types_is_read(
     assert (line.start, line.end) == (START, START + 24 * HOUR)
 
 
-def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds) -> None:
     arrow = pytest.importorskip("pyarrow")
     for name, value, kind in (
         ("ChargePeriodStart", 2**62, arrow.timestamp("us", tz="UTC")),
@@ -128,7 +128,7 @@ def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[Bil
 
 @pytest.mark.parametrize("null", ["NULL", "null", "Null", "", "  "])
 def test_a_cell_may_be_null_in_every_way_that_exports_write_it(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, null: str
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, null: str
 ) -> None:
     ((line, amount),) = read(text([row(SubAccountId=null, EffectiveCost=null, InvoiceId=null, BilledCost="2")]), kinds).items()
     assert (line.account, amount, line.estimated) == ("999988887777", Decimal(2), False)
@@ -136,7 +136,9 @@ def test_a_cell_may_be_null_in_every_way_that_exports_write_it(
     assert open_month.estimated, "no word for nothing is the number of an invoice"
 
 
-def test_a_row_that_ends_when_it_begins_is_of_that_moment(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+def test_a_row_that_ends_when_it_begins_is_of_that_moment(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
+) -> None:
     moment = row(ChargeCategory="Tax", ChargePeriodEnd=row()["ChargePeriodStart"])
     ((line, _),) = read(text([moment]), kinds).items()
     assert (line.start, line.end) == (START, START + timedelta(seconds=1))
@@ -144,7 +146,9 @@ def test_a_row_that_ends_when_it_begins_is_of_that_moment(read: Callable[..., di
         read(text([row(ChargePeriodEnd="2026-09-30T00:00:00Z")]), kinds)
 
 
-def test_the_last_bucket_grows_and_is_replaced_not_joined(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+def test_the_last_bucket_grows_and_is_replaced_not_joined(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
+) -> None:
     """A month that is not closed: at noon the newest row ends at noon, in the evening it reaches until then and costs more."""
     noon = read(text([row(ChargePeriodEnd="2026-10-01T00:20:00Z", EffectiveCost="0.3")]), kinds)
     evening = read(text([row()]), kinds)
@@ -172,7 +176,7 @@ def grown(name: str, hours: int) -> Bill:
 
 @pytest.mark.parametrize("name", ["CUR", "FOCUS", "Vast"])
 def test_a_bucket_that_grows_over_three_imports_is_one_line(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, tmp_path: Path, name: str
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, tmp_path: Path, name: str
 ) -> None:
     """It has one name however far it reaches, and however its parts are ordered: else each delivery is billed once more."""
     url = f"sqlite:///{tmp_path}/ledger.db"
@@ -193,7 +197,7 @@ def test_a_bucket_that_grows_over_three_imports_is_one_line(
 
 
 def test_a_correction_in_a_later_bill_is_a_line_beside_the_one_that_it_corrects(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds
 ) -> None:
     for one, later in (
         (row(), {"BillingPeriodEnd": "2026-12-01T00:00:00Z", "EffectiveCost": "-0.1"}),
@@ -229,7 +233,7 @@ WRONG: Mapping[str, tuple[Bill, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_bill_is_refused_where_it_stands(
-    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, name: str
+    read: Callable[..., dict[BillLine, Decimal]], kinds: BillFileKinds, name: str
 ) -> None:
     bill, said = WRONG[name]
     with pytest.raises(InputError) as refused:
@@ -240,16 +244,16 @@ def test_what_is_no_bill_is_refused_where_it_stands(
 def test_a_provider_that_is_named_takes_its_rows_and_nobodys_and_no_others(
     read: Callable[..., dict[BillLine, Decimal]],
 ) -> None:
-    only = installed_kinds("aws", "", lambda _: ())
+    only = list_installed_kinds("aws", "", lambda _: ())
     rows = [row(), row(1, ProviderName=""), row(2, ProviderName="A reseller"), row(3, ProviderName="Google Cloud")]
     assert {(line.provider, line.start) for line in read(text(rows), only)} == {("aws", START + n * HOUR) for n in range(3)}
     assert only.left_out == Counter({"Google Cloud": 1})
 
 
 def test_an_account_that_the_ledger_does_not_know_beside_others_is_a_slip(read: Callable[..., dict[BillLine, Decimal]]) -> None:
-    slip = installed_kinds("", "mian", lambda _: ("main", "lab"))
+    slip = list_installed_kinds("", "mian", lambda _: ("main", "lab"))
     with pytest.raises(InputError, match="'mian' is no account of runpod in the ledger") as refused:
         read(json.dumps(RUNPOD), slip)
     assert "did you mean main?" in str(refused.value)
-    first = {line.account for line in read(json.dumps(RUNPOD), installed_kinds("", "mian", lambda _: ()))}
+    first = {line.account for line in read(json.dumps(RUNPOD), list_installed_kinds("", "mian", lambda _: ()))}
     assert first == {"mian"}

@@ -72,7 +72,7 @@ def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -
 
 @pytest.mark.proof
 def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weekend, "weekend", WEEKEND)
+    monkeypatch.setattr(weekend, "play_weekend", WEEKEND)
     assert costguard("demo", "--ledger", "demo.db").code == 0
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{Path('demo.db').absolute()}")
     assert costguard("db", "check").code == 0
@@ -103,7 +103,7 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
         return record(self, polls[: len(polls) // 2])
 
     monkeypatch.setattr(LedgerWriter, "record_polls", forgetful)
-    monkeypatch.setattr(showing, "fortnight", FORTNIGHT)
+    monkeypatch.setattr(showing, "play_fortnight", FORTNIGHT)
     ran = costguard("demo")
     assert ran.code == 1
     assert "the bill lies outside the interval" in ran.out
@@ -112,7 +112,7 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 def test_other_fortnights_are_right_too(tmp_path: Path, seed: int) -> None:
-    played = showing.play(f"sqlite:///{tmp_path}/ledger.db", seed=seed, end=showing._midnight(), days=5, size=20)
+    played = showing.play_world(f"sqlite:///{tmp_path}/ledger.db", seed=seed, end=showing._find_midnight(), days=5, size=20)
     assert played.wrong == ()
 
 
@@ -201,9 +201,9 @@ def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: P
 
 
 def test_a_weekend_that_nobody_guards_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weekend.Listed, "guard", lambda _: None)
+    monkeypatch.setattr(weekend.DemoGuardPlay, "guard", lambda _: None)
     unguarded = WEEKEND(now=NOW)
-    monkeypatch.setattr(weekend, "weekend", lambda **_: unguarded)
+    monkeypatch.setattr(weekend, "play_weekend", lambda **_: unguarded)
     ran = costguard("demo")
     assert ran.code == 1
     assert "WRONG: " in ran.out

@@ -65,7 +65,7 @@ def test_one_that_hangs_is_a_finding_and_hides_no_other() -> None:
             let_go.wait(30)
             return ()
 
-    found = flow.doctor([("one", Hung("one")), ("two", Account("two"))], limit_s=0.3)
+    found = flow.examine_accounts([("one", Hung("one")), ("two", Account("two"))], limit_s=0.3)
     let_go.set()
     assert (found[0].provider, found[0].checks[0].told) == ("one", "no answer within 0.3 s")
     assert found[1].checks == GOOD_CHECKS

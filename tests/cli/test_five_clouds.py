@@ -24,7 +24,7 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from tests import warm
 from tests.contract.rig import Rig
 from tests.fakes.gcp import account_file
@@ -164,7 +164,7 @@ def _first_look(five: Five) -> None:
         rig.put(MACHINES)
         sources += rig.accounts(five.bases[name], transport, five.folder)
     with LedgerWriter(five.ledger, rules=rules, ceilings={}) as ledger:
-        done = poll(sources, ledger, next(iter(five.rigs.values())).clock)
+        done = poll_sources(sources, ledger, next(iter(five.rigs.values())).clock)
     transport.close()
     assert (done.unseen, done.refused) == ((), ())
 

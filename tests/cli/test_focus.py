@@ -93,9 +93,9 @@ def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to
     costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    demo.play(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
+    demo.play_world(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
+    monkeypatch.setattr(ledger_answers, "_get_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
     for month in ("2026-10", "2026-11"):
         expected = costguard("report", "--month", month, "--json").data["totals"]["expected"]
         for version in VERSIONS:
@@ -117,7 +117,7 @@ def test_an_export_held_against_the_ledger_that_it_came_from_drifts_by_nothing(
     costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
-    demo.play(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
+    demo.play_world(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     own = str(tmp_path / "own.csv")
     assert costguard("report", "--month", "2026-10", "--zone", "UTC", "--format", "focus", "--output", own).code == 0

@@ -25,7 +25,7 @@ from costguard.ledger.db import schema
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.bill_files import installed_kinds, opened
+from costguard.services.bill_files import list_installed_kinds, open_bill
 from costguard.values.instant import to_micros
 from tests.conftest import Command, Ran
 from tests.inputs.test_hostile_strings import acts
@@ -400,10 +400,10 @@ def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
     for count in (1_500, 3_000):
         path = tmp_path / f"{count}.csv"
         many(path, count)
-        kinds = installed_kinds("", "", lambda _: ())
+        kinds = list_installed_kinds("", "", lambda _: ())
         tracemalloc.start()
         with StagedStatement() as staged:
-            staged.add(opened(path, kinds, datetime.now(UTC)).parts)
+            staged.add(open_bill(path, kinds, datetime.now(UTC)).parts)
             assert staged.compute_extent("aws")[0] == count
             for _ in staged.iterate_batches("aws"):
                 pass

@@ -30,8 +30,8 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with LedgerWriter(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
-    monkeypatch.setattr(sending, "now_of", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
+    monkeypatch.setattr(sending, "get_utc_now", lambda: NOON)
     (tmp_path / "costguard.toml").write_text(MAIL)
     return costguard
 

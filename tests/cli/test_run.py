@@ -249,7 +249,7 @@ DIES = """
 import os, signal, sys
 from costguard.services.run import job_run, running_books, running_end
 module, name = sys.argv[1].rsplit(".", 1)
-place = {"running": running, "running_end": running_end, "Book": record_store.Book}[module]
+place = {"running": running, "running_end": running_end, "Book": record_store.RunRecordStore}[module]
 original = getattr(place, name)
 def dying(*given, **named):
     original(*given, **named)

@@ -204,8 +204,8 @@ SOON = """
 import os, sys
 from functools import partial
 from costguard.services.run import job_run, running_then
-job_run.afterwards = partial(machine_shutdown.afterwards, seconds=int(os.environ.get("SECONDS", "1")))
-machine_shutdown.others = lambda attempt: iter(())
+job_run.perform_end_action = partial(machine_shutdown.perform_end_action, seconds=int(os.environ.get("SECONDS", "1")))
+machine_shutdown.find_others = lambda attempt: iter(())
 from costguard.cli import run_cli
 sys.exit(run_cli(["run", *sys.argv[1:]]))
 """

@@ -35,7 +35,7 @@ def _elsewhere(bench: Bench, **more: object) -> Path:
 WATCHED = """
 import sys
 from costguard.services.run import record_store
-record_store.WATCHED_S, record_store.LOOK_S = float(sys.argv[1]), 0.1
+record_store.REMOTE_WATCH_S, record_store.REMOTE_LOOK_S = float(sys.argv[1]), 0.1
 from costguard.cli import run_cli
 sys.exit(run_cli(["run", *sys.argv[2:]]))
 """

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from costguard.services.run.machine_shutdown import others
+from costguard.services.run.machine_shutdown import find_others
 from costguard.system.child.process import RUN_ENV
 
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
@@ -32,7 +32,7 @@ def waiting(**env: str) -> Iterator[int]:
 
 def told(attempt: str, pid: int, **machine: Path) -> list[str]:
     """What is told of this process, beside other tests' runs."""
-    return [line for line in others(attempt, **machine) if str(pid) in line.replace(":", " ").split()]
+    return [line for line in find_others(attempt, **machine) if str(pid) in line.replace(":", " ").split()]
 
 
 def test_what_the_job_left_and_other_runs_are_told_apart(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_run_whose_record_lies_anywhere_and_of_any_user_is_seen_by_its_command
 
 def test_a_run_within_a_run_ends_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(RUN_ENV, "outer.1-a")
-    assert "attempt outer.1-a, which began this run, goes on" in list(others("inner.1-b", devices=tmp_path))
+    assert "attempt outer.1-a, which began this run, goes on" in list(find_others("inner.1-b", devices=tmp_path))
 
 
 def nvml(pids: list[int]) -> ModuleType:
@@ -92,5 +92,5 @@ def test_whoever_has_a_gpu_open_is_seen_where_nvml_tells_of_nobody(
     (proc / "self" / "ns").mkdir(parents=True)
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
     monkeypatch.setitem(sys.modules, "pynvml", nvml(by_nvml))
-    found = [line for line in others("job.1-a", devices=devices, proc=proc) if "GPU" in line]
+    found = [line for line in find_others("job.1-a", devices=devices, proc=proc) if "GPU" in line]
     assert found == ([said] if said else [])

@@ -22,8 +22,8 @@ from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.ledger.db import maintenance
 from costguard.services import configured_providers, ledger_answers
 from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import Latest
-from costguard.services.top import Watched
+from costguard.services.latest import PollResults
+from costguard.services.top import TopSession
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.story_parser import parse_story
 from costguard.testing.story_player import StoryStage, play_story
@@ -84,7 +84,7 @@ def states_of(command: str, said: str) -> States:
     return {row["id"]: row["work"]["state"] for row in running}
 
 
-@pytest.mark.parametrize("known", [GuardSnapshot, Latest, ReplaySetup])
+@pytest.mark.parametrize("known", [GuardSnapshot, PollResults, ReplaySetup])
 def test_nothing_that_decides_has_a_default_so_that_none_of_it_can_be_forgotten(known: type) -> None:
     assert [one.name for one in fields(known) if (one.default, one.default_factory) != (MISSING, MISSING)] == []
 
@@ -125,11 +125,13 @@ def test_all_commands_say_the_same_of_the_machines_of_five_clouds(
 ) -> None:
     at = datetime.now(UTC)
     found = said(five, *flags)
-    monkeypatch.setattr("costguard.services.ledger_answers._now", lambda: at)  # on a busy machine the three above take a minute
+    monkeypatch.setattr(
+        "costguard.services.ledger_answers._get_now", lambda: at
+    )  # on a busy machine the three above take a minute
     for name, value in five.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(five.folder)
-    found["top"] = {row.key.id: row.work for row in Watched(offline=True).view().rows}
+    found["top"] = {row.key.id: row.work for row in TopSession(offline=True).build_view().rows}
     idle = {name: found["watch"][five.victim(name)] for name in five.ids}
     assert idle == {**dict.fromkeys(MEASURED, IDLE), "lambda": UNKNOWN}
     busy = {name: {found["watch"][one] for one in ids if one != five.victim(name)} for name, ids in five.ids.items()}
@@ -144,7 +146,7 @@ class Asking(GuardPlayer):
     command: Command
     compared: list[States]
 
-    def _latest(self) -> Latest:
+    def _latest(self) -> PollResults:
         return replace(super()._latest(), lags=read_measurement_lags())
 
     def guard(self) -> None:
@@ -161,7 +163,7 @@ class Asking(GuardPlayer):
             if words[0] == "plan":  # it speaks only of machines of which a policy finds something, and of those at rest too
                 told = {key: told.get(key, state) for key, state in found.items()}
             assert told == found, (words, self.stage.clock.now())
-        rows = Watched(offline=True).view().rows
+        rows = TopSession(offline=True).build_view().rows
         assert {row.key.id: row.work for row in rows if row.key.id in found} == found
         self.compared.append(found)
 
@@ -178,8 +180,8 @@ def test_all_commands_say_the_same_at_many_moments_of_a_story(
     def asking(stage: StoryStage) -> Asking:
         poll = f'[watch]\ninterval = "{stage.story.poll.total_seconds():.0f}s"\n[ledger]\nurl = "{stage.ledger_url}"\n'
         (tmp_path / "costguard.toml").write_text(poll + stage.config)
-        monkeypatch.setattr(ledger_answers, "_now", stage.clock.now)
-        monkeypatch.setattr(configured_providers.Now, "now", lambda _: stage.clock.now())
+        monkeypatch.setattr(ledger_answers, "_get_now", stage.clock.now)
+        monkeypatch.setattr(configured_providers.SystemClock, "now", lambda _: stage.clock.now())
         made = Asking(stage)
         made.command, made.compared = costguard, compared
         return made

@@ -187,7 +187,7 @@ def test_a_plug_in_that_hangs_when_opened_is_named_and_hides_no_other(
             let_go.wait(30)
             return super().open(table, around)
 
-    monkeypatch.setattr(configured_providers, "OPEN_S", 0.3)
+    monkeypatch.setattr(configured_providers, "OPEN_LIMIT_S", 0.3)
     setup(Acme("one"), Hung("two"))
     ran = costguard("status", "--json")
     let_go.set()
@@ -200,7 +200,7 @@ def test_an_interrupt_is_said_and_has_its_own_code(costguard: Command, setup: Se
         raise KeyboardInterrupt
 
     setup(Acme("one"))
-    monkeypatch.setattr(poll_now, "sources_of", interrupted)
+    monkeypatch.setattr(poll_now, "list_sources", interrupted)
     ran = costguard("status")
     assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
 

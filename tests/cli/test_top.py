@@ -19,8 +19,8 @@ from costguard.metering.observation import Observation, Price
 from costguard.providers import plugins
 from costguard.reporting.status import ResourceBurn
 from costguard.services import overrides
-from costguard.services.ledger_answers import status_now
-from costguard.services.top import Watched
+from costguard.services.ledger_answers import load_current_status
+from costguard.services.top import TopSession
 from costguard.values.money import Rate
 from costguard.values.resource import make_storable
 from costguard.values.sample import GPU_UTIL, Sample
@@ -74,7 +74,7 @@ def machine(name: str, usd: str, owner: str, number: int = 0) -> Observation:
 
 def played(play: Play, *, offline: bool = True) -> None:
     async def scene() -> None:
-        top = TopApp(Watched(offline=offline))
+        top = TopApp(TopSession(offline=offline))
         async with top.run_test(size=(120, 30)) as pilot:
             await until(pilot, lambda: bool(top._rows))
             await play(top, pilot)
@@ -156,7 +156,7 @@ def test_k_records_a_lease_with_its_reason_after_a_yes(folder: Path) -> None:
 
     played(play)
     (lease,) = (one.beside.lease for one in status_of(folder) if one.beside.lease)
-    assert (lease.why, lease.who) == ("evaluation", overrides.who())
+    assert (lease.why, lease.who) == ("evaluation", overrides.describe_user())
     assert lease.until is not None
     assert timedelta(hours=2) - (lease.until - lease.at) < timedelta(seconds=1), "it ends on a whole second"
 
@@ -181,7 +181,7 @@ def test_a_records_a_yes_to_a_stop_and_stops_nothing(folder: Path) -> None:
         await until(pilot, lambda: "Approved: stop of eval" in top._said)
 
     played(play)
-    with overrides.guard_book(Watched(offline=True).settings) as book:
+    with overrides.open_guard_store(TopSession(offline=True).settings) as book:
         (wish,) = book.load_open_overrides(datetime.now(UTC))
         assert (wish.what, wish.subject, wish.why) == ("approve", "stop", "fine")
         assert book.load_open_intents() == []
@@ -236,9 +236,9 @@ def test_hostile_names_are_text(folder: Path) -> None:
 
 
 def status_of(folder: Path) -> tuple[ResourceBurn, ...]:
-    watched = Watched(offline=True)
+    watched = TopSession(offline=True)
     assert folder.is_dir()
-    return status_now(watched.settings, watched.zone, None)[0].resources
+    return load_current_status(watched.settings, watched.zone, None)[0].resources
 
 
 def test_a_pipe_is_told_what_to_use_instead(costguard: Command) -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from costguard import services
-from costguard.services import Answer
+from costguard.services import CommandAnswer
 from costguard.values.money import Money
 from costguard.views.plan import PlanView, build_plan_document
 from costguard.views.watch import WatchView
@@ -26,9 +26,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """What the commands asked for, of a guard that answers nothing much."""
     calls: list[dict[str, object]] = []
 
-    def plan(**said: object) -> Answer:
+    def plan(**said: object) -> CommandAnswer:
         calls.append(said)
-        return Answer(document=build_plan_document(PlanView(at=NOON, rows=(), hash="3f9a")))
+        return CommandAnswer(document=build_plan_document(PlanView(at=NOON, rows=(), hash="3f9a")))
 
     def watch(*, show: Callable[[WatchView], None], **said: object) -> int:
         calls.append(said)

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     text = SETTINGS.format(url=f"sqlite:///{tmp_path}/ledger.db")
     (tmp_path / "costguard.toml").write_text(text)
     with ReportStore(f"sqlite:///{tmp_path}/ledger.db") as book:
-        book.see(check_settings(text, "costguard.toml").reports, datetime.now(UTC) - HOURS)
+        book.record_schedules(check_settings(text, "costguard.toml").reports, datetime.now(UTC) - HOURS)
     return tmp_path
 
 

@@ -56,12 +56,12 @@ def fleet(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     at(monkeypatch, NOON)
-    monkeypatch.setattr(overrides, "who", lambda: "ada@lab")
+    monkeypatch.setattr(overrides, "describe_user", lambda: "ada@lab")
     return costguard
 
 
 def at(monkeypatch: pytest.MonkeyPatch, when: datetime) -> None:
-    monkeypatch.setattr(overrides, "present", lambda: when)
+    monkeypatch.setattr(overrides, "get_now", lambda: when)
 
 
 def recorded(tmp_path: Path, when: datetime = NOON) -> list[Override]:
@@ -180,7 +180,7 @@ def test_a_phase_and_an_approval_are_bound_to_this_life_and_end(fleet: Command, 
 
 
 def test_who_says_it_is_the_user_at_this_machine() -> None:
-    assert re.fullmatch(r".+@.+", overrides.who())
+    assert re.fullmatch(r".+@.+", overrides.describe_user())
 
 
 def test_policies_are_explained_in_words(fleet: Command) -> None:

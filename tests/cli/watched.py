@@ -30,11 +30,11 @@ from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
-from costguard.services.guard import Guard
-from costguard.services.guard_inputs import rules_of
+from costguard.services.guard import GuardRunner
+from costguard.services.guard_inputs import build_guard_config
 from costguard.services.lags import read_measurement_lags
-from costguard.services.measured import measure
-from costguard.services.poll import poll
+from costguard.services.measured import measure_activity
+from costguard.services.poll import poll_sources
 from costguard.settings import check_settings
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
@@ -166,11 +166,11 @@ class Before:
         stack.callback(self._transport.close)
         self._sources = {name: self._opened(name) for name in five.rigs}
         settings, billing = check_settings(text, "costguard.toml"), ShippedFacts().get_billing_rules()
-        rules = rules_of(settings, step)
+        rules = build_guard_config(settings, step)
         self._ledger = stack.enter_context(LedgerWriter(five.ledger, rules=billing, ceilings={}))
         self.book = stack.enter_context(GuardStore(five.ledger, rails=rules.rails, rules=billing))
         self._latest, self.unseen = blank_latest(), tuple[str, ...]()
-        self._guard = Guard(
+        self._guard = GuardRunner(
             book=self.book,
             books=partial(SpendingReader, five.ledger, rules=billing),
             rules=rules,
@@ -189,9 +189,9 @@ class Before:
         self._clock.at = at
         self._five.set_clocks(at)
         self._sources |= {name: self._opened(name) for name in PACED if name in self._five.rigs}
-        polled = poll([one for accounts in self._sources.values() for one in accounts], self._ledger, self._clock)
+        polled = poll_sources([one for accounts in self._sources.values() for one in accounts], self._ledger, self._clock)
         self.unseen = (*(one.why for one in polled.unseen), *polled.refused)
-        measure(polled.seen, self._ledger, at)
+        measure_activity(polled.seen, self._ledger, at)
         items = [i for one in polled.seen if not isinstance(one.poll.inventory, Failed) for i in one.poll.inventory.items]
         handling: Mapping[ResourceKey, Handling] = {item.key: item.handling for item in items}
         sources: dict[object, InstanceSource] = {one.poll.scope: one.source for one in polled.seen}

@@ -17,7 +17,7 @@ from costguard.data import ShippedFacts
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import ProviderContext, Transport
-from costguard.services.exports import Exports
+from costguard.services.exports import BillExportReader
 from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import ScopeKey
 from tests.fakes.server import FakeCloud, Hands, serving
@@ -34,7 +34,7 @@ class NoCache:
 
 
 NAMES = GpuNames(ShippedFacts().get_gpus())
-BILLS = Exports()
+BILLS = BillExportReader()
 
 
 class Rig(ABC):

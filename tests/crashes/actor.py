@@ -33,7 +33,7 @@ from costguard.guard.action_intents import DOUBTFUL_STATES, EXECUTING, READY, UN
 from costguard.guard.policy import STOP, Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation, identify_incarnation
-from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
+from costguard.services.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
 from costguard.values.resource import RUNNING
 from tests.crashes import ends
 from tests.crashes.account import START, Account, Marked
@@ -102,8 +102,8 @@ class Actor:
         return START + timedelta(seconds=self.ahead_s + time.monotonic())
 
     @property
-    def hands(self) -> Hands:
-        return Hands(inspector=self.account, stopper=self.account)
+    def hands(self) -> ActionPorts:
+        return ActionPorts(inspector=self.account, stopper=self.account)
 
     def still(self, seen: Observation) -> str:
         """Whether anybody keeps it."""
@@ -126,11 +126,11 @@ class Actor:
         if one.state == EXECUTING and self.task == BLIND:
             self.account.stop(one.life.key)
         elif one.state == EXECUTING:
-            acted = settle(one, self.hands, self.intents, self, self.still, settling=NO_WAIT)
+            acted = settle_action(one, self.hands, self.intents, self, self.still, settling=NO_WAIT)
             self._sound(acted)
             self.intents.mark("settled")
         elif one.state in DOUBTFUL_STATES:
-            acted = confirm(
+            acted = confirm_action(
                 one, seen, self.intents, self.still, absences=0, asked_at=asked_at, now=self.now(), settling=NO_WAIT
             )
             self._sound(acted)
@@ -144,9 +144,9 @@ class Actor:
             self.account.stop(one.life.key)
         seconds = (lambda: 0.0) if self.task == LATE else time.monotonic
         clock = _Stuck(self.now()) if self.task == LATE else self
-        self._sound(act(one, self.hands, self.intents, clock, self.still, epoch=self.epoch, seconds=seconds))
+        self._sound(send_action(one, self.hands, self.intents, clock, self.still, epoch=self.epoch, seconds=seconds))
 
-    def _sound(self, acted: Acted) -> None:
+    def _sound(self, acted: ActionResult) -> None:
         if acted.broken:
             raise LedgerError(acted.broken)
 

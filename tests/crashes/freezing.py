@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from costguard.services.act.send_action import SEND_S
+from costguard.services.act.send_action import SEND_LIMIT_S
 from tests.crashes.acting_cloud import ask
 from tests.crashes.acting_judge import Found, in_file, read_log
 from tests.crashes.acting_kills import Stage, folder_of, stage
@@ -110,7 +110,7 @@ class Try:
     def judged(self) -> tuple[Found, list[str], int]:
         """What the judge found, what is wrong, and how many calls came late from the window that nobody can close."""
         found = in_file(self.folder / "ledger.db", self.folder, self.origin_s)
-        open_ = self.point in RESIDUAL or (self.point == "before send" and self.freeze_s <= SEND_S + 1)
+        open_ = self.point in RESIDUAL or (self.point == "before send" and self.freeze_s <= SEND_LIMIT_S + 1)
         residual = found.late + found.later_lives if open_ else 0
         wrong = [one for one in found.faults if not (residual and ("expired" in one or "another run" in one))]
         if self.calm and not residual:

@@ -159,9 +159,9 @@ def around(life: Life) -> Iterator[None]:
         patch.multiple(GuardStore, add_wish=Deaf.add_wish, move_intent=Deaf.move_intent).start()
     cloud = Acme(accounts=[Cloud(Path(life.log), now)])  # type: ignore[list-item]  # any account
     with (
-        patch.object(configured_providers.Now, "now", lambda _: now()),
-        patch.object(overrides, "present", now),
-        patch.object(ledger_answers, "_now", now),
+        patch.object(configured_providers.SystemClock, "now", lambda _: now()),
+        patch.object(overrides, "get_now", now),
+        patch.object(ledger_answers, "_get_now", now),
         patch.object(plugins, "load_providers", installed(cloud)),
     ):
         yield

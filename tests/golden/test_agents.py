@@ -12,7 +12,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services import agent_commands
-from costguard.services.one_time import code_hash
+from costguard.services.one_time import hash_code
 from costguard.values.agent import Agent
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.conftest import Command
@@ -49,7 +49,7 @@ def test_the_json_is_the_sample_to_the_letter(
         assert machine("agent", "enrol", "train-1").code == 0
         with AgentStore(f"sqlite:///{tmp_path}/ledger.db") as book:
             joined = Agent(id="a1b2c3d4e5f60718", key=KEY, public_key="A" * 43 + "=", joined_at=NOON, version="0.1.0")
-            assert isinstance(book.join(code_hash(CODE), joined), Agent)
+            assert isinstance(book.join(hash_code(CODE), joined), Agent)
     ran = machine(*WEB[name], "--json")
     assert ran.code == 0, ran.err
     sample = HERE / f"{name}.json"

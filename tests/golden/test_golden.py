@@ -124,8 +124,8 @@ def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         books.record_polls(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
-    monkeypatch.setattr(sending, "now_of", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
+    monkeypatch.setattr(sending, "get_utc_now", lambda: NOON)
     return costguard
 
 
@@ -177,7 +177,7 @@ def test_the_json_of_a_reconciliation_is_the_sample_to_the_letter(
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    monkeypatch.setattr("costguard.services.reconcile_command.present", lambda: NOON)
+    monkeypatch.setattr("costguard.services.reconcile_command.get_now", lambda: NOON)
     ran = ledger("reconcile", "--month", "2026-10", "--file", "bill.csv", "--json")
     assert ran.code == 3, ran.err
     sample = HERE / "reconcile.json"
@@ -236,7 +236,7 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
     monkeypatch.setattr("costguard.ledger.db.sqlite_version.read_sqlite_version", lambda: "3.40.1")
-    monkeypatch.setattr("costguard.services.pricing._today", lambda: TODAY)
+    monkeypatch.setattr("costguard.services.pricing._get_today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))
     command, code = LOOKING[name]

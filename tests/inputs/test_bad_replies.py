@@ -23,7 +23,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import Transport
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from tests.conftest import Command, Ran
 from tests.contract.edits import machine_list, parsed, put, renamed, replaying, with_body
 from tests.contract.rig import Rig
@@ -96,7 +96,7 @@ def _cloud(rig: Rig, stack: ExitStack, folder: Path) -> Cloud:
     cloud = Cloud(rig=rig, base=base, ledger=folder / "ledger.db", ids=rig.put(MACHINES), environ=dict(rig.environ()))
     transport = Transport()
     with LedgerWriter(f"sqlite:///{cloud.ledger}", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
-        done = poll(rig.accounts(base, transport, folder), ledger, rig.clock)
+        done = poll_sources(rig.accounts(base, transport, folder), ledger, rig.clock)
     transport.close()
     assert (done.unseen, done.refused) == ((), ())
     if rig.provider == "gcp":

@@ -20,7 +20,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
 from costguard.metering.span import KnownUntil, compute_charge
-from costguard.services.flows_asked import asked_of
+from costguard.services.flows_asked import load_cost_facts
 from costguard.settings.zones import load_zone
 from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
@@ -175,10 +175,10 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     now = START + 181 * MINUTE
     with SpendingReader(url, rules=RULES) as books:
         live = books.load_live(now)
-        none = asked_of(GuardConfig(policies=(policy(),)), books, live, (), now)
+        none = load_cost_facts(GuardConfig(policies=(policy(),)), books, live, (), now)
         assert none == NO_COST_FACTS
         rules = GuardConfig(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
-        found = asked_of(rules, books, live, (), now)
+        found = load_cost_facts(rules, books, live, (), now)
     assert {name: money.format() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}
     facts = build_facts(
         live[0], Activity(), add_cost_facts(FactInputs(), live[0], found, now), now, ("spent_day", "spent_run", "price_age")

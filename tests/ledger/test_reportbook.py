@@ -30,29 +30,29 @@ MESSAGE = Notification(
 @pytest.fixture
 def book(url: str) -> Iterator[ReportStore]:
     with GuardStore(url, rails=WIDE), ReportStore(url) as made:
-        made.see([MONTH, WEEK], NOON)
+        made.record_schedules([MONTH, WEEK], NOON)
         yield made
 
 
 @pytest.fixture
 def guard(url: str, book: ReportStore) -> Iterator[GuardStore]:
-    assert book.marks()
+    assert book.load_marks()
     with GuardStore(url, rails=WIDE) as made:
         yield made
 
 
 def test_a_schedule_that_was_seen_is_known_since_then_and_stays_so(book: ReportStore) -> None:
-    book.see([MONTH, WEEK], NOON + DAY)
-    assert book.marks() == {"report:month": ScheduleMark("month", NOON), "report:lab": ScheduleMark("week", NOON)}
-    book.see([replace(MONTH, every="day")], NOON + DAY)
-    assert book.marks() == {"report:month": ScheduleMark("day", NOON + DAY)}
+    book.record_schedules([MONTH, WEEK], NOON + DAY)
+    assert book.load_marks() == {"report:month": ScheduleMark("month", NOON), "report:lab": ScheduleMark("week", NOON)}
+    book.record_schedules([replace(MONTH, every="day")], NOON + DAY)
+    assert book.load_marks() == {"report:month": ScheduleMark("day", NOON + DAY)}
 
 
 def test_a_report_is_put_out_with_its_mark_once(book: ReportStore, guard: GuardStore) -> None:
-    assert book.put_out(MONTH, NOON + HOUR, [MESSAGE])
-    assert not book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id="m2")])
-    assert not book.put_out(replace(MONTH, name="gone"), NOON + HOUR, [replace(MESSAGE, id="m3")])
-    assert book.marks()["report:month"] == ScheduleMark("month", NOON + HOUR)
+    assert book.queue_report(MONTH, NOON + HOUR, [MESSAGE])
+    assert not book.queue_report(MONTH, NOON + HOUR, [replace(MESSAGE, id="m2")])
+    assert not book.queue_report(replace(MONTH, name="gone"), NOON + HOUR, [replace(MESSAGE, id="m3")])
+    assert book.load_marks()["report:month"] == ScheduleMark("month", NOON + HOUR)
     [found] = guard.due_messages(NOON)
     assert replace(found, audit="") == MESSAGE
     assert unpack_enclosure(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
@@ -64,25 +64,25 @@ def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportStore, gua
     def put(number: int) -> bool:
         with ReportStore(url) as own:
             start.wait(60)
-            return own.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id=f"m{number}")])
+            return own.queue_report(MONTH, NOON + HOUR, [replace(MESSAGE, id=f"m{number}")])
 
     with ThreadPoolExecutor(10) as pool:
         assert sum(pool.map(put, range(10))) == 1
     assert len(guard.due_messages(NOON)) == 1
-    assert book.marks()["report:lab"] == ScheduleMark("week", NOON)
+    assert book.load_marks()["report:lab"] == ScheduleMark("week", NOON)
 
 
 def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportStore, guard: GuardStore) -> None:
-    book.put_out(MONTH, NOON + HOUR, [MESSAGE])
-    before = book.marks()
+    book.queue_report(MONTH, NOON + HOUR, [MESSAGE])
+    before = book.load_marks()
     assert guard.load_alert_states() == []
     assert guard.acquire_leader_lease("this:1", NOON, HOUR) == RUN.epoch
     assert guard.record_run(RUN, told=guard.load_alert_states())
-    assert book.marks() == before
+    assert book.load_marks() == before
 
 
 def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportStore, guard: GuardStore) -> None:
-    book.put_out(MONTH, NOON + HOUR, [MESSAGE])
+    book.queue_report(MONTH, NOON + HOUR, [MESSAGE])
     guard.settle_message("m1", DeliveryResult(sent=False, why="down"), NOON)
     [later] = guard.due_messages(NOON + HOUR)
     assert later.enclosures == (PAGE,)
@@ -95,7 +95,7 @@ def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportStore, guard:
 def test_what_is_worth_sending_for_longer_is_tried_more_often(
     book: ReportStore, guard: GuardStore, days: int, tries: int
 ) -> None:
-    book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, days=days)])
+    book.queue_report(MONTH, NOON + HOUR, [replace(MESSAGE, days=days)])
     count, now = 0, NOON
     while not guard.undelivered(NOON):
         if guard.due_messages(now):

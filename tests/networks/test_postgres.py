@@ -15,7 +15,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.db import maintenance, postgresql
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act.send_action import act, confirm, settle
+from costguard.services.act.send_action import confirm_action, send_action, settle_action
 from costguard.values.acting import ActionResponse
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
@@ -129,7 +129,7 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         one = intent(epoch=epoch)
         assert book.plan_intent(one)
         proxy.plan = [Fault(kind=kind, side=side, mark="COMMIT")]
-        acted = act(one, world.hands, book, world, world.still, seconds=world.seconds)
+        acted = send_action(one, world.hands, book, world, world.still, seconds=world.seconds)
         assert len(proxy.struck) == 1
         assert acted.broken
         assert "the ledger's server" in acted.broken
@@ -141,15 +141,15 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         world.goes_by(MIN)
         assert book.acquire_leader_lease("me", world.now(), 2 * MIN) == epoch
         if left.state in DOUBTFUL_STATES:
-            settled = settle(left, world.hands, book, world, world.still)
+            settled = settle_action(left, world.hands, book, world, world.still)
             assert settled.intent.state == READY, "it still runs, so nothing was done"
             assert world.asked == []
             left = settled.intent
-        again = act(left, world.hands, book, world, world.still, seconds=world.seconds)
+        again = send_action(left, world.hands, book, world, world.still, seconds=world.seconds)
         assert again.sent, again
         world.goes_by(MIN)
         assert book.acquire_leader_lease("me", world.now(), 2 * MIN) == epoch
-        done = confirm(again.intent, world.seen, book, world.still, absences=0, asked_at=world.now(), now=world.now())
+        done = confirm_action(again.intent, world.seen, book, world.still, absences=0, asked_at=world.now(), now=world.now())
         assert done.intent.state == DONE
     assert (len(world.asked), states) == (1, [EXECUTING])
 

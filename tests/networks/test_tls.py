@@ -13,7 +13,7 @@ from costguard.metering.inventory import Complete, Failed
 from costguard.notifiers import Channel, chat, webhook
 from costguard.providers.ports import LiveOfferSource
 from costguard.providers.transport import Deadline, HttpRequest, Transport
-from costguard.services.beating import beat
+from costguard.services.beating import send_heartbeat
 from costguard.settings import Settings
 from costguard.settings.sections import NetworkSettings, WatchSettings
 from costguard.system import network as trust
@@ -115,7 +115,7 @@ def hook(base: str, file: Path | None) -> tuple[bool, str]:
 
 def heart(base: str, file: Path | None) -> tuple[bool, str]:
     network = NetworkSettings(ca_file=str(file) if file else None)
-    said = beat(lambda: Settings(watch=WatchSettings(heartbeat_url=base + SECRET_PATH), network=network))
+    said = send_heartbeat(lambda: Settings(watch=WatchSettings(heartbeat_url=base + SECRET_PATH), network=network))
     return not said, said
 
 

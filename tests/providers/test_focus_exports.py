@@ -14,7 +14,7 @@ from costguard.bills.bill_files import sum_bill_lines
 from costguard.bills.bill_line import BillLines
 from costguard.errors import InputError
 from costguard.providers.ports import ChargeSource
-from costguard.services.bill_files import installed_kinds, opened
+from costguard.services.bill_files import list_installed_kinds, open_bill
 from costguard.values.period import Period
 from tests.cli.test_bill_parts import FORMS, PERIOD, WRONG, Bill, parquet
 from tests.cli.test_reconcile_files import BAD, CSV, HOUR, KINDS, ROWS, START, row, text
@@ -73,7 +73,7 @@ def filed(way: Way, bill: Bill) -> object:
     """What `reconcile --provider CLOUD --file` makes of the same files."""
 
     def read() -> BillLines:
-        one = opened(laid(way.folder, bill), installed_kinds(way.cloud, "", lambda _: ()), NOW)
+        one = open_bill(laid(way.folder, bill), list_installed_kinds(way.cloud, "", lambda _: ()), NOW)
         return sum_bill_lines(one.parts, MONTH, sums=one.sums)
 
     return outcome(read)

@@ -13,7 +13,7 @@ import pytest
 from costguard.errors import CostguardError, UnknownNameError
 from costguard.providers import plugins
 from costguard.renderers import focus
-from costguard.services.bill_files import installed_kinds
+from costguard.services.bill_files import list_installed_kinds
 from costguard.values.provider import ProviderManifest
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item
@@ -83,7 +83,7 @@ def test_a_provider_of_another_package_says_what_exports_call_it(tmp_path: Path,
     rows = list(csv.DictReader(text.splitlines()))
     told = [(row["ServiceProviderName"], row["ServiceName"], row["ServiceSubcategory"]) for row in rows]
     assert told == [("Acme GmbH", "Acme Pods", "Containers"), ("sim-aws", "sim-aws Instances", "Virtual Machines")]
-    assert "Acme GmbH" in installed_kinds("", "", lambda _: ()).known["acme"].called, "what it exports, it reads"
+    assert "Acme GmbH" in list_installed_kinds("", "", lambda _: ()).known["acme"].called, "what it exports, it reads"
 
 
 @pytest.mark.parametrize("odd", ['"Acme"', 'Seller(name=" ", account="a", compute="c", storage="s")', "Seller"])

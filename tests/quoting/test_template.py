@@ -9,7 +9,7 @@ import pytest
 from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate, find_template, list_changed_keys, read_templates
-from costguard.services.template import compare
+from costguard.services.template import compare_with_claim
 from costguard.sizing.job import merge_flags, parse_job
 from costguard.values.gpu_names import GpuNames
 from tests.sizing.shapes import FACTS
@@ -39,7 +39,7 @@ class NoMarket:
 def compared(template: WorkloadTemplate, **flags: object) -> TemplateComparison:
     table = merge_flags(template.job, flags)
     job = parse_job(table, FACTS.get_architecture(str(table["model"])), FACTS.get_architecture)
-    return compare(template, job, list_changed_keys(table, template), market=NoMarket(), facts=FACTS)
+    return compare_with_claim(template, job, list_changed_keys(table, template), market=NoMarket(), facts=FACTS)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -72,7 +72,7 @@ def made(folder: Path) -> Path:
 
 def found(folder: Path, *anchors: str) -> list[str]:
     """What `costguard audit verify` says is wrong; it ends with exit 3 where that is anything."""
-    answer = audit.verify(anchors, config=str(folder / "costguard.toml"))
+    answer = audit.verify_audit(anchors, config=str(folder / "costguard.toml"))
     wrong = [str(one["finding"]) for one in answer.document.records]
     assert bool(wrong) == (answer.refusal is not None)
     assert answer.refusal is None or answer.refusal.exit_code == 3

@@ -284,7 +284,7 @@ import ctypes, json, os, sys
 from datetime import UTC, datetime
 from costguard.system import file_security
 from costguard.guard.hook import Hook
-from costguard.services.act.hooks import Call, run_command
+from costguard.services.act.hooks import HookCall, run_hook_command
 import selectors, subprocess, threading
 user = int(sys.argv[1])
 if user:
@@ -294,7 +294,7 @@ os.chdir("/")
 def said(*command):
     hook = Hook(name="save", command=command)
     facts = dict.fromkeys(("provider", "account", "region", "resource", "name", "owner", "policy", "reason"), "x")
-    end = run_command(Call(id="1", hook=hook, within_s=30, at=datetime(2026, 11, 22, tzinfo=UTC), **facts))
+    end = run_hook_command(HookCall(id="1", hook=hook, within_s=30, at=datetime(2026, 11, 22, tzinfo=UTC), **facts))
     return end.output
 own = said("/bin/sh", "-c", "env")
 before = said("/bin/sh", "-c", "tr '\\\\0' '\\\\n' < /proc/$PPID/environ; head -c1 /proc/$PPID/mem; ls /proc/$PPID/fd")

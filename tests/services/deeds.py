@@ -11,7 +11,7 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, READY, Intent, require_transition
 from costguard.guard.policy import STOP
 from costguard.metering.observation import Handling, Observation
-from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
+from costguard.services.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
 from costguard.values.acting import ACCEPTED, ALREADY, ActionResponse
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
@@ -159,28 +159,28 @@ class World:
         self.seen = replace(self.seen, state=RUNNING, started_at=self.now_, stopped_at=None)
 
     @property
-    def hands(self) -> Hands:
-        return Hands(inspector=self, stopper=self, terminator=self)
+    def hands(self) -> ActionPorts:
+        return ActionPorts(inspector=self, stopper=self, terminator=self)
 
-    def act(self, one: Intent | None = None, hands: Hands | None = None) -> Acted:
+    def act(self, one: Intent | None = None, hands: ActionPorts | None = None) -> ActionResult:
         """Do it, having recorded it."""
         one = one or intent()
         self.ledger.rows.setdefault(one.id, one)
-        return act(one, hands or self.hands, self.ledger, self, self.still, seconds=self.seconds)
+        return send_action(one, hands or self.hands, self.ledger, self, self.still, seconds=self.seconds)
 
-    def confirm(self, absences: int = 0) -> Acted:
+    def confirm(self, absences: int = 0) -> ActionResult:
         """Move what is in doubt by a listing of this instant."""
         one = self.ledger.rows["one"]
-        return confirm(one, self.seen, self.ledger, self.still, absences=absences, asked_at=self.now_, now=self.now_)
+        return confirm_action(one, self.seen, self.ledger, self.still, absences=absences, asked_at=self.now_, now=self.now_)
 
-    def settle(self, hands: Hands | None = None) -> Acted:
+    def settle(self, hands: ActionPorts | None = None) -> ActionResult:
         """As the next process does."""
-        return settle(self.ledger.rows["one"], hands or self.hands, self.ledger, self, self.still)
+        return settle_action(self.ledger.rows["one"], hands or self.hands, self.ledger, self, self.still)
 
-    def run(self, most: timedelta = 12 * MIN) -> list[Acted]:
+    def run(self, most: timedelta = 12 * MIN) -> list[ActionResult]:
         """Once a minute: confirm, and send again where it is due; until it is done."""
         until = self.now_ + most
-        all_: list[Acted] = []
+        all_: list[ActionResult] = []
         while self.now_ < until and self.ledger.rows["one"].state != DONE:
             self.goes_by(MIN)
             all_.append(self.confirm())

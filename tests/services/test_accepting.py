@@ -14,7 +14,7 @@ from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.overrides import ACCEPT, Override
 from costguard.guard.policy import Policy, Rails
 from costguard.guard.work import Activity
-from costguard.services.accepting import FIRST, LASTS, MARK, unaccepted
+from costguard.services.accepting import ACCEPTED_SETTINGS_FACT, FIRST_RUN_EXTRA, FIRST_SETTINGS_FACT, explain_unaccepted
 from tests.guard.cases import around, case, friday, idle, machine, minutes, policy
 
 NOW = friday(18, 5)
@@ -46,21 +46,21 @@ def idling(count: int, now: datetime = NOW) -> GuardEvaluation:
 
 def asked(found: GuardEvaluation, facts: dict[str, str], *wishes: Override, rule: Policy = RULE) -> str:
     rules = GuardConfig(policies=(rule,), interval=minutes(1), rails=Rails())
-    return unaccepted(found, rules, wishes, facts, digest=lambda data: hashlib.sha256(data).hexdigest(), plan_hash=PLAN)
+    return explain_unaccepted(found, rules, wishes, facts, digest=lambda data: hashlib.sha256(data).hexdigest(), plan_hash=PLAN)
 
 
-def yes(subject: str = PLAN[:12], until: timedelta = LASTS) -> Override:
-    return Override(id="w", what=ACCEPT, who="ada", why="read", at=NOW - LASTS, until=NOW + until, subject=subject)
+def yes(subject: str = PLAN[:12], until: timedelta = FIRST_RUN_EXTRA) -> Override:
+    return Override(id="w", what=ACCEPT, who="ada", why="read", at=NOW - FIRST_RUN_EXTRA, until=NOW + until, subject=subject)
 
 
 def test_settings_that_mean_much_wait_for_a_yes_run_after_run_and_then_act_without_another() -> None:
     facts = dict[str, str]()
     for minute in range(3):
         assert asked(idling(MANY, NOW + minutes(minute)), facts).startswith("it would act on 9 of 9 machines")
-    assert facts[FIRST].endswith(NOW.isoformat())
-    assert MARK not in facts
+    assert facts[FIRST_SETTINGS_FACT].endswith(NOW.isoformat())
+    assert ACCEPTED_SETTINGS_FACT not in facts
     assert asked(idling(MANY), facts, yes()) == ""
-    assert FIRST not in facts
+    assert FIRST_SETTINGS_FACT not in facts
     assert asked(idling(MANY, NOW + minutes(5)), facts) == ""
 
 
@@ -68,23 +68,23 @@ def test_settings_that_mean_much_wait_for_a_yes_run_after_run_and_then_act_witho
 def test_a_yes_to_something_else_is_none(wish: Override) -> None:
     facts = dict[str, str]()
     assert asked(idling(MANY), facts, wish)
-    assert MARK not in facts
+    assert ACCEPTED_SETTINGS_FACT not in facts
 
 
 def test_settings_that_mean_little_act_at_once() -> None:
     facts = dict[str, str]()
     assert asked(idling(FEW), facts) == ""
-    assert MARK in facts
+    assert ACCEPTED_SETTINGS_FACT in facts
 
 
 def test_what_cannot_be_judged_yet_is_waited_for_as_long_as_a_policy_waits_and_an_hour() -> None:
-    facts, over = dict[str, str](), RULE.hold + LASTS
+    facts, over = dict[str, str](), RULE.hold + FIRST_RUN_EXTRA
     for after in (timedelta(), over - minutes(1)):
         assert asked(survey([Activity()] * MANY, NOW + after), facts) == ""
-        assert MARK not in facts
+        assert ACCEPTED_SETTINGS_FACT not in facts
     assert asked(idling(MANY, NOW + over - minutes(1)), dict(facts))  # it turned out to mean much
     assert asked(survey([Activity()] * MANY, NOW + over), facts) == ""
-    assert MARK in facts
+    assert ACCEPTED_SETTINGS_FACT in facts
 
 
 def test_other_settings_are_asked_about_anew() -> None:

@@ -12,7 +12,7 @@ from costguard.errors import LedgerError, UnreachableError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, FAILED, READY, UNCONFIRMED, VERIFYING, Intent
 from costguard.guard.policy import TERMINATE
 from costguard.metering.observation import Handling, Observation
-from costguard.services.act.send_action import Acted, Hands, act, boottime_s, hands_of
+from costguard.services.act.send_action import ActionPorts, ActionResult, find_action_ports, read_boot_time_s, send_action
 from costguard.system.timely import is_too_late_to_send
 from costguard.values.acting import ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import STOPPED
@@ -24,7 +24,7 @@ Change = Callable[[World], None]
 def test_a_stop_that_is_due_is_sent_once_and_done_when_the_listing_says_so() -> None:
     world = World()
     acted = world.act()
-    assert acted == Acted(intent=world.ledger.rows["one"], sent=True)
+    assert acted == ActionResult(intent=world.ledger.rows["one"], sent=True)
     assert acted.intent.state == VERIFYING
     assert (acted.intent.sends, acted.intent.sent_at, acted.intent.expires_at) == (1, START, None)
     assert world.points == [
@@ -145,7 +145,10 @@ def test_it_expires_thirty_seconds_after_its_commit_and_carries_the_epoch_of_who
     world.act(intent(epoch=1))
     assert (seen[0].expires_at, seen[0].epoch) == (START + 30 * S, 1)
     world = World(ledger=Memory(rows={"one": intent(epoch=1)}))
-    assert act(intent(epoch=1), world.hands, world.ledger, world, world.still, epoch=7, seconds=world.seconds).intent.epoch == 7
+    assert (
+        send_action(intent(epoch=1), world.hands, world.ledger, world, world.still, epoch=7, seconds=world.seconds).intent.epoch
+        == 7
+    )
 
 
 @pytest.mark.parametrize("moment", ["before executing", "after executing"])
@@ -210,7 +213,7 @@ def test_a_stop_loses_only_what_was_allowed_and_never_becomes_a_terminate() -> N
     assert world.act(intent(lose=local.stop_loses)).sent
     assert world.asked == [("stop", KEY, frozenset(local.stop_loses))]
     world = World()
-    acted = world.act(hands=Hands(inspector=world, terminator=world))
+    acted = world.act(hands=ActionPorts(inspector=world, terminator=world))
     assert (acted.intent.state, world.asked) == (CANCELLED, [])
     assert "cannot stop it" in acted.intent.outcome
 
@@ -394,7 +397,7 @@ def test_a_crash_over_which_it_was_restarted_is_done() -> None:
 def test_what_cannot_be_seen_stays_as_it_is() -> None:
     world = crashed()
     world.goes_by(2 * MIN)
-    assert world.settle(Hands()).held
+    assert world.settle(ActionPorts()).held
     world.seen = None
     assert world.settle().held
     assert world.ledger.moves == []
@@ -418,9 +421,9 @@ def test_somebody_elses_move_is_theirs() -> None:
 
 def test_hands_are_the_ports_that_an_account_keeps() -> None:
     world = World()
-    assert hands_of(world) == world.hands
-    assert hands_of("nothing") == Hands()
+    assert find_action_ports(world) == world.hands
+    assert find_action_ports("nothing") == ActionPorts()
 
 
 def test_the_clock_of_expiry_goes_on() -> None:
-    assert boottime_s() <= boottime_s()
+    assert read_boot_time_s() <= read_boot_time_s()

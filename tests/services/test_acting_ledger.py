@@ -14,7 +14,7 @@ from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UN
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
-from costguard.services.act.send_action import Acted, act, confirm, settle
+from costguard.services.act.send_action import ActionResult, confirm_action, send_action, settle_action
 from costguard.services.ports import Intents
 from costguard.values.acting import ActionResponse
 from costguard.values.resource import ResourceKey
@@ -41,13 +41,13 @@ class Desk:
         """The book as acting sees it; it promises more than the port: `run` and `fleet`."""
         return cast("Intents", self.book)
 
-    def act(self, one: Intent, epoch: int | None = None) -> Acted:
+    def act(self, one: Intent, epoch: int | None = None) -> ActionResult:
         world = self.world
-        return act(one, world.hands, self.intents, world, world.still, epoch=epoch, seconds=world.seconds)
+        return send_action(one, world.hands, self.intents, world, world.still, epoch=epoch, seconds=world.seconds)
 
-    def confirm(self, one: Intent) -> Acted:
+    def confirm(self, one: Intent) -> ActionResult:
         now = self.world.now()
-        return confirm(one, self.world.seen, self.intents, self.world.still, absences=0, asked_at=now, now=now)
+        return confirm_action(one, self.world.seen, self.intents, self.world.still, absences=0, asked_at=now, now=now)
 
     def next_run(self, by: timedelta) -> None:
         """`by` goes by, and the turn is renewed."""
@@ -90,7 +90,9 @@ def test_a_second_machine_waits_for_the_rails_and_its_intent_stays_ready(desk: D
     desk.act(planned(desk))
     other = planned(desk, id="two", life=LIFE._replace(key=KEY._replace(id="i-other")))
     world = desk.world
-    acted = act(other, replace(world.hands, inspector=Elsewhere()), desk.intents, world, world.still, seconds=world.seconds)
+    acted = send_action(
+        other, replace(world.hands, inspector=Elsewhere()), desk.intents, world, world.still, seconds=world.seconds
+    )
     assert (acted.sent, len(world.asked), acted.intent.state) == (False, 1, READY)
     assert acted.held
 
@@ -113,7 +115,7 @@ def test_a_watchdog_that_slept_before_the_send_leaves_the_row_of_the_one_that_to
         world.at = {}
         theirs = desk.book.acquire_leader_lease("another", world.now(), 2 * MIN)
         left = desk.book.load_open_intents()[0]
-        ready = settle(left, world.hands, desk.intents, world, world.still).intent
+        ready = settle_action(left, world.hands, desk.intents, world, world.still).intent
         assert ready.state == READY
         assert desk.act(ready, epoch=theirs).sent
 

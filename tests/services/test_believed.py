@@ -12,9 +12,9 @@ import pytest
 from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.quoting.offer import OfferListing
-from costguard.services.listing_validation import ODD, odd, own_scopes, speaks_for
-from costguard.services.live import live
-from costguard.services.poll import poll
+from costguard.services.listing_validation import NOT_A_LISTING, check_own_scopes, may_speak_for, validate_listing
+from costguard.services.live import ask_live_offers
+from costguard.services.poll import poll_sources
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.cli.acme import Account
@@ -27,8 +27,8 @@ SAMPLE = Sample(key=AWS, signal=GPU_UTIL, at=datetime(2026, 11, 1, tzinfo=UTC), 
 
 
 def test_a_listing_of_the_scope_that_was_asked_for_is_believed() -> None:
-    assert odd(WHOLE, SCOPE) == ""
-    assert odd(replace(WHOLE, inventory=Failed("503")), SCOPE) == ""
+    assert validate_listing(WHOLE, SCOPE) == ""
+    assert validate_listing(replace(WHOLE, inventory=Failed("503")), SCOPE) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_listing_of_the_scope_that_was_asked_for_is_believed() -> None:
     ],
 )
 def test_what_has_another_shape_is_no_listing(change: dict[str, Any]) -> None:
-    assert odd(replace(WHOLE, **change), SCOPE) == ODD
+    assert validate_listing(replace(WHOLE, **change), SCOPE) == NOT_A_LISTING
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_what_has_another_shape_is_no_listing(change: dict[str, Any]) -> None:
     ],
 )
 def test_what_lies_with_another_provider_is_not_believed(change: dict[str, Any]) -> None:
-    assert odd(replace(WHOLE, **change), SCOPE) == "it lists what lies with another provider: aws"
+    assert validate_listing(replace(WHOLE, **change), SCOPE) == "it lists what lies with another provider: aws"
 
 
 @pytest.mark.parametrize("stated", [["cloud/lab/here"], [None], [("cloud", "lab", "here")], [ScopeKey("cloud", "", "x")]])
 def test_what_is_no_scope_is_said(stated: list[object]) -> None:
     with pytest.raises(CostguardError, match="something else than scopes"):
-        own_scopes(stated, ("cloud",))
+        check_own_scopes(stated, ("cloud",))
 
 
 def test_a_source_that_lists_anothers_scope_takes_nothing_from_it() -> None:
     ledger = Memory()
-    poll([Cloud([ALL])], ledger, Hands())
+    poll_sources([Cloud([ALL])], ledger, Hands())
     thief = Cloud([Complete(())], scope=SCOPE)
     thief.__class__ = type("Thief", (Cloud,), {"providers": ("thief",)})
-    done = poll([thief, Cloud([ALL, ALL], number=1)], ledger, Hands())
+    done = poll_sources([thief, Cloud([ALL, ALL], number=1)], ledger, Hands())
     assert [one.outcome for one in done.accrued] == ["complete"]
     assert done.refused == ("thief: its scopes cannot be listed: it lists a scope of another provider: cloud/lab/here",)
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
@@ -84,8 +84,8 @@ def test_a_single_look_up_that_answers_with_another_thing_settles_nothing() -> N
             return machine("another") if key.id == "i-1" else "here"
 
     ledger, cloud = Memory(), Odd([ALL, Complete(())])
-    poll([cloud], ledger, Hands())
-    poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
     assert sorted(key.id for key in ledger.states[SCOPE].resources) == ["i-1", "i-2", "i-3"]
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
 
@@ -104,13 +104,13 @@ def test_the_polls_of_an_account_are_recorded_in_the_order_of_its_scopes() -> No
             answered[scope].set()
             return Poll(scope=scope, at=minute(1), inventory=Complete(()))
 
-    done = poll([Backwards([], scope=names[0])], Memory(), Hands())
+    done = poll_sources([Backwards([], scope=names[0])], Memory(), Hands())
     assert [one.state.scope.name for one in done.accrued] == ["a", "b", "c"]
 
 
 def test_a_plug_in_speaks_for_its_own_names_alone() -> None:
     asked = ("sim", "sim-aws", "simulated", "aws", None)
-    assert [speaks_for("sim", name) for name in asked] == [True, True, False, False, False]
+    assert [may_speak_for("sim", name) for name in asked] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -121,5 +121,5 @@ def test_what_is_no_list_of_offers_is_named_and_hides_no_other(said: object) -> 
         def live_offers(self, gpus: object) -> Any:  # noqa: ANN401, ARG002
             return said
 
-    found = live({"odd": [Odd("odd")], "fine": [Account("fine")]}, None)
+    found = ask_live_offers({"odd": [Odd("odd")], "fine": [Account("fine")]}, None)
     assert (set(found.listings), dict(found.failed)) == ({"fine"}, {"odd": "it answered something else than offers"})

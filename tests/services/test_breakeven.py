@@ -10,7 +10,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import MarketReader
 from costguard.quoting.purchase import PurchaseAnswer
-from costguard.services.breakeven import breakeven
+from costguard.services.breakeven import compute_purchase
 from costguard.values.money import Money, Rate
 from tests.shop import market, offer
 
@@ -20,7 +20,7 @@ T4 = ShippedFacts().get_gpus()["T4"]
 def asked(folder: Path, **stated: object) -> PurchaseAnswer:
     given: dict[str, object] = dict.fromkeys(("gpu", "price", "rate", "power_w", "usd_per_kwh", "resale", "hours_week"))
     with MarketReader(Path(market(folder, [offer("aws", "T4", "0.5"), offer("aws", "T4", "3", count=8)]))) as source:
-        return breakeven(**(given | {"count": 1, "market": source} | stated))  # type: ignore[arg-type]  # keywords of a table
+        return compute_purchase(**(given | {"count": 1, "market": source} | stated))  # type: ignore[arg-type]  # keywords of a table
 
 
 def test_stated_figures_leave_nothing_to_assume(tmp_path: Path) -> None:

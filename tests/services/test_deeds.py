@@ -25,7 +25,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.executor import Deeds
+from costguard.services.act.executor import ActionExecutor
 from costguard.testing import FakeClock
 from costguard.values.acting import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey
@@ -86,7 +86,7 @@ class Moment:
             known={key: FirstSighting(at=self.live.first_seen_at, polls=self.polls)},
             breaker=self.breaker,
         )
-        deeds = Deeds(
+        deeds = ActionExecutor(
             book=self.book,
             rules=self.rules,
             source_of=lambda _key: None,
@@ -95,7 +95,7 @@ class Moment:
             epoch=1,
             sight=sight,
         )
-        return deeds._still(self.intent)(self.seen or self.live.observation)
+        return deeds._build_objection_check(self.intent)(self.seen or self.live.observation)
 
 
 @pytest.fixture
@@ -204,12 +204,12 @@ class Rack:
         return ActionResponse(said=ACCEPTED)
 
 
-def deeds_of(book: GuardStore, rack: Rack, machines: list[LiveResource], at: datetime) -> Deeds:
+def deeds_of(book: GuardStore, rack: Rack, machines: list[LiveResource], at: datetime) -> ActionExecutor:
     """Those of a run that sees `machines`."""
     known = {one.observation.key: FirstSighting(at=one.first_seen_at, polls=100) for one in machines}
     sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.load_intents_since(at - timedelta(days=1))))
     assert book.acquire_leader_lease("me", at, timedelta(hours=1)) == 1
-    return Deeds(
+    return ActionExecutor(
         book=book,
         rules=GuardConfig(policies=(RULE,)),
         source_of=lambda _key: cast("InstanceSource", rack),
@@ -229,7 +229,7 @@ def goes(
     first: str = "i-1",
     acts: int = 1,
     **stated: object,
-) -> Deeds:
+) -> ActionExecutor:
     """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
     done = cast("tuple[int, ...]", stated.pop("done", (0,)))
     cases = [case(one, RULE, idle(at - 60 * MIN), at, replace(_climb(one, at), done=done), **stated) for one in machines]
@@ -249,7 +249,7 @@ def goes(
         fleet=40,
     )
     deeds = deeds_of(book, rack, machines, at)
-    deeds.go(found, deeds.sight)
+    deeds.execute_plan(found, deeds.sight)
     return deeds
 
 

@@ -13,7 +13,7 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.services.exact_step import PACKAGES, FakeTensorSizer
-from costguard.services.size import size, with_exact
+from costguard.services.size import add_exact_step, size_job
 from costguard.sizing.exact_memory import ExactMemory, check_runnable, compare_moments
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.memory.footprint import compute_footprint
@@ -116,9 +116,9 @@ def test_the_closed_form_stands_beside_each_moment_it_has() -> None:
 
 def test_another_number_of_parameters_is_said() -> None:
     asked = job(model="gpt2-medium", micro_batch=4)
-    sized = size(asked, facts=FACTS)
-    same = with_exact(sized, {}, Told(MEDIUM))
-    other = with_exact(sized, {}, Told(replace(MEDIUM, parameters=300_000_000)))
+    sized = size_job(asked, facts=FACTS)
+    same = add_exact_step(sized, {}, Told(MEDIUM))
+    other = add_exact_step(sized, {}, Told(replace(MEDIUM, parameters=300_000_000)))
     assert same.warnings == sized.warnings
     assert "transformers builds 300,000,000 parameters" in other.warnings[-1]
 

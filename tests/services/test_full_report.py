@@ -11,8 +11,8 @@ from costguard.ledger.reports.reader import ReportReader
 from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
-from costguard.services.further import Question
-from costguard.services.report import full_report
+from costguard.services.further import ReportQuestion
+from costguard.services.report import build_full_statement
 from costguard.testing import parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.story_player import PollPlayer, StoryOutcome
@@ -60,7 +60,7 @@ def told(
     before: Period | None = None,
 ) -> Statement:
     before = before or make_month(2026, 10, UTC)
-    question = Question(
+    question = ReportQuestion(
         asked=ReportPeriod(
             period=Period(start=start, end=end), label="played", before=before, before_label=f"{before.start:%Y-%m}"
         ),
@@ -72,7 +72,7 @@ def told(
         drawn=drawn,
     )
     with ReportReader(outcome.stage.ledger_url, rules=outcome.stage.rules) as accounts:
-        return full_report(accounts=accounts, question=question, rules=outcome.stage.rules)
+        return build_full_statement(accounts=accounts, question=question, rules=outcome.stage.rules)
 
 
 def story(tmp_path: Path, events: str, *, end: str) -> StoryOutcome:

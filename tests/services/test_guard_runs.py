@@ -15,8 +15,8 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard import Guard, Guarded
-from costguard.services.latest import Latest
+from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.latest import PollResults
 from costguard.testing import FakeClock
 from tests.blank import blank_latest
 
@@ -33,9 +33,9 @@ class Watch:
     clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
     takes: timedelta = timedelta()
 
-    def process(self, interval: timedelta, *, name: str = "one", resident: bool = False) -> Guard:
+    def process(self, interval: timedelta, *, name: str = "one", resident: bool = False) -> GuardRunner:
         """A new one, that remembers nothing."""
-        return Guard(
+        return GuardRunner(
             book=self.book,
             books=partial(SpendingReader, self.url, rules={}),
             rules=GuardConfig(interval=interval),
@@ -47,21 +47,21 @@ class Watch:
             seconds=lambda: self.clock.now().timestamp(),
         )
 
-    def _long(self) -> Latest:
+    def _long(self) -> PollResults:
         """What the last listings told; the time that the run's deeds take goes by meanwhile."""
         self.clock.advance(self.takes)
         self.takes = timedelta()
         return blank_latest()
 
 
-def held(of: Guarded) -> str:
+def held(of: GuardRunResult) -> str:
     """What holds every act of this run."""
     assert of.committed, of.broken
     assert of.sight is not None
     return "; ".join(says for _, says in of.sight.held)
 
 
-def alarms(of: Guarded) -> list[str]:
+def alarms(of: GuardRunResult) -> list[str]:
     return [notice.what for notice in of.notices]
 
 
@@ -72,7 +72,7 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
         yield Watch(book, url)
 
 
-def runs(watch: Watch, guard: Callable[[], Guard], apart: timedelta, times: int) -> list[Guarded]:
+def runs(watch: Watch, guard: Callable[[], GuardRunner], apart: timedelta, times: int) -> list[GuardRunResult]:
     """So many runs, each by what `guard` gives then, and whatever a process gives back when it ends is given back."""
     found = []
     for _ in range(times):

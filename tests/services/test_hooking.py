@@ -19,7 +19,14 @@ from costguard.guard.hook import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT, Hook
 from costguard.guard.overrides import FREEZE, LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.act.hooks import PASSED_ON, Call, Hooks, environment, record_ends, run_command
+from costguard.services.act.hooks import (
+    PASSED_VARIABLES,
+    HookCall,
+    HookRunner,
+    build_hook_environment,
+    record_hook_ends,
+    run_hook_command,
+)
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
 
@@ -29,8 +36,8 @@ LIFE = Incarnation(KEY, NOON, NOON)
 MIN = timedelta(minutes=1)
 
 
-def call(*command: str, within_s: float = 30, id_: str = "run-1", env: tuple[str, ...] = ()) -> Call:
-    return Call(
+def call(*command: str, within_s: float = 30, id_: str = "run-1", env: tuple[str, ...] = ()) -> HookCall:
+    return HookCall(
         id=id_,
         hook=Hook(name="checkpoint", command=command, env=env),
         within_s=within_s,
@@ -48,7 +55,7 @@ def call(*command: str, within_s: float = 30, id_: str = "run-1", env: tuple[str
 
 
 def python(code: str, *, within_s: float = 30) -> HookEnd:
-    return run_command(call(sys.executable, "-c", code, within_s=within_s))
+    return run_hook_command(call(sys.executable, "-c", code, within_s=within_s))
 
 
 def test_a_hook_is_told_what_whose_why_and_when_as_json_and_in_variables() -> None:
@@ -68,10 +75,10 @@ def test_a_hook_is_told_what_whose_why_and_when_as_json_and_in_variables() -> No
 
 def test_a_hook_gets_no_key_of_ours_unless_it_is_named() -> None:
     ours = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "COSTGUARD_WEBHOOK_SECRET": "t", "RUNPOD_API_KEY": "u", "WANTED": "w"}
-    found = environment(call("true", env=("WANTED", "MISSING")), ours)
+    found = build_hook_environment(call("true", env=("WANTED", "MISSING")), ours)
     assert {name: text for name, text in found.items() if not name.startswith("COSTGUARD_")} == {"PATH": "/bin", "WANTED": "w"}
     assert "COSTGUARD_WEBHOOK_SECRET" not in found
-    assert not any("KEY" in name or "SECRET" in name or "TOKEN" in name for name in PASSED_ON)
+    assert not any("KEY" in name or "SECRET" in name or "TOKEN" in name for name in PASSED_VARIABLES)
 
 
 def test_a_hook_that_fails_says_how_and_what_it_said() -> None:
@@ -85,12 +92,12 @@ def test_a_hook_that_is_ended_by_a_signal_of_somebody_failed() -> None:
 
 
 def test_a_command_that_is_not_there_is_told_when_it_should_run() -> None:
-    end = run_command(call("/nowhere/save"))
+    end = run_hook_command(call("/nowhere/save"))
     assert (end.state, end.why) == (FAILED, "/nowhere/save cannot be run: no such file or directory")
 
 
 def test_a_command_with_a_zero_byte_is_told(tmp_path: Path) -> None:
-    assert run_command(call(str(tmp_path / "a\0b"))).why.endswith("its command cannot be read")
+    assert run_hook_command(call(str(tmp_path / "a\0b"))).why.endswith("its command cannot be read")
 
 
 def test_a_hook_that_takes_too_long_is_ended_with_all_it_began(tmp_path: Path) -> None:
@@ -168,15 +175,15 @@ def wished(book: GuardStore, what: str, **of: object) -> None:
 
 
 def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardStore) -> None:
-    hooks = Hooks()
+    hooks = HookRunner()
     assert book.begin_hook(run(), NOON)
     hooks.begin(call("sh", "-c", "echo saved"))
-    record_ends(book, hooks, NOON)
+    record_hook_ends(book, hooks, NOON)
     hooks.wait()
-    record_ends(book, hooks, NOON + MIN)
+    record_hook_ends(book, hooks, NOON + MIN)
     (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.status, found.output, found.ended_at) == (SUCCEEDED, 0, "saved\n", found.ended_at)
-    assert hooks.going() == frozenset()
+    assert hooks.list_running() == frozenset()
     assert not book.end_hook("run-1", HookEnd(state=FAILED), NOON)
 
 
@@ -194,11 +201,11 @@ def test_nothing_begins_that_could_not_be_recorded(book: GuardStore) -> None:
 
 
 def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardStore) -> None:
-    hooks = Hooks()
+    hooks = HookRunner()
     assert book.begin_hook(run(), NOON)
     hooks.begin(call("sleep", "600", within_s=600))
     hooks.wait(cut_short=True)
-    record_ends(book, hooks, NOON, lost=False)
+    record_hook_ends(book, hooks, NOON, lost=False)
     (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.why) == (LOST, "the watchdog ended while it ran")
 
@@ -222,10 +229,10 @@ with GuardBook({f"sqlite:///{tmp_path / 'ledger.db'}"!r}, rails=Rails()) as book
         assert watchdog.stdout.readline() == "begun\n"
         watchdog.kill()
     os.kill(int(mark.read_text()), signal.SIGKILL)  # it outlived its watchdog
-    again = Hooks()
-    record_ends(book, again, NOON + 4 * MIN)
+    again = HookRunner()
+    record_hook_ends(book, again, NOON + 4 * MIN)
     assert [one.state for one in book.load_hook_runs(NOON)] == [BEGUN]
     assert not book.begin_hook(run(id="run-2", began_at=NOON + 4 * MIN), NOON + 4 * MIN)
-    record_ends(book, again, NOON + 5 * MIN)
+    record_hook_ends(book, again, NOON + 5 * MIN)
     (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.why) == (LOST, "the watchdog that began it is no more")

@@ -14,8 +14,8 @@ import pytest
 
 from costguard.guard.hook import FAILED, SUCCEEDED, Hook, HookEnd
 from costguard.notifiers.webhook import sign_webhook
-from costguard.services.act.hooks import Call
-from costguard.services.hooking import hooks_of
+from costguard.services.act.hooks import HookCall
+from costguard.services.hooking import build_hook_runner
 from costguard.settings import Settings
 from costguard.testing import FakeClock
 
@@ -62,8 +62,8 @@ def serving(site: Site) -> Iterator[Site]:
 
 
 def ended(site: Site, *, url: str = "", within_s: float = 30, settings: Settings | None = None) -> HookEnd:
-    hooks = hooks_of(settings or Settings(), FakeClock(NOON))
-    call = Call(
+    hooks = build_hook_runner(settings or Settings(), FakeClock(NOON))
+    call = HookCall(
         id="run-1",
         hook=Hook(name="drain", url=url or site.url),
         within_s=within_s,
@@ -79,7 +79,7 @@ def ended(site: Site, *, url: str = "", within_s: float = 30, settings: Settings
     )
     hooks.begin(call)
     hooks.wait()
-    return hooks.ends()["run-1"]
+    return hooks.get_ends()["run-1"]
 
 
 def test_a_url_is_asked_by_post_with_what_whose_why_and_when_and_signed(monkeypatch: pytest.MonkeyPatch) -> None:

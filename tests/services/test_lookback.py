@@ -13,7 +13,7 @@ from costguard.guard.evidence import SampleColumns
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.lookback import AGAIN, WHOLE, Lookback
+from costguard.services.lookback import FULL_READ_EVERY, REREAD_SPAN, SampleWindow
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, GPU_POWER_BUSIEST, GPU_UTIL, HEARTBEAT, NETWORK, Sample
 from tests.ledger import fleet
@@ -50,7 +50,7 @@ def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed:
     url = f"sqlite:///{tmp_path}/ledger.db"
     with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardStore(url, rails=Rails()) as book:
         ledger.record_polls([poll(0, *map(machine, NAMES))])
-        said = Lookback()
+        said = SampleWindow()
         now, late = START, list[Sample]()
         for _ in range(40):
             now += dice.choice([MINUTE, 5 * MINUTE, 12 * MINUTE, 29 * MINUTE, 40 * MINUTE, 3 * HOUR, 20 * HOUR, -2 * MINUTE])
@@ -72,13 +72,13 @@ def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed:
 def test_a_run_reads_what_is_new_and_all_of_it_now_and_then(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     with LedgerWriter(url, rules=RULES, ceilings=CEILINGS), GuardStore(url, rails=Rails()) as book:
-        counted, said = Counting(book), Lookback()
+        counted, said = Counting(book), SampleWindow()
         for minute in (0, 1, 2, 62, 63):
             counted.now = START + minute * MINUTE
             said.read(counted, counted.now)  # type: ignore[arg-type]  # a book, by what it does
         whole = timedelta(hours=48)
-        assert counted.reads == [whole, AGAIN + MINUTE, AGAIN + MINUTE, whole, AGAIN + MINUTE]
-        for minute in range(64, 84 + int(WHOLE / MINUTE), 10):
+        assert counted.reads == [whole, REREAD_SPAN + MINUTE, REREAD_SPAN + MINUTE, whole, REREAD_SPAN + MINUTE]
+        for minute in range(64, 84 + int(FULL_READ_EVERY / MINUTE), 10):
             counted.now = START + minute * MINUTE
             said.read(counted, counted.now)  # type: ignore[arg-type]
         assert counted.reads[5:].count(whole) == 1

@@ -10,8 +10,8 @@ from costguard.metering.inventory import Complete, Failed, Inventory, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import InstanceSource
-from costguard.services.measured import LOOKS_BACK, measure
-from costguard.services.round import Seen
+from costguard.services.measured import MEASURE_LOOKBACK, measure_activity
+from costguard.services.round import ScopePoll
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample, UtilizationSamples
@@ -71,32 +71,32 @@ class Measures(Listed):
         return UtilizationSamples(samples=taken, blind=self.blind)
 
 
-def seen(source: InstanceSource, inventory: Inventory) -> Seen:
-    return Seen(source=source, poll=Poll(scope=SCOPE, at=NOW, inventory=inventory))
+def seen(source: InstanceSource, inventory: Inventory) -> ScopePoll:
+    return ScopePoll(source=source, poll=Poll(scope=SCOPE, at=NOW, inventory=inventory))
 
 
 def test_only_what_runs_is_measured_and_far_enough_back_for_late_series() -> None:
     source, ledger = Measures(), Kept()
-    found = measure([seen(source, Complete((box("a"), box("b", "stopped"))))], ledger, NOW)
-    assert source.asked == [(("a",), Period(start=NOW - LOOKS_BACK, end=NOW))]
+    found = measure_activity([seen(source, Complete((box("a"), box("b", "stopped"))))], ledger, NOW)
+    assert source.asked == [(("a",), Period(start=NOW - MEASURE_LOOKBACK, end=NOW))]
     assert (found.samples, [sample.key.id for sample in ledger.samples]) == (1, ["a"])
 
 
 def test_several_scopes_of_one_account_are_one_question() -> None:
     source = Measures()
-    measure([seen(source, Complete((box("a"),))), seen(source, Complete((box("b"),)))], Kept(), NOW)
+    measure_activity([seen(source, Complete((box("a"),))), seen(source, Complete((box("b"),)))], Kept(), NOW)
     assert [names for names, _ in source.asked] == [("a", "b")]
 
 
 def test_an_account_that_does_not_measure_or_was_not_seen_is_not_asked() -> None:
     source = Measures()
-    found = measure([seen(Listed(), Complete((box("a"),))), seen(source, Failed("500"))], Kept(), NOW)
+    found = measure_activity([seen(Listed(), Complete((box("a"),))), seen(source, Failed("500"))], Kept(), NOW)
     assert (found.samples, found.notes, source.asked) == (0, (), [])
 
 
 def test_one_that_breaks_is_a_note_and_stops_no_other() -> None:
     broken, sound, ledger = Measures(ProviderError("no rights", provider="acme")), Measures(), Kept()
-    found = measure([seen(broken, Complete((box("a"),))), seen(sound, Complete((box("b"),)))], ledger, NOW)
+    found = measure_activity([seen(broken, Complete((box("a"),))), seen(sound, Complete((box("b"),)))], ledger, NOW)
     assert [sample.key.id for sample in ledger.samples] == ["b"]
     assert len(found.notes) == 1
     assert "no rights" in found.notes[0]
@@ -105,5 +105,5 @@ def test_one_that_breaks_is_a_note_and_stops_no_other() -> None:
 def test_what_the_provider_cannot_measure_is_said_once() -> None:
     boxes = (box("a"), box("b"))
     source = Measures(blind=tuple((one.key, "no agent is installed") for one in boxes))
-    found = measure([seen(source, Complete(boxes))], Kept(), NOW)
+    found = measure_activity([seen(source, Complete(boxes))], Kept(), NOW)
     assert found.notes == ("acme: no agent is installed",)

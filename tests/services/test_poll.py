@@ -13,7 +13,7 @@ from costguard.metering.accrual import accrue_poll, find_suspect_absences
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult, ScopeState
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.resource import ENDED, RUNNING, VOLUME, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from tests.metering.stories import RULE, SCOPE, key, machine, minute
@@ -119,7 +119,7 @@ THEIRS = Complete(tuple(replace(machine(name), key=ResourceKey("other", "lab", "
 
 
 def test_a_broken_provider_stops_no_other() -> None:
-    done = poll([Cloud([Failed("503")]), Cloud([THEIRS], scope=OTHER)], Memory(), Hands())
+    done = poll_sources([Cloud([Failed("503")]), Cloud([THEIRS], scope=OTHER)], Memory(), Hands())
     assert [one.outcome for one in done.accrued] == ["failed", "complete"]
     assert [one.why for one in done.unseen] == ["503"]
 
@@ -133,7 +133,7 @@ def test_a_broken_provider_stops_no_other() -> None:
 )
 def test_a_listing_that_raises_is_recorded_as_failed_and_stops_no_other(error: Exception, why: str) -> None:
     ledger = Memory()
-    done = poll([Broken([], error=error), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
+    done = poll_sources([Broken([], error=error), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
     assert [(one.state.scope, one.outcome, one.why) for one in done.accrued] == [
         (SCOPE, "failed", why),
         (OTHER, "complete", ""),
@@ -143,15 +143,15 @@ def test_a_listing_that_raises_is_recorded_as_failed_and_stops_no_other(error: E
 
 def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_them() -> None:
     ledger = Memory()
-    poll([Cloud([ALL])], ledger, Hands())
-    done = poll([Broken([], at="scopes"), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
+    poll_sources([Cloud([ALL])], ledger, Hands())
+    done = poll_sources([Broken([], at="scopes"), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
     why = "its scopes cannot be listed: cloud: 403; hint: a new key"
     assert [(one.state.scope, one.why) for one in done.accrued] == [(SCOPE, why), (OTHER, "")]
     assert (ledger.states[SCOPE].at, ledger.states[SCOPE].complete_at, done.refused) == (minute(9), minute(1), ())
 
 
 def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
-    done = poll([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
+    done = poll_sources([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
     assert done.accrued == ()
     assert done.refused == (f"{SCOPE.provider}: its scopes cannot be listed: unexpected ValueError",)
 
@@ -159,31 +159,31 @@ def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
 def test_a_listing_dated_ahead_of_the_clock_is_refused_and_said() -> None:
     cloud, ledger, clock = Cloud([ALL] * 7), Memory(), Hands(at=minute(0))
     for _ in range(5):
-        assert poll([cloud], ledger, clock).refused == ()
-    (said,) = poll([cloud], ledger, clock).refused
+        assert poll_sources([cloud], ledger, clock).refused == ()
+    (said,) = poll_sources([cloud], ledger, clock).refused
     assert said.startswith(f"{'/'.join(SCOPE)}: its listing is dated {minute(6):%Y-%m-%d %H:%M} UTC, ahead of this clock")
     assert ledger.states[SCOPE].at == minute(5)
 
 
 def test_a_listing_that_is_not_after_the_last_one_counts_as_unseen() -> None:
     ledger = Memory()
-    poll([Cloud([ALL] * 2, number=1)], ledger, Hands())
-    (late,) = poll([Cloud([ALL])], ledger, Hands()).unseen
+    poll_sources([Cloud([ALL] * 2, number=1)], ledger, Hands())
+    (late,) = poll_sources([Cloud([ALL])], ledger, Hands()).unseen
     assert (late.fresh, late.why) == (False, "not after the last poll")
 
 
 def test_a_usual_listing_is_not_looked_into() -> None:
     cloud = Looking([ALL, Complete(ALL.items[:2])])
     ledger = Memory()
-    poll([cloud], ledger, Hands())
-    poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
     assert cloud.looked == []
 
 
 def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
     cloud, ledger = Looking([ALL, Complete(())], there=frozenset(NAMES)), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert cloud.looked == list(NAMES)
     assert done.accrued[0].outcome == "partial"
     assert "lacks 3 that answer by themselves" in done.accrued[0].why
@@ -193,33 +193,33 @@ def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
 @pytest.mark.parametrize("few", [1, 2])
 def test_an_empty_listing_of_a_small_account_is_looked_into_as_well(few: int) -> None:
     cloud, ledger = Looking([Complete(ALL.items[:few]), Complete(())], there=frozenset(NAMES)), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert cloud.looked == list(NAMES[:few])
     assert (done.accrued[0].outcome, done.accrued[0].closed, done.accrued[0].logged) == ("partial", (), ())
 
 
 def test_the_last_machine_of_an_account_is_settled_once_a_look_finds_nothing() -> None:
     cloud, ledger = Looking([Complete(ALL.items[:1]), Complete(()), Complete(())]), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
-    poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
     assert cloud.looked == ["i-1"]
 
 
 def test_the_last_machine_of_an_account_that_answers_that_it_has_ended_leaves_the_listing_whole() -> None:
     cloud, ledger = Looking([Complete(ALL.items[:1]), Complete(())], there=frozenset(NAMES), state=ENDED), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
 
 
 def test_all_of_a_kind_that_is_missing_is_looked_into_though_others_are_listed() -> None:
     disk = replace(machine("vol-1"), kind=VOLUME, started_at=None)
     cloud, ledger = Looking([Complete((machine("i-1"), disk)), Complete((disk,))], there=frozenset(NAMES)), Memory()
-    poll([cloud], ledger, Hands())
-    assert poll([cloud], ledger, Hands()).accrued[0].outcome == "partial"
+    poll_sources([cloud], ledger, Hands())
+    assert poll_sources([cloud], ledger, Hands()).accrued[0].outcome == "partial"
     assert cloud.looked == ["i-1"]
 
 
@@ -231,24 +231,24 @@ LOST: list[Inventory] = [Complete(ALL.items[:1]), *[Complete(())] * 3]
 )
 def test_an_empty_listing_that_nobody_can_confirm_is_not_believed(cloud: Cloud) -> None:
     ledger = Memory()
-    poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
     for _ in range(3):
-        done = poll([cloud], ledger, Hands())
+        done = poll_sources([cloud], ledger, Hands())
         assert (done.accrued[0].outcome, done.accrued[0].closed) == ("partial", ())
 
 
 def test_what_is_really_gone_is_settled_at_once() -> None:
     cloud, ledger = Looking([ALL, Complete(())]), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "complete"
     assert sorted(span.key.id for span in done.accrued[0].closed) == list(NAMES)
 
 
 def test_one_that_cannot_be_looked_up_stays_unknown() -> None:
     cloud, ledger = Looking([ALL, Complete(())], broken=frozenset(NAMES[:1])), Memory()
-    poll([cloud], ledger, Hands())
-    done = poll([cloud], ledger, Hands())
+    poll_sources([cloud], ledger, Hands())
+    done = poll_sources([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "partial"
     assert sorted(span.key.id for span in done.accrued[0].closed) == ["i-2", "i-3"]
     assert ledger.states[SCOPE].resources[key("i-1")].observation.state == "running"
@@ -257,12 +257,12 @@ def test_one_that_cannot_be_looked_up_stays_unknown() -> None:
 def test_without_single_look_ups_too_much_gone_is_never_believed() -> None:
     cloud, ledger = Cloud([ALL, *[Complete(())] * 9]), Memory()
     for _ in range(10):
-        done = poll([cloud], ledger, Hands())
+        done = poll_sources([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "partial"
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
 
 
 def test_a_partial_answer_is_handed_on_as_it_is() -> None:
     ledger = Memory()
-    done = poll([Looking([Partial(ALL.items[:1], "page 2 was lost")])], ledger, Hands())
+    done = poll_sources([Looking([Partial(ALL.items[:1], "page 2 was lost")])], ledger, Hands())
     assert (done.accrued[0].outcome, done.accrued[0].why) == ("partial", "page 2 was lost")

@@ -16,7 +16,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.probing import members_of, works
+from costguard.services.act.probing import find_group_members, recheck_activity
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
@@ -63,21 +63,21 @@ def book(tmp_path: Path) -> Iterator[GuardStore]:
 def against(book: GuardStore, account: Account, *, elsewhere: Account | None = None) -> str:
     """What speaks against an act on i-0. `elsewhere`: who is asked about i-2."""
     seen = NODES[0].observation
-    group, others = members_of(seen, NODES, FROM)
+    group, others = find_group_members(seen, NODES, FROM)
 
     def source_of(key: ResourceKey) -> InstanceSource:
         return cast("InstanceSource", elsewhere if elsewhere and key.id == "i-2" else account)
 
-    return works(seen, group, others, book=book, source_of=source_of, interval=MIN, lags={}, now=NOW)
+    return recheck_activity(seen, group, others, book=book, source_of=source_of, interval=MIN, lags={}, now=NOW)
 
 
 def test_the_others_of_a_group_are_those_that_run_in_any_region() -> None:
     far = replace(NODES[2].observation, key=NODES[2].observation.key._replace(region="us-west-2"))
     listed = (*NODES[:2], replace(NODES[2], observation=far), *NODES[3:], replace(node("i-5"), absent_at=NOW))
-    group, others = members_of(NODES[0].observation, listed, FROM)
+    group, others = find_group_members(NODES[0].observation, listed, FROM)
     assert group is not None
     assert [one.key.id for one in others] == ["i-1", "i-2"]
-    assert members_of(machine("i-9").observation, listed, FROM) == (None, [])
+    assert find_group_members(machine("i-9").observation, listed, FROM) == (None, [])
 
 
 def test_a_quiet_group_is_asked_for_in_one_question_and_nothing_speaks_against_the_act(book: GuardStore) -> None:

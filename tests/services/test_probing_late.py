@@ -14,7 +14,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.probing import works
+from costguard.services.act.probing import recheck_activity
 from costguard.values.period import Period
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine
@@ -43,7 +43,7 @@ class Buckets:
 def test_work_in_the_newest_measure_there_is_speaks_against_the_act(tmp_path: Path, last: float, told: str) -> None:
     seen, account = machine().observation, cast("InstanceSource", Buckets(last))
     with GuardStore(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
-        found = works(
+        found = recheck_activity(
             seen, None, (), book=book, source_of=lambda _: account, interval=MIN, lags={seen.key.provider: LATE}, now=NOW
         )
     assert found == told

@@ -15,7 +15,7 @@ from costguard.ledger.market import MarketReader
 from costguard.ledger.market_file import write_market
 from costguard.quoting.offer import Offer
 from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, select_shown
-from costguard.services.quote import quote
+from costguard.services.quote import build_quote
 from costguard.sizing.job import Job, JobLimits, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Money, Rate
@@ -32,7 +32,7 @@ FULL = parse_job(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8
 def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
     write_market(folder / "market.sqlite", offers)
     with MarketReader(folder / "market.sqlite") as market:
-        return quote(job, market=market, facts=FACTS, sort=sort, on=on)
+        return build_quote(job, market=market, facts=FACTS, sort=sort, on=on)
 
 
 OFFERS = st.builds(

@@ -21,8 +21,8 @@ from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.poll import poll
-from costguard.services.reconcile import Asked, Reconciled, _currencies, ask_bills, reconcile
+from costguard.services.poll import poll_sources
+from costguard.services.reconcile import BillAnswer, BillComparison, _find_currency_mismatches, ask_for_bills, reconcile_bills
 from costguard.testing import FakeClock
 from costguard.values.period import Period
 from tests.bills.test_drift import HOURS as HOURS_BILLED
@@ -49,14 +49,14 @@ def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
     sim = SimClouds(clock=clock, world=world)
     with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
         while clock.now() < START + timedelta(hours=HOURS):
-            poll([sim], ledger, clock)
+            poll_sources([sim], ledger, clock)
             clock.advance(EVERY)
     return url
 
 
-def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]]:
+def held(url: str, world: World, now: datetime) -> tuple[BillComparison, list[BillAnswer]]:
     """The bill of `world` asked for at `now` and held against the ledger."""
-    asked = ask_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], MONTH, now)
+    asked = ask_for_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], MONTH, now)
     statements = list[GatheredStatement]()
     with BillStore(url) as bills:
         for one in asked:
@@ -68,7 +68,7 @@ def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]
     for statement in statements:
         statement.staged.__exit__(None, None, None)
     with BillLedgerReader(url) as books, SpendingReader(url, rules=RULES) as charges:
-        found = reconcile(
+        found = reconcile_bills(
             bills=books,
             charges=charges,
             providers=CLOUDS,
@@ -131,7 +131,7 @@ def test_sources_that_answer_for_others_or_have_no_bill_are_said(world: World) -
         providers = ("silent",)
 
     sources = [("odd", Odd(clock=clock, world=world)), ("silent", Silent())]
-    asked = ask_bills(sources, MONTH, clock.now())  # type: ignore[arg-type]  # on purpose
+    asked = ask_for_bills(sources, MONTH, clock.now())  # type: ignore[arg-type]  # on purpose
     assert [(one.name, one.billed) for one in asked] == [("odd", None), ("silent", None)]
     assert ["for others" in asked[0].why, "no bill" in asked[1].why] == [True, True]
 
@@ -140,7 +140,7 @@ def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
     """Google's standard export names no machine: all of it stands beside all that was charged of its kind."""
     billed = line(PRICE * HOURS_BILLED, resource="", last=HOURS_BILLED - 1, currency="EUR")
     owed_for = [*day(HOURS_BILLED), *day(HOURS_BILLED, resource="pod-2")]
-    others = _currencies([billed], owed_for)
+    others = _find_currency_mismatches([billed], owed_for)
     assert set(others) == {("main", resource, COMPUTE) for resource in ("", "pod-1", "pod-2")}
     results = every([billed], owed_for, others=others)
     assert {(one.currency, one.outcome) for one in results} == {("EUR", UNSURE), ("USD", UNSURE)}
@@ -148,6 +148,6 @@ def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
         "in EUR, the other side in USD: currencies are never added",
         "in USD, the other side in EUR: currencies are never added",
     }
-    assert _currencies([billed, billed._replace(currency="USD")], owed_for) == {}
+    assert _find_currency_mismatches([billed, billed._replace(currency="USD")], owed_for) == {}
     named = [billed, *bill(count=HOURS_BILLED)]
-    assert _currencies(named, owed_for) == {}, "where lines name resources, one without is of none"
+    assert _find_currency_mismatches(named, owed_for) == {}, "where lines name resources, one without is of none"

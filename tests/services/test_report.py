@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from costguard.metering.billing import CAREFUL_RULE
 from costguard.reporting.statement import DEFAULT_GROUP_KEYS, Statement
-from costguard.services.report import report
+from costguard.services.report import build_statement
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, stretch
@@ -20,7 +20,7 @@ AFTER = at(3, month=12)
 def stated(
     books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_GROUP_KEYS
 ) -> Statement:
-    return report(
+    return build_statement(
         books=books,
         period=make_month(*of, UTC),
         label=f"{of[0]}-{of[1]:02d}",

@@ -20,8 +20,8 @@ from costguard.reporting.statement import GROUP_KEYS, CurrencySums, Statement
 from costguard.reporting.statement.groups import get_group_value
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.sections import ResourceCost
-from costguard.services.further import Question
-from costguard.services.report import full_report
+from costguard.services.further import ReportQuestion
+from costguard.services.report import build_full_statement
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import MoneyInterval, sum_intervals
 from costguard.values.period import Period
@@ -52,7 +52,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ReportR
 def stated(
     books: ReportReader, period: Period, by: list[str], *, as_of: datetime, zone: tzinfo = UTC, drawn: bool = False
 ) -> Statement:
-    question = Question(
+    question = ReportQuestion(
         asked=ReportPeriod(period=period, label="drawn"),
         by=tuple(by),
         zone=zone,
@@ -61,7 +61,7 @@ def stated(
         group_from=("label:run",),
         drawn=drawn,
     )
-    return full_report(accounts=books, question=question, rules=worlds.rules())
+    return build_full_statement(accounts=books, question=question, rules=worlds.rules())
 
 
 def sums(statement: Statement) -> dict[str, CurrencySums]:

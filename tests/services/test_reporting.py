@@ -21,10 +21,10 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.reports.store import ReportStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.reporting.schedule import DueReport, ReportSchedule
-from costguard.services.dispatch import Postman
-from costguard.services.report_delivery import composed
-from costguard.services.reporting import Reported, report_due
-from costguard.services.telling import postman
+from costguard.services.dispatch import OutboxDispatcher
+from costguard.services.report_delivery import compose_report_messages
+from costguard.services.reporting import QueuedReports, queue_due_reports
+from costguard.services.telling import open_dispatcher
 from costguard.settings import Settings, check_settings
 from costguard.values.instant import from_micros
 from tests.fakes.server import Hands, serving
@@ -62,19 +62,19 @@ class Office:
     holder: str = "this:1"
     made: int = 0
 
-    def look(self) -> Reported:
+    def look(self) -> QueuedReports:
         """What the job `reports` does."""
-        return report_due(
+        return queue_due_reports(
             self.settings.reports, book=self.book, now=self.hands.now(), zone=self.settings.defaults.zone, compose=self.compose
         )
 
     def compose(self, schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
         self.made += 1
-        return composed(self.settings, schedule, owed, self.hands.now())
+        return compose_report_messages(self.settings, schedule, owed, self.hands.now())
 
-    def postman(self) -> Postman:
+    def postman(self) -> OutboxDispatcher:
         """What the job `outbox` calls; a new one has forgotten everything."""
-        return postman(self.settings, self.guard, self.hands, self.holder)
+        return open_dispatcher(self.settings, self.guard, self.hands, self.holder)
 
     def outbox(self) -> list[tuple[object, ...]]:
         with LedgerReader(self.url) as reader, reader.snapshot() as ask:
@@ -180,7 +180,7 @@ def test_a_crash_before_it_is_in_the_outbox_leaves_nothing_and_it_is_made_again(
         raise Ended
 
     with pytest.raises(Ended):
-        report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=dies)
+        queue_due_reports(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=dies)
 
     class Half(list[Notification]):
         def __iter__(self) -> Iterator[Notification]:
@@ -188,10 +188,10 @@ def test_a_crash_before_it_is_in_the_outbox_leaves_nothing_and_it_is_made_again(
             raise Ended
 
     def half(schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
-        return Half(composed(office.settings, schedule, owed, DUE))
+        return Half(compose_report_messages(office.settings, schedule, owed, DUE))
 
     with pytest.raises(Ended):
-        report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=half)
+        queue_due_reports(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=half)
     assert office.outbox() == []
     assert len(office.again().look().put) == 1
     office.postman().deliver()
@@ -335,15 +335,15 @@ def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Offic
     [report] = office.settings.reports
     office.settings = replace(office.settings, reports=(replace(report, name="first"), report))
     office.look()
-    office.book.see(office.settings.reports, office.hands.at)
+    office.book.record_schedules(office.settings.reports, office.hands.at)
     office.hands.at = DUE
 
     def compose(schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
         if schedule.name == "first":
             raise CostguardError("the disk is full")
-        return composed(office.settings, schedule, owed, DUE)
+        return compose_report_messages(office.settings, schedule, owed, DUE)
 
-    came = report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=compose)
+    came = queue_due_reports(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=compose)
     assert [schedule.name for schedule, _ in came.put] == ["month"]
     assert [schedule.name for schedule, _ in came.failed] == ["first"]
     assert [schedule.name for schedule, _ in office.look().put] == ["first"]

@@ -14,7 +14,7 @@ import pytest
 from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.scope_state import AccrualResult
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.metering.stories import SCOPE, key, machine, minute
@@ -84,7 +84,7 @@ def test_many_scopes_are_asked_at_the_same_time() -> None:
             together.wait(timeout=60)  # broken, unless a quarter of all is under way at once
             return super().poll(scope)
 
-    done = poll([Meeting([], names=AWS)], Memory(), Hands())
+    done = poll_sources([Meeting([], names=AWS)], Memory(), Hands())
     assert len(done.accrued) == len(AWS)
     assert done.unseen == ()
 
@@ -100,7 +100,7 @@ def test_what_hangs_counts_as_not_seen_and_the_others_are_recorded_before_it(hun
         return record(polls)
 
     ledger.record_polls = noted  # type: ignore[method-assign]
-    done = poll([hung, cloud("a")], ledger, Hands(), limit_s=2)
+    done = poll_sources([hung, cloud("a")], ledger, Hands(), limit_s=2)
     assert [(one.outcome, "no answer within 2 s" in one.why) for one in done.accrued] == [
         ("failed", True),
         ("complete", False),
@@ -118,8 +118,8 @@ def test_a_listing_whose_look_ups_take_too_long_is_recorded_as_it_is() -> None:
             self.let_go.wait(30)
 
     ledger, slow = Memory(), Slow([ALL, Complete(())])
-    poll([slow], ledger, Hands())
-    done = poll([slow], ledger, Hands(), limit_s=0.3)
+    poll_sources([slow], ledger, Hands())
+    done = poll_sources([slow], ledger, Hands(), limit_s=0.3)
     slow.let_go.set()
     assert done.accrued[0].outcome == "partial"
     assert sorted(k.id for k in ledger.states[SCOPE].resources) == list(NAMES)
@@ -137,7 +137,7 @@ def test_a_hung_provider_does_not_keep_the_process_alive() -> None:
 
 def test_a_scope_that_two_accounts_list_is_polled_once_and_both_are_named() -> None:
     ledger = Memory()
-    done = poll([cloud("a", "b"), cloud("b", "c")], ledger, Hands())
+    done = poll_sources([cloud("a", "b"), cloud("b", "c")], ledger, Hands())
     assert [one.state.scope.name for one in done.accrued] == ["a", "b", "c"]
     assert done.twins == ("aws/1/b is listed by account 1 (aws) and by account 2 (aws): the second is not polled",)
     assert done.refused == done.twins
@@ -145,36 +145,36 @@ def test_a_scope_that_two_accounts_list_is_polled_once_and_both_are_named() -> N
 
 
 def test_two_accounts_that_their_provider_calls_the_same_are_one() -> None:
-    done = poll([cloud(account="work", who="user_7"), cloud(account="home", who="user_7")], Memory(), Hands())
+    done = poll_sources([cloud(account="work", who="user_7"), cloud(account="home", who="user_7")], Memory(), Hands())
     assert [one.state.scope.account for one in done.accrued] == ["work"]
     (said,) = done.twins
     assert "account 1 (aws) and account 2 (aws) are one account, which the provider calls user_7" in said
 
 
 def test_the_same_name_at_two_providers_is_no_twin() -> None:
-    done = poll([cloud(provider="aws", who="7"), cloud(provider="vast", who="7")], Memory(), Hands())
+    done = poll_sources([cloud(provider="aws", who="7"), cloud(provider="vast", who="7")], Memory(), Hands())
     assert (len(done.accrued), done.twins) == (2, ())
 
 
 def test_an_account_that_is_alone_is_not_asked_who_it_is() -> None:
-    done = poll([cloud(who=RuntimeError("asked"))], Memory(), Hands())
+    done = poll_sources([cloud(who=RuntimeError("asked"))], Memory(), Hands())
     assert (len(done.accrued), done.twins) == (1, ())
 
 
 def test_a_new_account_waits_where_nobody_can_say_today_whether_it_is_an_old_one() -> None:
     ledger = Memory()
-    poll([cloud(account="work", who="7")], ledger, Hands())
+    poll_sources([cloud(account="work", who="7")], ledger, Hands())
     both = [cloud(account="work", who=CostguardError("503")), cloud(account="home", who="7")]
-    done = poll(both, ledger, Hands(at=minute(19)))
+    done = poll_sources(both, ledger, Hands(at=minute(19)))
     assert [one.state.scope.account for one in done.accrued] == ["work"]
     assert "is new, and today nobody can tell whether it is account 1 (aws)" in done.twins[0]
 
 
 def test_known_scopes_fail_where_one_account_breaks_but_not_those_that_another_lists() -> None:
     ledger = Memory()
-    poll([cloud("a"), cloud("b", account="2")], ledger, Hands())
+    poll_sources([cloud("a"), cloud("b", account="2")], ledger, Hands())
     broken = Broken([], scope=ScopeKey("aws", "1", "a"), at="scopes")
-    done = poll([broken, replace(cloud("b", account="2"), asked=2)], ledger, Hands())
+    done = poll_sources([broken, replace(cloud("b", account="2"), asked=2)], ledger, Hands())
     assert [(one.state.scope.name, one.outcome) for one in done.accrued] == [("a", "failed"), ("b", "complete")]
     assert done.accrued[0].why.startswith("its scopes cannot be listed: ")
 
@@ -184,7 +184,7 @@ def test_an_answer_about_another_scope_is_no_answer() -> None:
         def poll(self, scope: ScopeKey) -> Poll:  # noqa: ARG002 - the port's signature
             return Poll(scope=ScopeKey("other", "x", "y"), at=minute(1), inventory=Complete(()))
 
-    (one,) = poll([Odd([])], Memory(), Hands()).accrued
+    (one,) = poll_sources([Odd([])], Memory(), Hands()).accrued
     assert (one.state.scope, one.outcome, "something else" in one.why) == (SCOPE, "failed", True)
 
 
@@ -197,15 +197,15 @@ def test_measures_that_came_with_a_listing_are_kept_after_it_and_notes_are_told(
             return Poll(scope=scope, at=minute(1), inventory=listing, samples=(sample,), notes=("i-1 has no price",))
 
     ledger = Memory()
-    done = poll([Measured([])], ledger, Hands())
+    done = poll_sources([Measured([])], ledger, Hands())
     assert ledger.samples == [sample]
     assert done.notes == (f"{'/'.join(SCOPE)}: i-1 has no price",)
 
 
 def test_an_account_waits_for_one_before_it_for_a_while_and_not_for_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costguard.services.round.PATIENCE_S", 0.1)
+    monkeypatch.setattr("costguard.services.round.TWIN_WAIT_S", 0.1)
     slow = Hung([], at="scopes", scope=ScopeKey("aws", "1", "x"))
-    done = poll([slow, cloud("y", account="2")], Memory(), Hands(), limit_s=0.6)
+    done = poll_sources([slow, cloud("y", account="2")], Memory(), Hands(), limit_s=0.6)
     slow.let_go.set()
     assert [(one.state.scope.name, one.outcome) for one in done.accrued] == [("y", "complete")]
     assert done.refused == ("aws: its scopes cannot be listed: no answer within 0.6 s",)

@@ -32,12 +32,12 @@ from costguard.reporting.statement.sections import list_quoted_runs
 from costguard.runs.progress import ProgressLog
 from costguard.runs.record import ENDED, OPEN, JobRecord
 from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
-from costguard.services.poll import poll
-from costguard.services.reconcile import ask_bills, reconcile
-from costguard.services.run.record_store import Book, planned
-from costguard.services.run.run import Desk, lease, set_aside, settle
-from costguard.services.run.running_end import learn
-from costguard.services.run.terms import Asked, expected
+from costguard.services.poll import poll_sources
+from costguard.services.reconcile import ask_for_bills, reconcile_bills
+from costguard.services.run.record_store import RunRecordStore, plan_attempt
+from costguard.services.run.run import RunLedger, lease_machine, set_money_aside, settle_attempt
+from costguard.services.run.running_end import learn_speed
+from costguard.services.run.terms import RunRequest, estimate_run
 from costguard.settings import read_settings
 from costguard.testing import FakeClock
 from costguard.values.money import Money
@@ -88,15 +88,15 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     config, calibration = tmp_path / "costguard.toml", tmp_path / "calibration.json"
     config.write_text(f'[ledger]\nurl = "{url}"\n[quote]\ncalibration = "{calibration}"\n')
     settings = read_settings(str(config))
-    asked = Asked(job_file=str(tmp_path / "job.toml"), flags={}, id="train-a", config=str(config))
-    book = Book(path=tmp_path / "llama.json", record=JobRecord(job="llama"))
+    asked = RunRequest(job_file=str(tmp_path / "job.toml"), flags={}, id="train-a", config=str(config))
+    book = RunRecordStore(path=tmp_path / "llama.json", record=JobRecord(job="llama"))
     clock = FakeClock(BEGIN)
     first_look = World(seed=0, start_us=to_us(BEGIN), end_us=to_us(BEGIN), resources=world_of(10**6).resources)
     with LedgerWriter(url, rules=RULES, ceilings={}) as ledger:
-        poll([SimClouds(clock=clock, world=first_look)], ledger, clock)
+        poll_sources([SimClouds(clock=clock, world=first_look)], ledger, clock)
 
         # the quote, at the ledger's own price
-        found = expected(asked, settings, book.record, clock.now())
+        found = estimate_run(asked, settings, book.record, clock.now())
         terms = found.terms
         assert terms.machine.hourly is not None
         assert terms.machine.hourly.nano_per_hour == RATE
@@ -112,39 +112,39 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         cap = terms.usd.high + Money(nano=10**9)
         budgets = (Budget(name="ada", cap=cap, period="month"),)
         holds, wishes = HoldStore(url, rules=RULES), GuardStore(url, rails=Rails())
-        desk = Desk(holds=holds, wishes=wishes, budgets=budgets, who="ada@train-a")
+        desk = RunLedger(holds=holds, wishes=wishes, budgets=budgets, who="ada@train-a")
         money = find_hold_amount(terms, None)
         assert money == terms.usd.high
-        attempt = replace(planned(book, clock.now()), hourly=terms.machine.hourly, held=money, lease="run-1")
+        attempt = replace(plan_attempt(book, clock.now()), hourly=terms.machine.hourly, held=money, lease="run-1")
         attempt = replace(attempt, hold=attempt.id, state=OPEN)
         wanted = build_job_hold(attempt, "llama", money, terms, who=desk.who, labels={}, now=clock.now())
-        assert set_aside(wanted, desk, clock.now()).admitted
+        assert set_money_aside(wanted, desk, clock.now()).admitted
         other = replace(wanted, id="another")
-        assert set_aside(other, desk, clock.now()).reason == "budget_cap", "two such runs are one too many"
+        assert set_money_aside(other, desk, clock.now()).reason == "budget_cap", "two such runs are one too many"
         length = compute_lease_length(terms, timedelta(days=30))
         assert length is not None
         assert found.live is not None
-        taken = lease(found.live, length, (), desk, clock.now(), wish_id="run-1", why="costguard run")
+        taken = lease_machine(found.live, length, (), desk, clock.now(), wish_id="run-1", why="costguard run")
         assert isinstance(taken, Override)
 
         # the run: polled every five minutes, its steps told every minute
         marks = ProgressLog()
         while clock.now() < BEGIN + timedelta(seconds=seconds):
-            poll([sim], ledger, clock)
+            poll_sources([sim], ledger, clock)
             up = (clock.now() - BEGIN).total_seconds()
             marks.add(int(up * speed / 32_768), up)
             clock.advance(timedelta(minutes=1))
         ended = replace(attempt, state=ENDED, status=0, seen_at=BEGIN + timedelta(seconds=seconds), last_step=marks.last_step)
-        poll([sim], ledger, clock)
-        assert settle(ended, desk, clock.now()) == ()
-        assert settle(ended, desk, clock.now()) == (), "it may be settled twice"
-        book.put(ended)
+        poll_sources([sim], ledger, clock)
+        assert settle_attempt(ended, desk, clock.now()) == ()
+        assert settle_attempt(ended, desk, clock.now()) == (), "it may be settled twice"
+        book.put_attempt(ended)
         life = identify_incarnation(found.live.observation)
         assert find_lease(life, wishes.load_overrides_since(BEGIN), clock.now()) is None
         assert holds.open_holds(clock.now()) == []
         clock.advance(timedelta(hours=1))
-        poll([sim], ledger, clock)
-        taught = learn(asked, found, "llama", marks=marks.kept, ended=ended)
+        poll_sources([sim], ledger, clock)
+        taught = learn_speed(asked, found, "llama", marks=marks.kept, ended=ended)
         holds.close()
         wishes.close()
 
@@ -178,7 +178,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
 
 def reconciled_outcome(url: str, world: World, now: datetime, period: Period) -> set[str]:
     """What comes of the world's own bill held against the ledger."""
-    (asked,) = ask_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], period, now)
+    (asked,) = ask_for_bills([("sim", SimClouds(clock=FakeClock(now), world=world))], period, now)
     staged = StagedStatement()
     assert asked.billed is not None
     staged.add((line, Decimal(0)) for line in asked.billed.lines)
@@ -187,7 +187,7 @@ def reconciled_outcome(url: str, world: World, now: datetime, period: Period) ->
         bills.import_statements([gathered], who="a test", now=now)
     staged.__exit__(None, None, None)
     with BillLedgerReader(url) as held, SpendingReader(url, rules=RULES) as charges:
-        found = reconcile(
+        found = reconcile_bills(
             bills=held,
             charges=charges,
             providers=("sim-gcp",),

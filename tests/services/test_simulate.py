@@ -17,7 +17,7 @@ from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop,
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.history import HistoryReader
 from costguard.metering.observation import Handling
-from costguard.services.simulate import Known, simulate
+from costguard.services.simulate import SimulationFacts, simulate_policies
 from costguard.settings import check_settings
 from costguard.testing import parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer
@@ -56,10 +56,10 @@ def simulated(outcome: StoryOutcome, *, policies: str | None = None, every_step:
         interval=story.poll,
     )
     acts = Handling(stops=True, terminates=True)
-    known = Known(lags={}, handling=dict.fromkeys(outcome.stage.clouds, acts), billing=outcome.stage.rules)
+    known = SimulationFacts(lags={}, handling=dict.fromkeys(outcome.stage.clouds, acts), billing=outcome.stage.rules)
     period = Period(start=story.start, end=story.end + story.poll)
     with LedgerReader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask:
-        return simulate(HistoryReader(ask), rules, period, story.end + story.poll, known, every_step=every_step)
+        return simulate_policies(HistoryReader(ask), rules, period, story.end + story.poll, known, every_step=every_step)
 
 
 def only(found: Simulation) -> SimulatedStop:
@@ -174,13 +174,13 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
     outcome = played(tmp_path, QUIET, end="16:20")
     story = outcome.stage.story
     early = Period(start=story.start - timedelta(days=9), end=story.start - timedelta(days=8))
-    nothing = Known(lags={}, handling={}, billing={})
+    nothing = SimulationFacts(lags={}, handling={}, billing={})
     with (
         LedgerReader(outcome.stage.ledger_url) as reader,
         reader.snapshot() as ask,
         pytest.raises(InputError, match="this period"),
     ):
-        simulate(HistoryReader(ask), GuardConfig(), early, story.end, nothing)
+        simulate_policies(HistoryReader(ask), GuardConfig(), early, story.end, nothing)
 
 
 GROUP = """title: Two that work together

@@ -6,7 +6,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.services.size import COUNTS, LEAST_SAVING, size
+from costguard.services.size import GPU_COUNTS, SAVING_BYTES_MIN, size_job
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.gpu import GIB
@@ -27,29 +27,29 @@ def job(name: str, **more: object) -> Job:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_gpu_that_is_listed_holds_the_job_on_that_many_and_not_on_fewer(name: str) -> None:
-    answer = size(job(name), facts=FACTS)
+    answer = size_job(job(name), facts=FACTS)
     assert answer.fits_on
     for f in answer.fits_on:
         gpu = FACTS.get_gpus()[f.gpu]
-        assert size(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=f.count)).fits
+        assert size_job(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=f.count)).fits
         assert f.peak_gib <= f.reserved_gib <= f.has_gib
-        fewer = [n for n in COUNTS if n < f.count]
+        fewer = [n for n in GPU_COUNTS if n < f.count]
         for count in fewer:
-            assert not size(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=count)).fits
+            assert not size_job(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=count)).fits
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_lever_saves_what_it_says_when_its_job_is_sized(name: str) -> None:
-    answer = size(job(name), facts=FACTS)
+    answer = size_job(job(name), facts=FACTS)
     for effect in answer.levers:
-        again = size(effect.lever.job, facts=FACTS)
+        again = size_job(effect.lever.job, facts=FACTS)
         assert again.footprint.peak / GIB == pytest.approx(effect.peak_gib)
-        assert answer.footprint.peak - again.footprint.peak >= LEAST_SAVING
+        assert answer.footprint.peak - again.footprint.peak >= SAVING_BYTES_MIN
 
 
 def test_a_lever_changes_the_field_it_names_and_no_other() -> None:
     before = job("full")
-    for effect in size(before, facts=FACTS).levers:
+    for effect in size_job(before, facts=FACTS).levers:
         after = effect.lever.job
         assert after.architecture == before.architecture
         if effect.lever.field.startswith("parallel."):
@@ -61,10 +61,10 @@ def test_a_lever_changes_the_field_it_names_and_no_other() -> None:
 
 def test_a_job_with_nothing_left_to_save_has_few_levers() -> None:
     tight = job("qlora", seq_len=256, parallel={"offload": "all"})
-    assert {e.lever.field for e in size(tight, facts=FACTS).levers} <= {"parallel.offload"}
+    assert {e.lever.field for e in size_job(tight, facts=FACTS).levers} <= {"parallel.offload"}
 
 
 def test_a_stated_split_that_does_not_divide_the_hardware_is_refused() -> None:
     hardware = Hardware(gpu=FACTS.get_gpus()["H100-SXM"], gpu_count=6)
     with pytest.raises(InputError, match="8 ranks do not divide 6 GPUs"):
-        size(job("full", parallel={"tp": 8}), facts=FACTS, on=hardware)
+        size_job(job("full", parallel={"tp": 8}), facts=FACTS, on=hardware)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.hold import Hold
-from costguard.services.status import status
+from costguard.services.status import build_status
 from costguard.values.calendar import find_day, find_month
 from costguard.values.money import Money
 from tests.books import NOW, FakeBooks, at, attribution, live, meter, money, scope_now, spent
@@ -17,7 +17,7 @@ HOLD = Hold(id="h1", money=Money.parse(12), who="ada", why="run", taken_at=at(21
 
 def test_the_month_is_asked_for_in_the_zone_as_known_now() -> None:
     books, zone = FakeBooks(), ZoneInfo("Europe/Berlin")
-    found = status(books=books, now=NOW, zone=zone)
+    found = build_status(books=books, now=NOW, zone=zone)
     assert books.asked == ((find_month(NOW, zone), NOW),)
     assert found.month == find_month(NOW, zone)
 
@@ -25,7 +25,7 @@ def test_the_month_is_asked_for_in_the_zone_as_known_now() -> None:
 def test_budgets_of_one_period_share_a_question() -> None:
     books = FakeBooks()
     budgets = [Budget(name=n, cap=Money.parse(40), period=p) for n, p in (("a", "day"), ("b", "day"), ("c", "month"))]
-    found = status(books=books, budgets=budgets, now=NOW, zone=UTC)
+    found = build_status(books=books, budgets=budgets, now=NOW, zone=UTC)
     assert [period for period, _ in books.asked].count(find_day(NOW, UTC)) == 1
     assert [standing.budget.name for standing in found.budgets] == ["a", "b", "c"]
 
@@ -36,18 +36,18 @@ def test_a_budget_counts_what_matches_it_with_its_burn_and_its_holds() -> None:
         resources=(live("i-1", meter(2 * 10**9)), live("i-2", meter(50 * 10**9), owner="bob")),
     )
     budget = Budget(name="ada", cap=Money.parse(40), period="day", match=ResourceFilter(owners=("ada",)))
-    (found,) = status(books=books, budgets=[budget], holds=[HOLD], now=NOW, zone=UTC).budgets
+    (found,) = build_status(books=books, budgets=[budget], holds=[HOLD], now=NOW, zone=UTC).budgets
     assert (found.spent, found.burn, found.holds) == (money("5", "6", "7"), money("2"), Money.parse(12))
     assert found.forecast == money("29", "30", "31")
 
 
 def test_a_hold_that_has_run_out_counts_no_more() -> None:
     budget = Budget(name="all", cap=Money.parse(40))
-    (found,) = status(books=FakeBooks(), budgets=[budget], holds=[HOLD], now=at(21, 18), zone=UTC).budgets
+    (found,) = build_status(books=FakeBooks(), budgets=[budget], holds=[HOLD], now=at(21, 18), zone=UTC).budgets
     assert found.holds == Money.parse(0)
 
 
 def test_resources_and_scopes_come_from_the_ledger() -> None:
-    found = status(books=FakeBooks(resources=(live("i-1", meter(10**9)),), known=(scope_now(),)), now=NOW, zone=UTC)
+    found = build_status(books=FakeBooks(resources=(live("i-1", meter(10**9)),), known=(scope_now(),)), now=NOW, zone=UTC)
     assert found.usd.burn.stated == Money.parse(1)
     assert [scope.state for scope in found.scopes] == ["complete"]

@@ -14,7 +14,7 @@ from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import PAGE, WARNING, DeliveryResult, Notification
 from costguard.notifiers import Channel
 from costguard.notifiers.webhook import notify
-from costguard.services.dispatch import MOST_OF_ONE, Postman
+from costguard.services.dispatch import CHANNEL_MESSAGES_MAX, OutboxDispatcher
 from costguard.services.ports import Notifier
 from costguard.testing.recording import RecordingNotifier
 from tests.fakes.server import Answer, Hands, serving
@@ -68,9 +68,9 @@ class Office:
     console: RecordingNotifier = field(default_factory=RecordingNotifier)
     limit_s: float = 30
 
-    def postman(self, **others: Notifier) -> Postman:
+    def postman(self, **others: Notifier) -> OutboxDispatcher:
         notifiers = {"slack": self.slack, **others}
-        return Postman(self.box, notifiers, clock=self.hands, second=self.console, limit_s=self.limit_s)
+        return OutboxDispatcher(self.box, notifiers, clock=self.hands, second=self.console, limit_s=self.limit_s)
 
 
 def test_what_is_due_is_sent_once() -> None:
@@ -184,7 +184,7 @@ def test_pages_go_first_and_of_one_channel_only_so_many_at_once() -> None:
     office = Office(Box([*many, message(99, severity=PAGE), message(100, "mail")]))
     mail = RecordingNotifier()
     office.postman(mail=mail).deliver()
-    assert len(office.slack.messages) == MOST_OF_ONE
+    assert len(office.slack.messages) == CHANNEL_MESSAGES_MAX
     assert "m99" in {one.id for one in office.slack.messages}
     assert len(mail.messages) == 1
 

@@ -34,7 +34,7 @@ def no_second_look(patch: Patch) -> None:
     """What the plan found is believed: nothing that happened since is asked for."""
     patch.setattr(send_action, "explain_refusal", _says(""))
     patch.setattr(send_action, "describe_difference", _says(""))
-    patch.setattr(executor.Deeds, "_still", _says(_says("")))
+    patch.setattr(executor.ActionExecutor, "_build_objection_check", _says(_says("")))
     patch.setattr(send_gate, "_find_override", _says(None))
 
 
@@ -48,7 +48,7 @@ def missing_is_idle(patch: Patch) -> None:
     patch.setattr(activity, "_list_doubts", sure)
     patch.setattr(activity, "_cap_confidence", _says((0.99, "")))
     patch.setattr(action_plan, "EVIDENCE_COVERAGE_MIN", 0)
-    patch.setattr(executor.Deeds, "_works", _says(""))
+    patch.setattr(executor.ActionExecutor, "_find_activity", _says(""))
 
 
 def leases_ignored(patch: Patch) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.ledger.guard.store import GuardStore
-from costguard.services.dispatch import Postman
+from costguard.services.dispatch import OutboxDispatcher
 from costguard.testing import FakeClock
 from tests.simulation.clouds import EndedAbruptly, Log
 from tests.simulation.troubles import Troubles
@@ -24,9 +24,9 @@ class Channel:
     clock: FakeClock
     arrived: list[Notification] = field(default_factory=list)
 
-    def postman(self, book: GuardStore) -> Postman:
+    def postman(self, book: GuardStore) -> OutboxDispatcher:
         """Who brings what is in `book`."""
-        return Postman(
+        return OutboxDispatcher(
             _Outbox(book, self), {"people": self._take}, clock=self.clock, second=lambda _: DeliveryResult(sent=True)
         )
 

@@ -18,7 +18,7 @@ from tests.simulation.staging import put
 
 if TYPE_CHECKING:
     from costguard.providers.ports import InstanceSource
-    from costguard.services.watchdog_context import Room
+    from costguard.services.watchdog_context import WatchdogContext
     from costguard.testing import FakeClock
 
 MINUTE = timedelta(minutes=1)
@@ -33,7 +33,7 @@ class Ways:
     """
 
     clouds: dict[str, LoggedEndingCloud]
-    rooms: dict[str, Room]
+    rooms: dict[str, WatchdogContext]
     truth: FakeClock
     log: Log
     lag: ClassVar[Mapping[str, timedelta]] = {"aws": 5 * MINUTE}

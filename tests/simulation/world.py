@@ -21,9 +21,9 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services import guard
 from costguard.services.act import executor
-from costguard.services.guard import Guard, Guarded
-from costguard.services.heard import Heard
-from costguard.services.watchdog_context import OneAtATime, Room
+from costguard.services.guard import GuardRunner, GuardRunResult
+from costguard.services.heard import AgentSampleCache
+from costguard.services.watchdog_context import SerializedLedger, WatchdogContext
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.incarnation import Incarnation
@@ -57,7 +57,7 @@ class World(Ways):
         self.jumped = self.disarmed = False
         self.runs, self.judging, self.broken = 0, "", list[str]()
         self.clouds: dict[str, LoggedEndingCloud] = {}
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, WatchdogContext] = {}
         self.asleep: dict[str, int] = {"a": -1, "b": -1}
         self._books: dict[str, SpendingReader] = {}
         self._fresh: set[str] = set()
@@ -115,11 +115,11 @@ class World(Ways):
         ledger = LedgerWriter(url, rules=billing, ceilings={})
         self._counted(book, "_writing")
         self._counted(ledger._pen, "transaction")
-        watching = Guard(
+        watching = GuardRunner(
             book=book,
             books=partial(SpendingReader, url, rules=billing),
             rules=self.rules,
-            latest=lambda: room.latest(),  # noqa: PLW0108 - it is made below
+            latest=lambda: room.collect_poll_results(),  # noqa: PLW0108 - it is made below
             clock=self.clock,
             holder=f"{who}:1",
             holds=lambda _: (),
@@ -127,17 +127,17 @@ class World(Ways):
             routes=(EVERYBODY,),
             seconds=lambda: self.clock.boottime().total_seconds(),
         )
-        room: Room = Room(
+        room: WatchdogContext = WatchdogContext(
             settings=cast(Any, None),
             sources=self.sources(who),
-            ledger=OneAtATime(ledger),
+            ledger=SerializedLedger(ledger),
             guard=watching,
             book=book,
             postman=Channel(self.log, self.troubles, self.clock).postman(book),
             reports=cast(Any, None),  # nobody asks for any here
             clock=cast(Any, self.clock),
             lags=self.late,
-            heard=Heard(),
+            heard=AgentSampleCache(),
             agents=tuple,
         )
         self.rooms[who] = room
@@ -251,7 +251,7 @@ class World(Ways):
         if who in self._fresh:
             self.log.write("odd", run=self.runs, why="it was just started")
             self._fresh.discard(who)
-        guarded = self.rooms[who].judge()
+        guarded = self.rooms[who].run_guard()
         self._note(who, guarded)
         if guarded.unaccepted:
             self.wish(ACCEPT, None, guarded.at + self.hold, subject=guarded.plan_hash)
@@ -263,7 +263,7 @@ class World(Ways):
         money = [[one.key.id, one.money.low.nano, one.money.high.nano] for one in spent]
         self.log.write("said", as_of=micros(as_of), money=money)
 
-    def _note(self, who: str, guarded: Guarded) -> None:
+    def _note(self, who: str, guarded: GuardRunResult) -> None:
         if guarded.broken:
             self.broken.append(guarded.broken)
         if guarded.sight is not None and guarded.acting:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from costguard.providers.transport import Deadline, TokenBucket
-from costguard.services.concurrency import together
+from costguard.services.concurrency import run_all
 from costguard.system import clock
 
 
@@ -47,7 +47,7 @@ def test_questions_are_answered_in_order_and_by_whoever_asks() -> None:
         return answer
 
     with clock.use_simulated_clock(hand):
-        found = together({name: question(name) for name in "cab"}, limit_s=45)
+        found = run_all({name: question(name) for name in "cab"}, limit_s=45)
     assert [name for name, _ in asked] == ["c", "a", "b"]
     assert {thread for _, thread in asked} == {threading.get_ident()}
     assert found == {"c": "c", "a": "a", "b": "b"}

@@ -9,7 +9,7 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.renderers import json_text, table
-from costguard.services.status import status
+from costguard.services.status import build_status
 from costguard.settings import check_settings
 from costguard.values.balance import PrepaidBalance
 from costguard.values.display import ExchangeRate, find_exchange_rate, parse_exchange_rate
@@ -71,7 +71,7 @@ def test_people_see_both_and_scripts_see_dollars() -> None:
 
 def test_the_status_shows_both_too() -> None:
     books = FakeBooks(resources=(live("i-1", meter(2 * 10**9)),), spent=(spent(money("100")),))
-    now = status(books=books, now=NOW, zone=UTC)
+    now = build_status(books=books, now=NOW, zone=UTC)
     assert any(
         line.startswith("In EUR: 1.8400 an hour, 92.00 so far, ") for line in build_status_document(now, exchange=ECB).lead
     )
@@ -93,7 +93,7 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     books = FakeBooks(resources=(pods,))
     left = PrepaidBalance(provider="vast", account="me", at=NOW, amount=Money.parse(10))
     unknown = PrepaidBalance(provider="runpod", account="lab", at=NOW, amount=None, why="refused (403)")
-    document = build_status_document(status(books=books, now=NOW, zone=UTC, balances=[left, unknown]))
+    document = build_status_document(build_status(books=books, now=NOW, zone=UTC, balances=[left, unknown]))
     first, second = json.loads(json_text.render(document))["runways"]
     assert (first["balance"], first["burn_per_hour"], first["hours_left"]) == ("10.00", "4.0000", 2.5)
     assert first["empty_at"] == (NOW + timedelta(hours=2.5)).isoformat().replace("+00:00", "Z")
@@ -103,5 +103,5 @@ def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
 
 
 def test_who_was_not_asked_has_no_runway() -> None:
-    assert build_status_document(status(books=FakeBooks(), now=NOW, zone=UTC)).data["runways"] is None
-    assert build_status_document(status(books=FakeBooks(), now=NOW, zone=UTC, balances=())).data["runways"] == []
+    assert build_status_document(build_status(books=FakeBooks(), now=NOW, zone=UTC)).data["runways"] is None
+    assert build_status_document(build_status(books=FakeBooks(), now=NOW, zone=UTC, balances=())).data["runways"] == []

@@ -17,8 +17,8 @@ from costguard.errors import IncompleteError
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.renderers import csv_text, json_text, markdown, table
 from costguard.reporting.statement import Statement
-from costguard.services.report import report
-from costguard.services.status import status
+from costguard.services.report import build_statement
+from costguard.services.status import build_status
 from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
@@ -33,19 +33,19 @@ THIRD = money("0.333333333")
 
 def shown(books: FakeBooks, *budgets: Budget) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        json_text.render(build_status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+        json_text.render(build_status_document(build_status(books=books, budgets=budgets, now=NOW, zone=UTC)))
     )
     return answer
 
 
 def people(books: FakeBooks, *budgets: Budget) -> str:
-    return table.render(build_status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+    return table.render(build_status_document(build_status(books=books, budgets=budgets, now=NOW, zone=UTC)))
 
 
 def stated(
     books: FakeBooks, *, as_of: datetime = NOW, of: tuple[int, int] = (2026, 11), by: tuple[str, ...] = ("provider", "owner")
 ) -> Statement:
-    return report(
+    return build_statement(
         books=books,
         period=make_month(*of, UTC),
         label=f"{of[0]}-{of[1]:02d}",
@@ -208,7 +208,9 @@ def test_names_from_clouds_cannot_act_on_a_terminal_a_spreadsheet_or_a_page() ->
         known=(scope_now(nasty, "failed", complete_at=None, why=HOSTILE),),
         spent=(spent(money("1"), attribution(owner=HOSTILE), known=False),),
     )
-    now = build_status_document(status(books=books, budgets=[Budget(name=HOSTILE, cap=Money.parse(1))], now=NOW, zone=UTC))
+    now = build_status_document(
+        build_status(books=books, budgets=[Budget(name=HOSTILE, cap=Money.parse(1))], now=NOW, zone=UTC)
+    )
     for document in (now, build_report_document(stated(books))):
         for render in (table.render, markdown.render, json_text.render, csv_text.render):
             text = render(document)
@@ -218,14 +220,14 @@ def test_names_from_clouds_cannot_act_on_a_terminal_a_spreadsheet_or_a_page() ->
 
 
 def test_a_record_is_a_flat_row() -> None:
-    document = build_status_document(status(books=FakeBooks(resources=(live("i-1", meter(10**9)),)), now=NOW, zone=UTC))
+    document = build_status_document(build_status(books=FakeBooks(resources=(live("i-1", meter(10**9)),)), now=NOW, zone=UTC))
     (row,) = csv.DictReader(io.StringIO(csv_text.render(document)))
     assert (row["id"], row["usd_per_hour"], row["spent_expected"], row["currency"]) == ("i-1", "1.0000", "24.00", "USD")
 
 
 def test_an_empty_ledger_says_that_nothing_was_polled() -> None:
     assert people(FakeBooks()).startswith("Nothing has been polled yet")
-    assert list(list_status_warnings(status(books=FakeBooks(), now=NOW, zone=UTC))) == []
+    assert list(list_status_warnings(build_status(books=FakeBooks(), now=NOW, zone=UTC))) == []
 
 
 def test_the_report_has_every_key_of_the_contract() -> None:

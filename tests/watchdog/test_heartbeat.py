@@ -14,7 +14,7 @@ import pytest
 
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import read_head_text
-from costguard.services.beating import beat
+from costguard.services.beating import send_heartbeat
 from costguard.settings import Settings
 from costguard.settings.sections import WatchSettings
 from costguard.watchdog.heartbeat import Heartbeat
@@ -77,7 +77,7 @@ def settings(url: str) -> Settings:
 def test_it_is_asked_about_once_a_minute_at_most_and_for_each_run_of_a_minute_that_comes_early() -> None:
     told, clock = Told(), [100.0]
     with listening() as there:
-        heart = Heartbeat(lambda: beat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
+        heart = Heartbeat(lambda: send_heartbeat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
         for at, times in ((100.0, 1), (130.0, 1), (149.9, 1), (159.8, 2), (190.0, 2), (219.5, 3)):
             clock[0] = at
             heart.beat()
@@ -90,7 +90,7 @@ def test_it_is_asked_about_once_a_minute_at_most_and_for_each_run_of_a_minute_th
 def test_that_nobody_answers_is_said_once_and_that_somebody_does_again_too() -> None:
     told, clock = Told(), [0.0]
     with listening() as there:
-        heart = Heartbeat(lambda: beat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
+        heart = Heartbeat(lambda: send_heartbeat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
         for status in (200, 500, 500, 200, 404):
             there.status = status
             heart.beat()
@@ -107,7 +107,7 @@ def test_an_address_where_nobody_is_holds_nothing_back_and_is_not_shown() -> Non
     with listening() as there:
         gone = there.url
     told = Told()
-    heart = Heartbeat(lambda: beat(lambda: settings(gone)), log=told)
+    heart = Heartbeat(lambda: send_heartbeat(lambda: settings(gone)), log=told)
     heart.beat()
     heart.wait(LONG)
     assert told.events == [("heartbeat_failed", {"why": "its address: no connection (ConnectError)"})]
@@ -133,8 +133,8 @@ def test_a_beat_that_does_not_end_holds_back_only_the_next_one() -> None:
 
 def test_an_address_that_is_not_kept_where_it_should_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BEAT", raising=False)
-    assert beat(lambda: settings("env:BEAT")).startswith("watch.heartbeat_url: the variable BEAT is not set")
-    assert beat(Settings) == ""
+    assert send_heartbeat(lambda: settings("env:BEAT")).startswith("watch.heartbeat_url: the variable BEAT is not set")
+    assert send_heartbeat(Settings) == ""
 
 
 @pytest.mark.parametrize(("flags", "times"), [((), 1), (("--dry-run",), 0)])

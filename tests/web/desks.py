@@ -21,11 +21,11 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.agent_gateway import Desk, Envelope
-from costguard.services.agent_writer import Commits, Incoming
+from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
+from costguard.services.agent_writer import AgentBatchWriter, CheckedMessage
 from costguard.services.agents import AgentMachine
-from costguard.services.heard import Heard
-from costguard.services.one_time import code_hash
+from costguard.services.heard import AgentSampleCache
+from costguard.services.one_time import hash_code
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
 from costguard.values.incarnation import Incarnation
@@ -43,13 +43,13 @@ SECRET = bytes(range(32))
 
 def envelope(
     agent: str, seq: int, at: datetime, body: object, *, secret: bytes = SECRET, path: str = "", signature: str | None = None
-) -> Envelope:
+) -> AgentEnvelope:
     """A message as an agent signs it."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     path, at_ms = path or BEATS_PATH.format(agent), to_micros(at) // 1000
     key = Ed25519PrivateKey.from_private_bytes(secret)
     made = encode_base64(key.sign(build_signed_request("POST", path, agent=agent, seq=seq, at_ms=at_ms, body=data)))
-    return Envelope("POST", path, agent, str(seq), str(at_ms), made if signature is None else signature, data)
+    return AgentEnvelope("POST", path, agent, str(seq), str(at_ms), made if signature is None else signature, data)
 
 
 def record(at: datetime, over_s: float = 15.0, **signals: float) -> dict[str, object]:
@@ -67,18 +67,18 @@ class Rig:
     """What a test holds in hand. `lives`: the machines that are there now."""
 
     url: str
-    desk: Desk
+    desk: AgentGateway
     book: AgentStore
     clock: FakeClock
-    heard: Heard
-    commits: Commits
+    heard: AgentSampleCache
+    commits: AgentBatchWriter
     lives: dict[ResourceKey, AgentMachine] = field(default_factory=dict)
 
     def enrol(self, of: ResourceKey, *, code: str = CODE, through: bool = False) -> EnrollmentCode:
         """A code for the machine `of` this key."""
         now = self.clock.now()
         life = None if through else self.lives[of].life
-        made = EnrollmentCode(hash=code_hash(code), key=of, who="ada@desk", at=now, expires_at=now + CODE_VALID_FOR, life=life)
+        made = EnrollmentCode(hash=hash_code(code), key=of, who="ada@desk", at=now, expires_at=now + CODE_VALID_FOR, life=life)
         self.book.add_code(made)
         return made
 
@@ -94,12 +94,12 @@ class Rig:
         self.enrol(of, code=code, through=through)
         return self.join(code, secret=secret)
 
-    def send(self, message: Envelope) -> Mapping[str, Any]:
+    def send(self, message: AgentEnvelope) -> Mapping[str, Any]:
         """The answer to `message`, once it is committed; the RefusedError it is refused with."""
-        incoming = self.desk.checked(message)
+        incoming = self.desk.check_message(message)
         return self.taken(incoming)
 
-    def taken(self, incoming: Incoming) -> Mapping[str, Any]:
+    def taken(self, incoming: CheckedMessage) -> Mapping[str, Any]:
         """The answer to a checked message."""
         try:
             asked = self.commits.submit(incoming).result(timeout=30)
@@ -142,7 +142,7 @@ def keys(count: int = 2) -> list[ResourceKey]:
 @contextmanager
 def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = True) -> Iterator[Rig]:
     """A desk over the ledger at `url`, with machines that run since eleven."""
-    clock, heard = FakeClock(NOON), Heard()
+    clock, heard = FakeClock(NOON), AgentSampleCache()
     seen = [machine(one.id, started_at=NOON - timedelta(hours=1)) for one in keys(machines)]
     with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON - MIN, inventory=Complete(items=tuple(seen)))])
@@ -151,9 +151,9 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
             one.key: AgentMachine(life=Incarnation(one.key, one.started_at), name=one.name, first_seen_at=NOON - MIN)
             for one in seen
         }
-        commits = Commits(book=book, heard=heard, clock=clock, interval=MIN, together_s=together_s)
+        commits = AgentBatchWriter(book=book, heard=heard, clock=clock, interval=MIN, together_s=together_s)
         seal = WatchdogSeal(Ed25519PrivateKey.from_private_bytes(bytes(32)))
-        desk = Desk(book=book, seal=seal, clock=clock, machine=lives.get, heard=heard, commits=commits)
+        desk = AgentGateway(book=book, seal=seal, clock=clock, machine=lives.get, heard=heard, commits=commits)
         if begun:
             commits.start()
         try:

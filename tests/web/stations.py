@@ -18,9 +18,9 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
-from costguard.services.one_time import code_hash, token_hash
-from costguard.services.watchdog_context import Room, room
-from costguard.services.web_backend import Parts, serving
+from costguard.services.one_time import hash_code, hash_token
+from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
+from costguard.services.web_backend import WebServices, serve_while_watching
 from costguard.settings import check_settings, resolve_ledger_url
 from costguard.settings.web import ListenAddress
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
@@ -50,7 +50,7 @@ class Reply:
 class Station:
     """A watchdog. `room`: its own; a test lets its guard run."""
 
-    room: Room
+    room: WatchdogContext
     at: ListenAddress
     url: str
 
@@ -75,7 +75,7 @@ class Station:
         now = datetime.now(UTC)
         live = next(one for one in self.lives() if one.observation.key.id == name)
         made = EnrollmentCode(
-            hash=code_hash(code),
+            hash=hash_code(code),
             key=live.observation.key,
             who="ada",
             at=now,
@@ -103,7 +103,7 @@ class Station:
         with AgentStore(self.url) as book:
             book.add_token(
                 WebToken(
-                    hash=token_hash(shown), name=name, role=role, who="x", at=now - timedelta(seconds=1), expires_at=now + lasts
+                    hash=hash_token(shown), name=name, role=role, who="x", at=now - timedelta(seconds=1), expires_at=now + lasts
                 )
             )
         return {"Authorization": f"Bearer {shown}"}
@@ -129,14 +129,14 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
     where = list[ListenAddress]()
 
     @contextmanager
-    def serve(parts: Parts) -> Iterator[None]:
+    def serve(parts: WebServices) -> Iterator[None]:
         with serve_http(parts) as at:
             where.append(at)
             yield
 
     with ExitStack() as stack:
-        made = stack.enter_context(room(settings, offline=True))
-        stack.enter_context(serving(made, serve))
+        made = stack.enter_context(open_watchdog_context(settings, offline=True))
+        stack.enter_context(serve_while_watching(made, serve))
         yield Station(made, where[0], url)
 
 

@@ -64,7 +64,7 @@ def test_a_machine_that_is_started_again_and_again_is_heard_and_a_late_message_i
     late = beat(record(desk.clock.now(), gpu_util=0.0))
     late["agent"] = {"version": "0.1.0", "boot_id": "start-28"}
     desk.desk.forget(agent)
-    delayed = replace(desk.desk.checked(envelope(agent, 91, desk.clock.now(), late)), seq=90)
+    delayed = replace(desk.desk.check_message(envelope(agent, 91, desk.clock.now(), late)), seq=90)
     with pytest.raises(MessageRefusedError, match="replayed"):
         desk.taken(delayed)
     assert says(desk, agent, "start-29", gpu=7.0) == "taken"
@@ -74,7 +74,7 @@ def test_a_message_that_waited_to_be_written_is_dated_by_when_it_came(desk: Rig)
     agent = desk.joined(ONE)
     desk.clock.advance(MIN)
     at = desk.clock.now()
-    incoming = desk.desk.checked(envelope(agent, 1, at, beat(record(at, 60.0, gpu_util=3.0))))
+    incoming = desk.desk.check_message(envelope(agent, 1, at, beat(record(at, 60.0, gpu_util=3.0))))
     desk.clock.advance(40 * S)  # the ledger was locked
     desk.taken(incoming)
     assert [one.at for one in desk.samples(ONE)] == [at]
@@ -103,7 +103,7 @@ def test_an_agent_that_joins_with_records_of_another_machine_brings_none_of_them
 
 def test_a_guard_that_hangs_tells_no_agent_that_it_may_be_ended(desk: Rig) -> None:
     agent = desk.joined(ONE)
-    desk.desk.judged({ONE: AgentVerdict(state="idle", protected=False)}, NOON + 3 * MIN)
+    desk.desk.update_verdicts({ONE: AgentVerdict(state="idle", protected=False)}, NOON + 3 * MIN)
     assert desk.send(envelope(agent, 1, NOON, beat()))["protected"] is False
     desk.clock.advance(timedelta(minutes=3, seconds=1))
     answer = desk.send(envelope(agent, 2, desk.clock.now(), beat()))

@@ -20,7 +20,7 @@ def test_it_speaks_tls_with_a_certificate_of_its_own(tmp_path: Path) -> None:
         blob.write_to_path(tmp_path / "cert.pem", append=number > 0)
     web = f'tls_cert = "{tmp_path}/cert.pem"\ntls_key = "{tmp_path}/key.pem"\nurl = "https://localhost"'
     with station(tmp_path, web=web) as watchdog:
-        watchdog.room.judge()
+        watchdog.room.run_guard()
         context = ssl.create_default_context()
         authority.configure_trust(context)
         wire = http.client.HTTPSConnection("localhost", watchdog.at.port, context=context, timeout=30)

@@ -15,7 +15,7 @@ from costguard_agent.protocol import encode_base64
 
 from costguard.agents.refusals import MessageRefusedError
 from costguard.ledger.agents.store import AgentStore, AgentTransaction
-from costguard.services.agent_gateway import Envelope
+from costguard.services.agent_gateway import AgentEnvelope
 from costguard.values.agent import Agent
 from tests.processes import BESIDE
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
@@ -45,7 +45,7 @@ class Mortal(AgentStore):
         return joined
 
 
-def message(agent: str, seq: int) -> Envelope:
+def message(agent: str, seq: int) -> AgentEnvelope:
     """Four records of a quarter of a minute, and a wish."""
     lines = [record(NOON + 15 * S * k, gpu_util=10.0 * k) for k in range(1, 5)]
     return envelope(agent, seq, NOON + MIN, beat(*lines, ask=[{"id": "a", "what": "busy", "for_s": 600}]))

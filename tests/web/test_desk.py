@@ -213,7 +213,7 @@ def test_a_clock_that_is_off_moves_its_records_and_future_ones_do_not_count(desk
 
 def test_a_quiet_claim_is_missing_where_the_provider_just_measured_work(desk: Rig) -> None:
     agent = desk.joined(ONE)
-    desk.heard.measured([Sample(key=ONE, signal=GPU_UTIL, at=NOON, value=80.0)])
+    desk.heard.add_provider_samples([Sample(key=ONE, signal=GPU_UTIL, at=NOON, value=80.0)])
     desk.send(envelope(agent, 1, NOON, beat(record(NOON, 60.0, gpu_util=0.0, cpu_cores=0.0))))
     assert [one.signal for one in desk.samples(ONE)] == [CPU_CORES]
     desk.clock.advance(timedelta(minutes=20))
@@ -292,7 +292,7 @@ def test_many_messages_at_once_are_one_transaction(tmp_path: Path) -> None:
     with rig(ledger_at(tmp_path), machines=40, together_s=0.2) as desk:
         agents = {one: desk.joined(one, code=f"CODE{n:04}", secret=bytes([n + 1]) * 32) for n, one in enumerate(keys(40))}
         messages = [
-            desk.desk.checked(envelope(name, 1, NOON, beat(record(NOON, 60.0)), secret=bytes([n + 1]) * 32))
+            desk.desk.check_message(envelope(name, 1, NOON, beat(record(NOON, 60.0)), secret=bytes([n + 1]) * 32))
             for n, name in enumerate(agents.values())
         ]
         before = desk.commits.committed

@@ -15,7 +15,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from costguard.agents.refusals import MessageRefusedError
-from costguard.services.agent_gateway import Envelope
+from costguard.services.agent_gateway import AgentEnvelope
 from tests.web.desks import NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, TWO = keys()
@@ -29,14 +29,14 @@ def two_agents() -> Iterator[tuple[Rig, str, str]]:
         yield desk, desk.joined(ONE), desk.joined(TWO, secret=OTHER, code="22222222")
 
 
-def valid(agent: str, secret: bytes, number: int) -> Envelope:
+def valid(agent: str, secret: bytes, number: int) -> AgentEnvelope:
     """Beat `number` of an agent, a quarter of a minute after the one before it."""
     at = NOON + 15 * S * number
     ask = [{"id": f"ask-{number}", "what": "busy", "for_s": 60.0 * number}] if number % 3 == 0 else []
     return envelope(agent, number, at, beat(record(at, gpu_util=float(number)), ask=ask), secret=secret)
 
 
-def spoiled(message: Envelope, how: str, chance: random.Random) -> Envelope:
+def spoiled(message: AgentEnvelope, how: str, chance: random.Random) -> AgentEnvelope:
     """`message` as one makes it who has no key."""
     body = message.body
     at, bit, cut = chance.randrange(len(body)), 1 << chance.randrange(8), chance.randrange(len(body))

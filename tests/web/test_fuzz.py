@@ -54,7 +54,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
         for name in names:
             patch.setattr(module, name, 1e9)
     with station(tmp_path_factory.mktemp("fuzz")) as made:
-        made.room.judge()
+        made.room.run_guard()
         yield made
     patch.undo()
 
@@ -69,7 +69,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     ],
 )
 def test_every_answer_is_one_that_is_described(described: Station, method: str, path: str) -> None:
-    described.room.judge()  # in a long campaign its health would be late, which is 503
+    described.room.run_guard()  # in a long campaign its health would be late, which is 503
     document = described.ask("GET", "/openapi.json").data
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=f"http://{described.at.shown}")

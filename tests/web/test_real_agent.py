@@ -19,7 +19,7 @@ from costguard.guard.policy import Rails
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.guard.store import GuardStore
 from costguard.services import web_backend
-from costguard.services.agent_gateway import Desk
+from costguard.services.agent_gateway import AgentGateway
 from tests.metering.stories import key
 from tests.web.desks import CODE
 from tests.web.stations import station
@@ -64,7 +64,7 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
 @pytest.mark.proof
 def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGSTOP, as a debugger, a container that is frozen or a starved machine does it: nobody knows what ran meanwhile."""
-    monkeypatch.setattr(web_backend, "Desk", partial(Desk, every_s=1))
+    monkeypatch.setattr(web_backend, "AgentGateway", partial(AgentGateway, every_s=1))
     (tmp_path / "agent").mkdir(mode=0o700)
     (tmp_path / "nvml.json").write_text(json.dumps({"gpus": [{"util": 0, "power": 60.0, "limit": 700.0}]}))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COSTGUARD_AGENT_DIR": str(tmp_path / "agent")}

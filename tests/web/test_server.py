@@ -38,7 +38,7 @@ def watchdog(tmp_path: Path) -> Iterator[Station]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     """One that has judged, for questions that change nothing."""
     with station(tmp_path_factory.mktemp("shared")) as made:
-        made.room.judge()
+        made.room.run_guard()
         yield made
 
 
@@ -56,7 +56,7 @@ def test_an_agent_joins_reports_and_knows_the_answer_for_the_watchdogs(watchdog:
     assert signature is not None
     assert ed25519.verify(guard, text, signature)
     assert (came.data["seq"], came.data["every_s"], came.data["state"]) == (1, 15, "unknown")
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     assert watchdog.beat(agent, 1, beat()).data == {"error": "replayed", "says": watchdog.beat(agent, 1, beat()).data["says"]}
     (key_file,) = tmp_files(watchdog, "*web-key")
     assert key_file.stat().st_mode & 0o777 == 0o600
@@ -72,7 +72,7 @@ def test_the_status_is_read_with_a_token_and_made_once_a_run(watchdog: Station) 
     may = watchdog.token()
     early = watchdog.ask("GET", "/v1/status", headers=may)
     assert (early.status, early.data["error"]) == (503, "not_ready")
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     first = watchdog.ask("GET", "/v1/status", headers=may)
     assert first.status == 200, first.body
     assert first.data["schema"] == "costguard.status/1"
@@ -80,14 +80,14 @@ def test_the_status_is_read_with_a_token_and_made_once_a_run(watchdog: Station) 
     assert watchdog.ask("GET", "/v1/status", headers=may).body == first.body
     again = watchdog.ask("GET", "/v1/status", headers={**may, "If-None-Match": first.headers["etag"]})
     assert (again.status, again.body) == (304, b"")
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     later = watchdog.ask("GET", "/v1/status", headers={**may, "If-None-Match": first.headers["etag"]})
     assert later.status == 200
     assert later.data["at"] >= first.data["at"]
 
 
 def test_a_token_that_ran_out_or_was_revoked_lets_nobody_in(watchdog: Station) -> None:
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     gone = watchdog.token("cg_old", name="old", lasts=timedelta(microseconds=1))
     assert watchdog.ask("GET", "/v1/status", headers=gone).status == 401
     may = watchdog.token()
@@ -102,7 +102,7 @@ def test_a_token_that_ran_out_or_was_revoked_lets_nobody_in(watchdog: Station) -
 def test_health_says_how_old_the_last_run_is_and_nothing_else(watchdog: Station) -> None:
     early = watchdog.ask("GET", "/healthz")
     assert (early.status, early.data) == (503, {"state": "never", "guard_age_s": None})
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     came = watchdog.ask("GET", "/healthz")
     assert (came.status, came.data["state"], set(came.data)) == (200, "ok", {"state", "guard_age_s"})
 
@@ -189,7 +189,7 @@ def test_one_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_answered(
         wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
     for wire in slow[15:]:
         wire.sendall(POST + b"Content-Length: 9\r\n\r\n{")
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     assert watchdog.ask("GET", "/healthz").status == 200
     for number, wire in enumerate(slow):
         wire.settimeout(20)
@@ -206,7 +206,7 @@ def test_more_connections_than_there_may_be_are_refused_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr(LimitedListener, "most", property(lambda _: 5, lambda *_: None))
     held = [socket.create_connection((watchdog.at.host, watchdog.at.port)) for _ in range(5)]
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     over = socket.create_connection((watchdog.at.host, watchdog.at.port))
     over.settimeout(20)
     with suppress(ConnectionResetError):
@@ -219,14 +219,14 @@ def test_more_connections_than_there_may_be_are_refused_and_the_others_go_on(
 
 
 def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    from costguard.services.web_backend import Board
+    from costguard.services.web_backend import StatusBoard
 
-    def breaks(_: Board) -> None:
+    def breaks(_: StatusBoard) -> None:
         raise RuntimeError("secret-of-the-house")
 
-    watchdog.room.judge()
+    watchdog.room.run_guard()
     may = watchdog.token()
-    monkeypatch.setattr(Board, "read", breaks)
+    monkeypatch.setattr(StatusBoard, "read", breaks)
     came = watchdog.ask("GET", "/v1/status", headers=may)
     assert (came.status, came.data["error"]) == (500, "broken")
     assert b"secret" not in came.body

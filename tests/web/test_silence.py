@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from costguard.ledger.agents.store import AgentStore
-from costguard.services.one_time import code_hash
+from costguard.services.one_time import hash_code
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import to_micros
@@ -29,9 +29,9 @@ def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: 
     with station(tmp_path) as watchdog:
         agent = watchdog.joined()
         assert watchdog.beat(agent, 1, beat()).status == 200
-        assert [one.topic for one in watchdog.room.judge().notices if "agent" in str(one.facts)] == []
+        assert [one.topic for one in watchdog.room.run_guard().notices if "agent" in str(one.facts)] == []
         aged(watchdog, agent, 4)
-        (notice,) = [one for one in watchdog.room.judge().notices if one.topic == "blind"]
+        (notice,) = [one for one in watchdog.room.run_guard().notices if one.topic == "blind"]
         assert notice.subject == "cloud/lab/here/i-0"
         assert "its agent is silent since" in dict(notice.facts)["why"]
         (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{watchdog.url}"\n')
@@ -45,7 +45,7 @@ def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: 
         assert any("its agent is silent since" in note for note in plan["notes"])
         at = datetime.now(UTC)
         assert watchdog.beat(agent, 2, beat(record(at))).status == 200
-        assert [one.topic for one in watchdog.room.judge().notices if one.topic == "blind"] == []
+        assert [one.topic for one in watchdog.room.run_guard().notices if one.topic == "blind"] == []
         assert costguard("status", "--json").data["resources"][0]["agent"]["state"] == "reports"
 
 
@@ -53,11 +53,11 @@ def test_the_agent_of_an_earlier_run_is_told_of_too(tmp_path: Path) -> None:
     with station(tmp_path) as watchdog:
         now, one = datetime.now(UTC), key("i-0")
         earlier = Incarnation(one, now - 900 * MIN)
-        made = EnrollmentCode(hash=code_hash(CODE), key=one, who="ada", at=now, expires_at=now + CODE_VALID_FOR, life=earlier)
+        made = EnrollmentCode(hash=hash_code(CODE), key=one, who="ada", at=now, expires_at=now + CODE_VALID_FOR, life=earlier)
         with AgentStore(watchdog.url) as book:
             book.add_code(made)
         agent = watchdog.join().data["agent"]
-        watchdog.room.judge()
+        watchdog.room.run_guard()
         assert watchdog.beat(agent, 1, beat()).data["error"] == "another_life"
-        (notice,) = [one for one in watchdog.room.judge().notices if one.topic == "blind"]
+        (notice,) = [one for one in watchdog.room.run_guard().notices if one.topic == "blind"]
         assert "in an earlier run of it" in dict(notice.facts)["why"]

@@ -10,7 +10,7 @@ from costguard.guard.context import GuardSnapshot
 from costguard.guard.overrides import FREEZE, PROTECT, Override
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
-from costguard.services.web_backend import _untouchable
+from costguard.services.web_backend import _is_untouchable
 from tests.blank import blank_sight
 from tests.guard.cases import friday, machine, wish
 
@@ -38,7 +38,7 @@ def sight(*wishes: Override) -> GuardSnapshot:
 def test_a_machine_is_told_whether_only_a_person_may_end_it(
     live: LiveResource, wishes: tuple[Override, ...], *, untouchable: bool
 ) -> None:
-    assert _untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
+    assert _is_untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
     idle = DeadmanFacts(
         silent_s=9e4, evidence=IdleEvidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False
     )

@@ -14,7 +14,7 @@ from costguard.guard.seat import estimate_interval_of_samples
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
-from costguard.services.act.probing import works
+from costguard.services.act.probing import recheck_activity
 from costguard.values.period import Period
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, CPU_UTIL, DISK, GPU_UTIL, NETWORK, Sample
 from tests.metering.stories import machine
@@ -35,7 +35,7 @@ def reported(desk: Rig, agent: str, minutes: int, signals: Mapping[str, float], 
         at = desk.clock.advance(15 * S)
         if number % 4 == 0 and number // 4 in measured:
             sample = Sample(key=ONE, signal=GPU_UTIL, at=at - 5 * S, value=measured[number // 4])
-            desk.heard.measured([sample])
+            desk.heard.add_provider_samples([sample])
             with desk.book.begin_transaction() as page:
                 page.record_samples([sample])
         desk.send(envelope(agent, desk.agent(agent).seq + 1, at, beat(record(at, **signals))))
@@ -107,7 +107,7 @@ def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
 
         def why() -> str:
             now = desk.clock.now()
-            return works(
+            return recheck_activity(
                 seen(), None, (), book=book, source_of=lambda _: None, interval=MIN, lags={}, now=now, also=(desk.heard,)
             )
 

@@ -34,12 +34,12 @@ class ReportStore:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.dispose()
 
-    def marks(self) -> dict[str, ScheduleMark]:
+    def load_marks(self) -> dict[str, ScheduleMark]:
         """What is kept of each schedule, by its topic."""
         with LedgerReader(self._url) as reader, reader.snapshot() as ask:
             return {topic: _make_mark(one) for topic, one in _load_states(ask).items()}
 
-    def see(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
+    def record_schedules(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
         """Take down that these schedules are there, and no others."""
         with self._begin_write() as (ask, tell):
             kept = _load_states(ask)
@@ -50,7 +50,7 @@ class ReportStore:
                 told = AlertState(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
                 outbox.record_unrouted_state(tell, told)
 
-    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
+    def queue_report(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
         """Put `messages` out, the report of the period that ends at `until`; False, and nothing, where somebody has done so."""
         with self._begin_write() as (ask, tell):
             before = _load_states(ask).get(schedule.topic)

@@ -32,24 +32,33 @@ from costguard.guard.verdict import Proposal
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
-from costguard.services.act.hooks import Call, Hooks
-from costguard.services.act.probing import members_of, works
-from costguard.services.act.send_action import Acted, Hands, Still, act, confirm, hands_of, looked, settle
-from costguard.services.carried import evidence_text
+from costguard.services.act.hooks import HookCall, HookRunner
+from costguard.services.act.probing import find_group_members, recheck_activity
+from costguard.services.act.send_action import (
+    ActionPorts,
+    ActionResult,
+    FindObjection,
+    confirm_action,
+    find_action_ports,
+    look_at_resource,
+    send_action,
+    settle_action,
+)
+from costguard.services.carried import encode_evidence
 from costguard.services.ports import GuardBook
 from costguard.system.clock import Clock
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
 
-WAITS = frozenset(("grace", "rate", "hook"))
+WAITABLE_REASONS = frozenset(("grace", "rate", "hook"))
 """What an intent may wait for; anything else cancels it."""
-ROOM = frozenset(("rate",))
+RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""
-MOST_TRIES = 5
+TRIES_MAX = 5
 
 
 @dataclass(slots=True, kw_only=True)
-class Deeds:
+class ActionExecutor:
     """The deeds of one run. `source_of`: who can be asked about a resource; `measures`: who measures any of them besides.
 
     `sight`: what the run has before it; `hooks`: those of this process. `broken`: why nothing may be done any more.
@@ -67,7 +76,7 @@ class Deeds:
     observes: bool = False
     notes: list[str] = field(default_factory=list)
     broken: str = ""
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: HookRunner = field(default_factory=HookRunner)
     measures: Sequence[UtilizationSource] = ()
 
     @property
@@ -79,26 +88,26 @@ class Deeds:
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
-                acted = self._confirmed(intent, by_key.get(intent.life.key))
+                acted = self._confirm_intent(intent, by_key.get(intent.life.key))
                 moved = moved or acted.intent != intent
-                self._took(acted)
+                self._note_result(acted)
         return moved
 
-    def _confirmed(self, intent: Intent, live: LiveResource | None) -> Acted:
-        now, hands = self.clock.now(), self._hands(intent.life.key)
-        still = self._still(intent)
+    def _confirm_intent(self, intent: Intent, live: LiveResource | None) -> ActionResult:
+        now, hands = self.clock.now(), self._find_ports(intent.life.key)
+        still = self._build_objection_check(intent)
         if live is None or live.absent_at is not None:
             over = self.book.load_departure(intent.life.key, intent.sent_at or intent.moved_at)
-            return confirm(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
+            return confirm_action(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
         if intent.sent_at is not None and live.seen_at <= intent.sent_at:
-            return settle(intent, hands, self.book, self.clock, still)
-        acted = confirm(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
+            return settle_action(intent, hands, self.book, self.clock, still)
+        acted = confirm_action(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
         if acted.again and not acted.broken and not self.observes:
-            again = self._still_again(acted.intent)
-            return act(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
+            again = self._build_repeat_check(acted.intent)
+            return send_action(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
         return acted
 
-    def go(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
+    def execute_plan(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
         """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes.
 
         One that is refused at its last look has taken no room of the rails, so the next one has it; and it comes after the
@@ -108,35 +117,35 @@ class Deeds:
         self.sight = replace(sight, breaker=found.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
         wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
-        self._cancel(sight.intents, wanted)
+        self._cancel_unwanted(sight.intents, wanted)
         due = list[tuple[Proposal, Intent]]()
         for proposal in wanted:
             case = cases[proposal.verdict.policy.name, proposal.verdict.life]
             held = {reason for reason, _ in proposal.held_by}
             told = bool(case.climb and case.climb.done)
-            if self.broken or not told or not held <= WAITS:
+            if self.broken or not told or not held <= WAITABLE_REASONS:
                 continue
             intent = find_open_intent(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
-            intent = intent or self._planned(proposal, case)
-            if intent is not None and proposal.due_at <= self.clock.now() and held <= ROOM:
+            intent = intent or self._plan_intent(proposal, case)
+            if intent is not None and proposal.due_at <= self.clock.now() and held <= RATE_REASONS:
                 due.append((proposal, intent))
         room = sum(proposal.is_ready(found.at) for proposal, _ in due)
-        self._do_all(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
+        self._execute_due(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
         self._begin_hooks(found, cases)
 
-    def _do_all(
+    def _execute_due(
         self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
     ) -> None:
         tries = Counter[bool]()
-        by_turn = sorted(due, key=lambda one: _turn(one[0], refused.get((one[1].life, one[1].act))))
+        by_turn = sorted(due, key=lambda one: _rank_by_urgency(one[0], refused.get((one[1].life, one[1].act))))
         for _, intent in by_turn:
             cap = intent.rule == CAP_RULE
-            if room <= 0 or self.broken or tries[cap] >= MOST_TRIES:
+            if room <= 0 or self.broken or tries[cap] >= TRIES_MAX:
                 continue
             tries[cap] += 1
-            room -= self._do(intent)
+            room -= self._execute_intent(intent)
 
-    def _do(self, intent: Intent) -> bool:
+    def _execute_intent(self, intent: Intent) -> bool:
         """Do it; whether it took room of the rails."""
         now = self.clock.now()
         ready: Intent | None = intent
@@ -144,9 +153,9 @@ class Deeds:
             ready = self.book.move_intent(intent, READY, now)
         if ready is None or ready.state != READY:
             return False
-        hands, still = self._hands(ready.life.key), self._still(ready)
-        acted = act(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
-        self._took(acted)
+        hands, still = self._find_ports(ready.life.key), self._build_objection_check(ready)
+        acted = send_action(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+        self._note_result(acted)
         return acted.sent or acted.intent.sends > ready.sends
 
     def _begin_hooks(self, found: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
@@ -175,20 +184,20 @@ class Deeds:
             epoch=self.epoch,
         )
         seen = case.live.observation
-        hands = self._hands(life.key)
+        hands = self._find_ports(life.key)
         if hands.inspector is not None:
-            look = looked(hands.inspector, life.key, self.clock, self.seconds)
+            look = look_at_resource(hands.inspector, life.key, self.clock, self.seconds)
             if look.seen is None:
                 self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
                 return
             seen = look.seen
         against = "it was restarted, or is another machine" if identify_incarnation(seen) != life else ""
-        against = against or self._against(run, step, seen, now) or self._works(run, seen, now)
+        against = against or self._find_objection(run, step, seen, now) or self._find_activity(run, seen, now)
         if against or not self.book.begin_hook(run, now):
             self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
             return
         self.hooks.begin(
-            Call(
+            HookCall(
                 id=run.id,
                 hook=hook,
                 within_s=step.timeout.total_seconds(),
@@ -205,7 +214,7 @@ class Deeds:
             )
         )
 
-    def _planned(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
+    def _plan_intent(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
         """A new intent for `proposal`, as recorded; None where there is one already, or the turn is lost."""
         now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
         loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
@@ -219,7 +228,7 @@ class Deeds:
             policy=policy.name,
             rule=policy.rule,
             why="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
-            evidence=evidence_text(facts, compute_waste(case.live, work, now), compute_savings_rate(case.live, now)),
+            evidence=encode_evidence(facts, compute_waste(case.live, work, now), compute_savings_rate(case.live, now)),
             state=GRACE if proposal.due_at > now else READY,
             created_at=now,
             moved_at=now,
@@ -229,41 +238,41 @@ class Deeds:
         )
         return intent if self.book.plan_intent(intent) else None
 
-    def _cancel(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
+    def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
         """What waits, and is wanted no more or is held by something that does not pass by itself."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
             mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
-            held = [says for p in mine for reason, says in p.held_by if reason not in WAITS]
+            held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
             if not mine or held:
                 why = held[0] if held else "its condition holds no more"
                 self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
 
-    def _took(self, acted: Acted) -> None:
+    def _note_result(self, acted: ActionResult) -> None:
         self.broken = self.broken or acted.broken
         if acted.held:
             self.notes.append(f"{acted.intent.life.key.id}: {acted.held}")
 
-    def _hands(self, key: ResourceKey) -> Hands:
+    def _find_ports(self, key: ResourceKey) -> ActionPorts:
         source = self.source_of(key)
-        return hands_of(source) if source is not None else Hands()
+        return find_action_ports(source) if source is not None else ActionPorts()
 
-    def _still(self, intent: Intent) -> Still:
+    def _build_objection_check(self, intent: Intent) -> FindObjection:
         def still(seen: Observation) -> str:
             now = self.clock.now()
-            return self._against(intent, PolicyStep(do=intent.act), seen, now) or self._works(intent, seen, now)
+            return self._find_objection(intent, PolicyStep(do=intent.act), seen, now) or self._find_activity(intent, seen, now)
 
         return still
 
-    def _still_again(self, intent: Intent) -> Still:
+    def _build_repeat_check(self, intent: Intent) -> FindObjection:
         """As `_still`, and what the plan asked of its work before the first request is asked anew: that was minutes ago."""
         policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
         idle = policy is not None and intent.rule == IDLE_RULE
         over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
-        return (lambda _: f"its condition holds no more: {over}") if over else self._still(intent)
+        return (lambda _: f"its condition holds no more: {over}") if over else self._build_objection_check(intent)
 
-    def _against(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
+    def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
         """What speaks against it at this moment, of `seen` just now; "" for nothing.
 
         All that the plan knows is derived anew by the plan's own rules, from the fresh look and from what the ledger says now:
@@ -290,13 +299,13 @@ class Deeds:
         held = list_standing_holds(
             step, build_current_case(live, policy, self.rules, sight), build_constraints(self.rules, sight)
         )
-        return next((says for _, says in held), "") or self._not_meant(policy, seen)
+        return next((says for _, says in held), "") or self._explain_out_of_target(policy, seen)
 
-    def _not_meant(self, policy: Policy, seen: Observation) -> str:
+    def _explain_out_of_target(self, policy: Policy, seen: Observation) -> str:
         meant = policy.rule == CAP_RULE or matches_target(policy.target, seen, find_owner(seen, self.rules.owner_from))
         return "" if meant else f"{policy.name} does not concern it any more"
 
-    def _works(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
+    def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
         """Why there is work on it or in its group right now, by samples taken now where providers can be asked; "" for none.
 
         One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
@@ -305,8 +314,8 @@ class Deeds:
             return ""
         policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
         together = policy is None or not policy.alone
-        group, others = members_of(seen, self.sight.live, self.rules.group_from) if together else (None, [])
-        return works(
+        group, others = find_group_members(seen, self.sight.live, self.rules.group_from) if together else (None, [])
+        return recheck_activity(
             seen,
             group,
             others,
@@ -319,7 +328,7 @@ class Deeds:
         )
 
 
-def _turn(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
+def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
     """Hard caps first; those that were not refused lately before those that were, the one refused longest ago first."""
     policy = proposal.verdict.policy
     urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)

@@ -37,19 +37,32 @@ from costguard.services.ports import HookRuns
 from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST
 
-MOST_AT_ONCE = 8
+HOOKS_AT_ONCE_MAX = 8
 """Hooks that run at once; the others are due in the next guard run."""
-ENDS_WITHIN_S = 5.0
+KILL_AFTER_S = 5.0
 """Between SIGTERM and SIGKILL."""
-STEP_S = 0.05
-PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
+READ_STEP_S = 0.05
+PASSED_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "SYSTEMROOT",
+)
 """Variables that every program may need, none of which holds a secret."""
 KEPT_BYTES = 4 * OUTPUT_CHARS_MAX
 """Of each end of what a program says, before it is read as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class HookCall:
     """What a hook is told. `id`: of this run, the same if it is told twice. `within_s`: seconds that it may take.
 
     `deadline`: when the act before which it stands is due, None: no act comes after it.
@@ -69,7 +82,7 @@ class Call:
     reason: str
     deadline: datetime | None = None
 
-    def facts(self) -> dict[str, str]:
+    def build_facts(self) -> dict[str, str]:
         """What it is about, in texts that steer nothing."""
         found = {
             "provider": self.provider,
@@ -80,33 +93,33 @@ class Call:
             "owner": self.owner,
             "policy": self.policy,
             "reason": self.reason,
-            "at": _instant(self.at),
-            "deadline": _instant(self.deadline) if self.deadline else "",
+            "at": _format_instant(self.at),
+            "deadline": _format_instant(self.deadline) if self.deadline else "",
             "run": self.id,
             "hook": self.hook.name,
         }
         return {name: encode_plain(text) for name, text in found.items()}
 
-    def body(self) -> bytes:
+    def build_body(self) -> bytes:
         """The facts as JSON: the standard input of a command, the body of a request."""
-        return json.dumps({"schema": "costguard.hook/1", **self.facts()}, separators=(",", ":")).encode()
+        return json.dumps({"schema": "costguard.hook/1", **self.build_facts()}, separators=(",", ":")).encode()
 
 
-Post = Callable[[Call], HookEnd]
+PostHook = Callable[[HookCall], HookEnd]
 """Asks the url of a hook by POST, once, within its time. It raises nothing."""
 
 
-def no_web(call: Call) -> HookEnd:
+def refuse_web_hook(call: HookCall) -> HookEnd:
     """Where nothing can be asked."""
     return HookEnd(state=FAILED, why=f"nothing here can ask the url of {call.hook.name}")
 
 
 @dataclass(slots=True)
-class Hooks:
+class HookRunner:
     """The hooks that run in this process. `post`: asks those that are urls."""
 
-    post: Post = no_web
-    _going: dict[str, _Going] = field(default_factory=dict)
+    post: PostHook = refuse_web_hook
+    _going: dict[str, _RunningHook] = field(default_factory=dict)
     _ends: dict[str, HookEnd] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -114,22 +127,22 @@ class Hooks:
     def has_room(self) -> bool:
         """Whether one more may begin."""
         with self._lock:
-            return len(self._going) < MOST_AT_ONCE
+            return len(self._going) < HOOKS_AT_ONCE_MAX
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: HookCall) -> None:
         """Begin it, and return at once. It must have been recorded before."""
-        going = _Going()
+        going = _RunningHook()
         with self._lock:
             self._going[call.id] = going
-        going.thread = threading.Thread(target=self._run, args=(call, going), daemon=True, name=f"hook-{call.hook.name}")
+        going.thread = threading.Thread(target=self._run_hook, args=(call, going), daemon=True, name=f"hook-{call.hook.name}")
         going.thread.start()
 
-    def going(self) -> frozenset[str]:
+    def list_running(self) -> frozenset[str]:
         """The ids of those that run, or have ended and were not forgotten yet."""
         with self._lock:
             return frozenset((*self._going, *self._ends))
 
-    def ends(self) -> Mapping[str, HookEnd]:
+    def get_ends(self) -> Mapping[str, HookEnd]:
         """How those ended that were not forgotten yet, by id."""
         with self._lock:
             return dict(self._ends)
@@ -150,9 +163,9 @@ class Hooks:
             if one.thread is not None:
                 one.thread.join()
 
-    def _run(self, call: Call, going: _Going) -> None:
+    def _run_hook(self, call: HookCall, going: _RunningHook) -> None:
         try:
-            end = self.post(call) if call.hook.url else run_command(call, going.over)
+            end = self.post(call) if call.hook.url else run_hook_command(call, going.over)
         except Exception as broken:  # noqa: BLE001 - whatever it is, it is how this run ended
             end = HookEnd(state=LOST, why=f"running it failed ({type(broken).__name__})")
         with self._lock:
@@ -160,28 +173,30 @@ class Hooks:
             self._ends[call.id] = end
 
 
-def record_ends(book: HookRuns, hooks: Hooks, now: datetime, *, lost: bool = True) -> None:
+def record_hook_ends(book: HookRuns, hooks: HookRunner, now: datetime, *, lost: bool = True) -> None:
     """Record how hooks of this process ended and, where `lost`, which of others are lost: their time is over, and no end came.
 
     LedgerError where that cannot be written: then it is told again the next time.
     """
-    ends = hooks.ends()
+    ends = hooks.get_ends()
     open_ = [run for run in book.load_hook_runs(now) if run.state == BEGUN]
-    for run, end in settle_hook_runs(open_, ends, hooks.going(), now if lost else EARLIEST):
+    for run, end in settle_hook_runs(open_, ends, hooks.list_running(), now if lost else EARLIEST):
         book.end_hook(run.id, end, now)
     for run_id in ends:
         hooks.forget(run_id)
 
 
 @dataclass(slots=True)
-class _Going:
+class _RunningHook:
     """One that runs. `over`: set where it is to end before its time."""
 
     over: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
 
-def run_command(call: Call, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None) -> HookEnd:
+def run_hook_command(
+    call: HookCall, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None
+) -> HookEnd:
     """Run the command of `call` once, to its end or for as long as it may. `over`: set where it is to end now.
 
     `prepare`: what the new process does before it becomes the command.
@@ -193,7 +208,7 @@ def run_command(call: Call, over: threading.Event | None = None, *, prepare: Cal
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment(call, os.environ),
+            env=build_hook_environment(call, os.environ),
             start_new_session=True,
             preexec_fn=prepare,  # noqa: PLW1509 - calls of the system alone
         )
@@ -201,30 +216,30 @@ def run_command(call: Call, over: threading.Event | None = None, *, prepare: Cal
         why = error.strerror if isinstance(error, OSError) and error.strerror else "its command cannot be read"
         return HookEnd(state=FAILED, why=f"{encode_plain(call.hook.command[0], 200)} cannot be run: {why.lower()}")
     with process:
-        return _followed(process, call, until, over or threading.Event())
+        return _follow_process(process, call, until, over or threading.Event())
 
 
-def environment(call: Call, ours: Mapping[str, str]) -> dict[str, str]:
+def build_hook_environment(call: HookCall, ours: Mapping[str, str]) -> dict[str, str]:
     """What a command finds in its environment: no key and no secret of ours, unless its hook names the variable."""
-    named = {name: ours[name] for name in (*PASSED_ON, *call.hook.env) if name in ours}
-    return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.facts().items()}
+    named = {name: ours[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in ours}
+    return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
 
 
-def _followed(process: subprocess.Popen[bytes], call: Call, until: float, over: threading.Event) -> HookEnd:
+def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: float, over: threading.Event) -> HookEnd:
     assert process.stdin is not None  # noqa: S101 - for the type checker: all three were asked for
     assert process.stdout is not None  # noqa: S101
-    said = _Said(process.stdout)
+    said = _OutputReader(process.stdout)
     with suppress(OSError):  # it may have closed its input: it is less than a pipe holds, so this does not wait
-        process.stdin.write(call.body())
+        process.stdin.write(call.build_body())
         process.stdin.close()
     while not _has_ended(process) and monotonic() < until and not over.is_set():
-        said.listen(STEP_S)
+        said.read_for(READ_STEP_S)
     cut = not _has_ended(process)
     if cut:
-        _end(process, said)
-    said.rest()
+        _end_group(process, said)
+    said.drain()
     status = process.wait()
-    output = said.text()
+    output = said.get_text()
     if cut and over.is_set():
         return HookEnd(state=LOST, status=status, why="the watchdog ended while it ran", output=output)
     if cut:
@@ -235,16 +250,16 @@ def _followed(process: subprocess.Popen[bytes], call: Call, until: float, over: 
     return HookEnd(state=SUCCEEDED, status=status, output=output)
 
 
-def _end(process: subprocess.Popen[bytes], said: _Said) -> None:
+def _end_group(process: subprocess.Popen[bytes], said: _OutputReader) -> None:
     """End the whole group. Its leader is not waited for before, so that its number cannot have become another group's."""
-    _signal(process, signal.SIGTERM)
-    patience = monotonic() + ENDS_WITHIN_S
+    _signal_group(process, signal.SIGTERM)
+    patience = monotonic() + KILL_AFTER_S
     while not _has_ended(process) and monotonic() < patience:
-        said.listen(STEP_S)
-    _signal(process, signal.SIGKILL)
+        said.read_for(READ_STEP_S)
+    _signal_group(process, signal.SIGKILL)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
@@ -254,14 +269,14 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-class _Said:
+class _OutputReader:
     """What a program says, read as it comes; the middle of it is dropped."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._head, self._tail, self._left_out, self._open = pipe, b"", b"", 0, True
         os.set_blocking(pipe.fileno(), False)
 
-    def listen(self, seconds: float) -> None:
+    def read_for(self, seconds: float) -> None:
         """Read what there is, waiting at most `seconds` for it."""
         if not self._open:
             sleep(seconds)
@@ -269,16 +284,16 @@ class _Said:
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
             if selector.select(seconds):
-                self._take()
+                self._read_piece()
 
-    def rest(self) -> None:
+    def drain(self) -> None:
         """Read what is there, and wait for nothing: a program left behind may hold the pipe open for ever."""
         before = -1
         while self._open and before != self._size:
             before = self._size
-            self._take()
+            self._read_piece()
 
-    def text(self) -> str:
+    def get_text(self) -> str:
         """As text, short enough to be kept."""
         if self._left_out:
             mark = f"\n[{self._left_out} bytes left out]\n".encode()
@@ -291,7 +306,7 @@ class _Said:
     def _size(self) -> int:
         return len(self._head) + len(self._tail) + self._left_out
 
-    def _take(self) -> None:
+    def _read_piece(self) -> None:
         try:
             piece = os.read(self._pipe.fileno(), 2**16)
         except BlockingIOError:
@@ -304,5 +319,5 @@ class _Said:
         self._tail = tail[-KEPT_BYTES:]
 
 
-def _instant(at: datetime) -> str:
+def _format_instant(at: datetime) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")

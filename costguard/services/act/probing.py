@@ -21,10 +21,10 @@ from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
-SourceOf = Callable[[ResourceKey], InstanceSource | None]
+FindSource = Callable[[ResourceKey], InstanceSource | None]
 
 
-def members_of(
+def find_group_members(
     seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
 ) -> tuple[GroupKey | None, list[Observation]]:
     """The group of `seen`, and the others of it that run, as they were listed last."""
@@ -35,13 +35,13 @@ def members_of(
     return key, [one for one in others if find_group(one, group_from) == key]
 
 
-def works(
+def recheck_activity(
     seen: Observation,
     group: GroupKey | None,
     others: Sequence[Observation],
     *,
     book: GuardBook,
-    source_of: SourceOf,
+    source_of: FindSource,
     interval: timedelta,
     lags: Mapping[str, timedelta],
     now: datetime,
@@ -52,10 +52,10 @@ def works(
     `also`: who measures machines whatever their provider does; what any of them measures counts.
     """
     late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
-    samples, broken = _measured([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
+    samples, broken = _measure_now([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
     for one in (seen, *others):
         of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
-        told = broken.get(one.key, "") or _told(one, of, interval, late[one.key], now)
+        told = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
         if told and one is seen:
             return f"it {told}"
         if told:
@@ -63,17 +63,17 @@ def works(
     return ""
 
 
-def _told(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
+def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
     if not samples:
         return "is measured by nothing at this moment"
     working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
     return f"works: {working}" if working else ""
 
 
-def _measured(
+def _measure_now(
     seen: Sequence[Observation],
     book: GuardBook,
-    source_of: SourceOf,
+    source_of: FindSource,
     since: datetime,
     now: datetime,
     *,

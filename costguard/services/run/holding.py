@@ -13,7 +13,7 @@ from costguard.guard.alerts.denials import build_denial
 from costguard.services.ports import Holds, Wishes
 
 
-def hold(wanted: Hold, holds: Holds, wishes: Wishes, budgets: Iterable[Budget], now: datetime) -> Admission:
+def take_hold(wanted: Hold, holds: Holds, wishes: Wishes, budgets: Iterable[Budget], now: datetime) -> Admission:
     """Take `wanted` if every one of `budgets` that it counts in has room; the one that decides says so."""
     admission = holds.take(wanted, budgets, now)
     wish = build_denial(wanted, admission, now, token_hex(8))

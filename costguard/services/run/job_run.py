@@ -21,23 +21,30 @@ from costguard.guard.policy_evaluation import matches_target
 from costguard.runs.record import NEVER, JobAttempt
 from costguard.runs.telling import format_job_cost, format_lease_end, format_quote_lines
 from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
-from costguard.services.overrides import LONGEST_LEASE, present
-from costguard.services.run.machine_shutdown import NOTHING_AFTER, After, after_stated, afterwards, spared_by
-from costguard.services.run.monitor import Watching, on_notice_stated
+from costguard.services.overrides import LONGEST_LEASE, get_now
+from costguard.services.run.machine_shutdown import NO_END_ACTION, EndAction, check_end_action, find_keeper, perform_end_action
+from costguard.services.run.monitor import RunMonitor, parse_notice_reaction
 from costguard.services.run.record_store import (
     JOB_ENV,
-    Book,
-    begun,
-    desk_of,
-    opened,
-    planned,
-    runs_folder,
-    settle_others,
-    settled,
+    RunRecordStore,
+    begin_attempt,
+    get_runs_folder,
+    open_run_ledger,
+    open_run_record,
+    plan_attempt,
+    settle_other_jobs,
+    settle_unfinished,
 )
-from costguard.services.run.run import Desk, lease, set_aside, settle
-from costguard.services.run.running_end import Learnt, closing, free_result, learn, told, write_result
-from costguard.services.run.terms import Asked, Expected, expected
+from costguard.services.run.run import RunLedger, lease_machine, set_money_aside, settle_attempt
+from costguard.services.run.running_end import (
+    LearntSpeed,
+    check_result_file,
+    close_ended_attempt,
+    learn_speed,
+    say_end,
+    write_result,
+)
+from costguard.services.run.terms import RunEstimate, RunRequest, estimate_run
 from costguard.settings import Settings, read_settings
 from costguard.sizing.job import parse_job_limits, read_subtable
 from costguard.system.child.attending import BlockedSignals, ChildSupervisor, block_signals, format_signal_name, take_end_signal
@@ -52,30 +59,30 @@ from costguard.views.runs import RunSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RunOptions:
     """What the command line says beside the job. Texts are as they were typed; None: not given."""
 
     command: tuple[str, ...]
-    asked: Asked
+    asked: RunRequest
     yes: bool = False
     job: str | None = None
     record: str | None = None
     on_notice: str | None = None
     signal_on_notice: str | None = None
     notices: str = AUTO
-    after: After = NOTHING_AFTER
+    after: EndAction = NO_END_ACTION
     result: str | None = None
     outlive: bool = False
 
 
 @dataclass(slots=True)
-class Running:
+class RunState:
     """One attempt from its plan to its end."""
 
-    wanted: Wanted
+    wanted: RunOptions
     settings: Settings
-    book: Book
-    found: Expected
+    book: RunRecordStore
+    found: RunEstimate
     attempt: JobAttempt
     budget: str = ""
     lease: Override | None = None
@@ -83,7 +90,7 @@ class Running:
     notes: tuple[str, ...] = ()
 
 
-def run(wanted: Wanted) -> int:
+def run_job(wanted: RunOptions) -> int:
     """Run the command as a job, and answer its exit code as a shell has it."""
     if not hasattr(signal, "sigtimedwait") or not sys.platform.startswith("linux"):
         raise NoAnswerError("attends to a job on Linux only", field="costguard run", hint="run it on the rented machine")
@@ -91,43 +98,43 @@ def run(wanted: Wanted) -> int:
         hint = "costguard run --job job.toml -- python train.py"
         raise InputError("no command was given", field="COMMAND", hint=hint)
     require_one_of(wanted.notices, CLOUDS, "--notices")
-    on_notice, result = on_notice_stated(wanted.on_notice, wanted.signal_on_notice), free_result(wanted.result)
-    after = after_stated(wanted.after)
+    on_notice, result = parse_notice_reaction(wanted.on_notice, wanted.signal_on_notice), check_result_file(wanted.result)
+    after = check_end_action(wanted.after)
     settings = read_settings(wanted.asked.config)
     otherwise = Path(wanted.asked.job_file or wanted.command[0]).stem or "job"
-    with opened(wanted.job, wanted.record, _nameable(otherwise)) as book:
-        with desk_of(settings) as desk:
-            settled(book, desk)
-            settle_others(runs_folder(), desk, but=book.path)
-        now = present()
-        found = expected(wanted.asked, settings, book.record, now)
-        _accepted(wanted, book, found)
+    with open_run_record(wanted.job, wanted.record, _make_job_name(otherwise)) as book:
+        with open_run_ledger(settings) as desk:
+            settle_unfinished(book, desk)
+            settle_other_jobs(get_runs_folder(), desk, but=book.path)
+        now = get_now()
+        found = estimate_run(wanted.asked, settings, book.record, now)
+        _ask_to_run(wanted, book, found)
         with block_signals() as heard:
-            state = Running(wanted=wanted, settings=settings, book=book, found=found, attempt=planned(book, now))
-            watching = Watching(
+            state = RunState(wanted=wanted, settings=settings, book=book, found=found, attempt=plan_attempt(book, now))
+            watching = RunMonitor(
                 book=book,
                 attempt=state.attempt,
                 terms=found.terms,
-                hints=HintReceiver(_agents()),
+                hints=HintReceiver(_list_agent_sockets()),
                 notices=SpotNoticeWatcher(detect_cloud() if wanted.notices == AUTO else wanted.notices),
                 on_notice=on_notice,
                 title=TerminalTitle(),
-                limit=_limit(found),
+                limit=_find_money_limit(found),
                 prepare=build_state_restorer(heard.before),
             )
             try:
-                child = _begun(state, watching, heard)
+                child = _begin_program(state, watching, heard)
                 if isinstance(child, int):
                     return child
-                attendance = ChildSupervisor(child, heard, watching.tick, write_message, watching.told)
+                attendance = ChildSupervisor(child, heard, watching.tick, write_message, watching.handle_end_signal)
                 status = attendance.wait_until_ended()
             finally:
                 watching.end()
             try:
-                came = _ended(state, watching, status)
+                came = _settle_end(state, watching, status)
                 write_result(result, came)
                 watching.wait()
-                then = afterwards(after, status, heard, came, partial(spared_by, settings, found.live))
+                then = perform_end_action(after, status, heard, came, partial(find_keeper, settings, found.live))
                 if then:
                     write_result(result, replace(came, then=then))
             except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us
@@ -135,7 +142,7 @@ def run(wanted: Wanted) -> int:
     return status
 
 
-def _accepted(wanted: Wanted, book: Book, found: Expected) -> None:
+def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) -> None:
     """Go on where a person says yes, or has said so; NoAnswerError where they say no, InputError where nobody can be asked."""
     for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
         write_message(line)
@@ -148,7 +155,7 @@ def _accepted(wanted: Wanted, book: Book, found: Expected) -> None:
         raise NoAnswerError("it was not run: the answer was no", hint="nothing was held")
 
 
-def _begun(state: Running, watching: Watching, heard: BlockedSignals) -> ChildProcess | int:
+def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals) -> ChildProcess | int:
     """The program, begun, with all that stands before it; or the exit code where costguard was told to end before it began."""
     money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
@@ -162,39 +169,41 @@ def _begun(state: Running, watching: Watching, heard: BlockedSignals) -> ChildPr
     length = compute_lease_length(state.found.terms, LONGEST_LEASE) if state.found.live else None
     if length is not None:
         state.attempt = replace(state.attempt, lease=f"run-{state.attempt.id}")
-    state.book.put(state.attempt)
+    state.book.put_attempt(state.attempt)
     try:
-        with desk_of(state.settings) as desk:
+        with open_run_ledger(state.settings) as desk:
             if money is not None:
-                _held(state, desk, money, present())
+                _take_hold(state, desk, money, get_now())
             else:
                 write_message("nothing is held: what it will cost is not known")
             if length is not None:
-                _leased(state, desk)
+                _take_lease(state, desk)
         asked_to_end = take_end_signal(heard)
         if asked_to_end is not None:
-            _taken_back(state)
+            _release_all(state)
             return SIGNAL_EXIT_BASE + asked_to_end
-        environment = _environment(state, watching.hints)
+        environment = _build_environment(state, watching.hints)
         child = start_child(state.wanted.command, environment, blocked=heard.before, outlives=state.wanted.outlive)
     except BaseException:
-        _taken_back(state)
+        _release_all(state)
         raise
-    state.attempt = begun(state.attempt, present())
+    state.attempt = begin_attempt(state.attempt, get_now())
     watching.attempt = state.attempt
     watching.begin(child)
     try:
-        state.book.put(state.attempt)
+        state.book.put_attempt(state.attempt)
     except CostguardError as error:
         write_message(f"{str(error).splitlines()[0]}: the job runs all the same")
     return child
 
 
-def _held(state: Running, desk: Desk, money: Money, now: datetime) -> None:
+def _take_hold(state: RunState, desk: RunLedger, money: Money, now: datetime) -> None:
     """Set the money aside; NoAnswerError where a budget has no room."""
     job = state.book.record.job
-    wanted = build_job_hold(state.attempt, job, money, state.found.terms, who=desk.who, labels=_labels(state.found), now=now)
-    admission = set_aside(wanted, desk, now)
+    wanted = build_job_hold(
+        state.attempt, job, money, state.found.terms, who=desk.who, labels=_get_labels(state.found), now=now
+    )
+    admission = set_money_aside(wanted, desk, now)
     if not admission.admitted:
         hint = "wait for other runs to end, ask for less, or have the budget raised"
         raise NoAnswerError(admission.says, field=f"budget {admission.budget}" if admission.budget else None, hint=hint)
@@ -202,7 +211,7 @@ def _held(state: Running, desk: Desk, money: Money, now: datetime) -> None:
     write_message(f"held: {format_job_cost(money)}; {admission.says}")
 
 
-def _leased(state: Running, desk: Desk) -> None:
+def _take_lease(state: RunState, desk: RunLedger) -> None:
     """Have the machine kept; where its policies do not allow that, it is said."""
     live, length = state.found.live, compute_lease_length(state.found.terms, LONGEST_LEASE)
     assert live is not None  # noqa: S101 - for the type checker: asked before
@@ -210,7 +219,7 @@ def _leased(state: Running, desk: Desk) -> None:
     owner = find_owner(live.observation, state.settings.defaults.owner_from)
     meant = [policy for policy in state.settings.policies if matches_target(policy.target, live.observation, owner)]
     why = f"costguard run: job {state.book.record.job}, attempt {state.attempt.number}"
-    taken = lease(live, length, meant, desk, present(), wish_id=state.attempt.lease, why=why)
+    taken = lease_machine(live, length, meant, desk, get_now(), wish_id=state.attempt.lease, why=why)
     if isinstance(taken, Override):
         state.lease = taken
         write_message(format_lease_end(taken.until or taken.at))
@@ -219,26 +228,26 @@ def _leased(state: Running, desk: Desk) -> None:
         write_message(f"the machine is not kept: {taken}. Policies may act on it")
 
 
-def _taken_back(state: Running) -> None:
+def _release_all(state: RunState) -> None:
     """The command never began: nothing of it stays."""
     never = replace(state.attempt, state=NEVER)
     try:
-        with desk_of(state.settings) as desk:
-            for note in settle(never, desk, present()):
+        with open_run_ledger(state.settings) as desk:
+            for note in settle_attempt(never, desk, get_now()):
                 write_message(note)
-        state.book.drop(never)
+        state.book.drop_attempt(never)
     except CostguardError as error:
         write_message(f"{str(error).splitlines()[0]}: the next costguard run of this job takes hold and lease back")
 
 
-def _ended(state: Running, watching: Watching, status: int) -> RunSummary:
+def _settle_end(state: RunState, watching: RunMonitor, status: int) -> RunSummary:
     """Everything settled, learnt and told."""
-    ended = closing(state.book, watching.now(), status, state.settings, present())
+    ended = close_ended_attempt(state.book, watching.snapshot_attempt(), status, state.settings, get_now())
     try:
-        taught = learn(state.wanted.asked, state.found, state.book.record.job, marks=watching.marks.kept, ended=ended)
+        taught = learn_speed(state.wanted.asked, state.found, state.book.record.job, marks=watching.marks.kept, ended=ended)
     except Exception as broken:  # noqa: BLE001 - the program's exit code counts more than what it teaches
-        taught = Learnt(unfit=f"costguard itself failed ({type(broken).__name__})")
-    told(state.book, ended, state.found, taught)
+        taught = LearntSpeed(unfit=f"costguard itself failed ({type(broken).__name__})")
+    say_end(state.book, ended, state.found, taught)
     return RunSummary(
         record=state.book.record,
         attempt=ended,
@@ -255,31 +264,31 @@ def _ended(state: Running, watching: Watching, status: int) -> RunSummary:
     )
 
 
-def _environment(state: Running, hints: HintReceiver) -> dict[str, str]:
+def _build_environment(state: RunState, hints: HintReceiver) -> dict[str, str]:
     """What the program finds: all that we were given, and what it is."""
     return {**os.environ, RUN_ENV: state.attempt.id, JOB_ENV: state.book.record.job, **hints.build_environment()}
 
 
-def _labels(found: Expected) -> dict[str, str]:
+def _get_labels(found: RunEstimate) -> dict[str, str]:
     """The labels of its machine, by which budgets may match."""
     return dict(found.live.observation.labels) if found.live else {}
 
 
-def _limit(found: Expected) -> Money | None:
+def _find_money_limit(found: RunEstimate) -> Money | None:
     """The job's own cap."""
     if found.job is not None:
         return found.job.limits.max_usd
     return parse_job_limits(read_subtable(found.stated.table, "limits")).max_usd if found.stated else None
 
 
-def _agents() -> Sequence[str]:
+def _list_agent_sockets() -> Sequence[str]:
     """Where the agent of this machine listens, if there is one."""
     from costguard_agent.hints import list_hint_sockets
 
     return list_hint_sockets()
 
 
-def _nameable(text: str) -> str:
+def _make_job_name(text: str) -> str:
     """`text` as the beginning of a job's name."""
     kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
     return kept.strip("._-")[:60] or "job"

@@ -30,7 +30,7 @@ from costguard.guard.owning import explain_untouchable, find_freeze, find_lease,
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.services.overrides import guard_book, present
+from costguard.services.overrides import get_now, open_guard_store
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.system.child.attending import BlockedSignals
 from costguard.system.child.process import RUN_ENV, list_ancestor_processes, list_attempts
@@ -40,15 +40,15 @@ from costguard.values.text_format import format_instant
 from costguard.views.runs import RunSummary
 
 NOTHING, STOP, TERMINATE = "nothing", "stop", "terminate"
-ACTS = (NOTHING, STOP, TERMINATE)
+END_ACTIONS = (NOTHING, STOP, TERMINATE)
 COUNTDOWN_S = 60
-LINGERS_S, LOOK_S = 15.0, 0.5
+LINGER_LIMIT_S, LOOK_S = 15.0, 0.5
 """What the job leaves behind for a moment, such as workers that end after it, is waited for so long."""
 DEVICES, PROC = Path("/dev"), Path("/proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class After:
+class EndAction:
     """What is to be done when the job has ended. `always`: whatever its exit code. `yes`: without a terminal, too."""
 
     act: str = NOTHING
@@ -56,12 +56,12 @@ class After:
     yes: bool = False
 
 
-NOTHING_AFTER = After()
+NO_END_ACTION = EndAction()
 
 
-def after_stated(after: After) -> After:
+def check_end_action(after: EndAction) -> EndAction:
     """`after` where it may be; InputError where it cannot be done. What it would lose is told now: later nobody may look."""
-    require_one_of(after.act, ACTS, "--then")
+    require_one_of(after.act, END_ACTIONS, "--then")
     if after.act == NOTHING:
         return after
     if not after.yes and not can_ask():
@@ -77,8 +77,8 @@ def after_stated(after: After) -> After:
     return after
 
 
-def afterwards(
-    after: After,
+def perform_end_action(
+    after: EndAction,
     status: int,
     heard: BlockedSignals,
     came: RunSummary,
@@ -92,35 +92,35 @@ def afterwards(
     """
     if after.act == NOTHING:
         return {}
-    way, why = _way(after, status, came, spared)
+    way, why = _choose_way(after, status, came, spared)
     if way is None:
-        return _kept(after, why)
+        return _say_kept(after, why)
     write_message(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
     if not run_countdown(seconds, f"{after.act} of this machine", heard):
         write_message("it is kept")
         return {"act": after.act, "done": False, "why": "somebody kept it"}
-    why = next(others(came.attempt.id), "") or spared(way.place)  # a minute has passed
+    why = next(find_others(came.attempt.id), "") or spared(way.place)  # a minute has passed
     if why:
-        return _kept(after, why)
+        return _say_kept(after, why)
     outcome = end_machine(way)
     write_message(f"{after.act} was sent: {outcome.result}; {outcome.text}")
     return {"act": after.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
 
 
-def _kept(after: After, why: str) -> dict[str, object]:
+def _say_kept(after: EndAction, why: str) -> dict[str, object]:
     write_message(f"--then {after.act} is not done: {why}")
     return {"act": after.act, "done": False, "why": why}
 
 
-def _way(
-    after: After, status: int, came: RunSummary, spared: Callable[[MachineIdentity], str]
+def _choose_way(
+    after: EndAction, status: int, came: RunSummary, spared: Callable[[MachineIdentity], str]
 ) -> tuple[ShutdownWay | None, str]:
     """How it is to be done; or None and why it is not."""
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"
     if not after.yes and not can_keep():
         return None, "the terminal has gone, or shows another program, so that nobody could keep it"
-    why = _lingering(came.attempt.id)
+    why = _wait_for_others(came.attempt.id)
     if why:
         return None, why
     place = locate_machine()
@@ -130,17 +130,17 @@ def _way(
     return (None, why) if why else (way, "")
 
 
-def spared_by(settings: Settings, live: LiveResource | None, place: MachineIdentity) -> str:
+def find_keeper(settings: Settings, live: LiveResource | None, place: MachineIdentity) -> str:
     """Who wants the machine at `place` to stay, as the ledger has it now; "" for nobody.
 
     `live`: what the run took it for. What cannot be read counts as somebody, and a freeze holds for machines that the ledger
     does not know, too.
     """
-    now = present()
+    now = get_now()
     try:
         with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
             listed = [one.observation for one in books.load_live(now)]
-        with guard_book(settings) as book:
+        with open_guard_store(settings) as book:
             wishes, before = book.load_open_overrides(now), book.load_protections()
     except CostguardError as error:
         return f"whether anybody protects it cannot be read: {str(error).splitlines()[0]}"
@@ -149,7 +149,9 @@ def spared_by(settings: Settings, live: LiveResource | None, place: MachineIdent
     here = [seen for seen in listed if seen.key == key or (seen.key.provider, seen.key.id) == ours]
     for seen in here or ([live.observation] if live else []):
         seen_before = before[seen.key].at if seen.key in before else None
-        why = explain_untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _wanted(seen, wishes, now)
+        why = explain_untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _describe_lease(
+            seen, wishes, now
+        )
         if why:
             return why
     freeze = find_freeze(wishes, None, now)
@@ -160,21 +162,21 @@ def spared_by(settings: Settings, live: LiveResource | None, place: MachineIdent
     return "" if wish is None else f"{wish.who} protects it: {wish.why}"
 
 
-def _wanted(seen: Observation, wishes: Sequence[Override], now: datetime) -> str:
+def _describe_lease(seen: Observation, wishes: Sequence[Override], now: datetime) -> str:
     life = identify_incarnation(seen)
     wish = find_lease(life, wishes, now) or find_phase(life, wishes, now)
     return "" if wish is None else f"{wish.who} wants it until {format_instant(wish.until or now)}: {wish.why or wish.subject}"
 
 
-def _lingering(attempt: str) -> str:
+def _wait_for_others(attempt: str) -> str:
     """Who else works here once what ends after the job has had its time; "" for nobody."""
-    until = monotonic() + LINGERS_S
-    while (why := next(others(attempt), "")) and monotonic() < until:
+    until = monotonic() + LINGER_LIMIT_S
+    while (why := next(find_others(attempt), "")) and monotonic() < until:
         sleep(LOOK_S)
     return why
 
 
-def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
+def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
     """Who else works here, in words; also where that cannot be seen. What the job began and left running counts as well."""
     within = os.environ.get(RUN_ENV)
     if within:
@@ -187,10 +189,10 @@ def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator
         if pid not in known and is_costguard_run(words):
             yield f"another costguard run lives here: {pid}"
     if any(devices.glob("nvidia[0-9]*")):
-        yield from _with_gpus(proc)
+        yield from _find_gpu_users(proc)
 
 
-def _with_gpus(proc: Path) -> Iterator[str]:
+def _find_gpu_users(proc: Path) -> Iterator[str]:
     """Who has a GPU: by NVML, and by what is open here, as in a container NVML tells little of its own processes."""
     from costguard_agent.gpu_processes import DAEMONS, INITIAL_NAMESPACE, is_holding_gpu, read_processes
     from costguard_agent.nvml import GpuReader

@@ -21,9 +21,9 @@ from costguard.runs.progress import ProgressLog, estimate_seconds_left, is_outsi
 from costguard.runs.record import JobAttempt
 from costguard.runs.telling import HOUR_S, format_outside_quote, format_progress_line
 from costguard.runs.terms import JobTerms
-from costguard.services.act.hooks import Call, run_command
-from costguard.services.overrides import present
-from costguard.services.run.record_store import Book
+from costguard.services.act.hooks import HookCall, run_hook_command
+from costguard.services.overrides import get_now
+from costguard.services.run.record_store import RunRecordStore
 from costguard.system.child.hints import HintReceiver
 from costguard.system.child.process import ChildProcess
 from costguard.system.child.spot_notices import SpotNotice, SpotNoticeWatcher
@@ -33,41 +33,41 @@ from costguard.values.money import Money
 HEARTBEAT_S = 60.0
 """How often the record says that it lives: what a crash leaves unknown is at most this much."""
 LOG_EVERY_S = 600.0
-STOPPING_S = 4.0
+SIGTERM_GRACE_S = 4.0
 """What RunPod and Vast leave between SIGTERM and the end, less a second (providers/*.md)."""
-STOPPERS = ("runpod", "vast")
-LONGEST_TEXT = 300
+SIGTERM_PROVIDERS = ("runpod", "vast")
+NOTICE_TEXT_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnNotice:
+class NoticeReaction:
     """What to do when the machine is about to be taken: a command to run, a signal to send to the program; None: neither."""
 
     command: tuple[str, ...] = ()
     signal: int | None = None
 
 
-def boot_s() -> float:
+def read_boot_clock_s() -> float:
     """Seconds of this boot, those in which it was suspended too: they cost as well."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(slots=True)
-class Watching:
+class RunMonitor:
     """What is known of the attempt while it runs.
 
     `limit`: of money, as the job states it. `prepare`: what a hook's process does first.
     """
 
-    book: Book
+    book: RunRecordStore
     attempt: JobAttempt
     terms: JobTerms
     hints: HintReceiver
     notices: SpotNoticeWatcher
-    on_notice: OnNotice
+    on_notice: NoticeReaction
     title: TerminalTitle
     limit: Money | None = None
-    clock: Callable[[], float] = boot_s
+    clock: Callable[[], float] = read_boot_clock_s
     prepare: Callable[[], None] | None = None
     child: ChildProcess | None = None
     marks: ProgressLog = field(default_factory=ProgressLog)
@@ -90,7 +90,7 @@ class Watching:
         """Seconds since it began."""
         return self.clock() - self._began_s
 
-    def now(self) -> JobAttempt:
+    def snapshot_attempt(self) -> JobAttempt:
         """The attempt as it is now; its times count on from its beginning, whatever becomes of the wall clock."""
         lasted_s = self.elapsed_s if self._lasted_s is None else self._lasted_s
         seen_at = self.attempt.began_at + timedelta(seconds=lasted_s)
@@ -99,37 +99,39 @@ class Watching:
     def tick(self) -> None:
         """Look at everything once. It raises nothing."""
         try:
-            self._steps()
+            self._read_steps()
             notice = self.notices.notice
             if notice is not None:
                 self.notices.notice = None
-                self.notice(notice)
-            self._show()
+                self.handle_notice(notice)
+            self._show_progress()
             if self.elapsed_s - self._kept_s >= HEARTBEAT_S:
                 self._kept_s = self.elapsed_s
-                self.book.put(self.now())
-                self._alone()
+                self.book.put_attempt(self.snapshot_attempt())
+                self._warn_of_twin_runs()
         except CostguardError as error:
-            self._once(str(error).splitlines()[0])
+            self._say_once(str(error).splitlines()[0])
         except Exception as broken:  # noqa: BLE001 - the program goes on, whatever it is
-            self._once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
+            self._say_once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
 
-    def told(self, number: int) -> None:
+    def handle_end_signal(self, number: int) -> None:
         """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
-        if number == signal.SIGTERM and self.terms.machine.provider in STOPPERS:
+        if number == signal.SIGTERM and self.terms.machine.provider in SIGTERM_PROVIDERS:
             cloud = self.terms.machine.provider
-            self.notice(SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", STOPPING_S), signals=False)
+            self.handle_notice(
+                SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", SIGTERM_GRACE_S), signals=False
+            )
 
-    def notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
+    def handle_notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
         """The machine is about to be taken away: say it, run the hook, signal the program."""
-        text = shorten(to_one_line(notice.text), LONGEST_TEXT)
+        text = shorten(to_one_line(notice.text), NOTICE_TEXT_MAX)
         self.noticed.append(f"{notice.cloud}: {text}")
         write_message(f"{notice.cloud} is about to take this machine away: {text}")
         if self.on_notice.signal is not None and signals and self.child is not None:
             self.child.send(self.on_notice.signal)
             write_message(f"the job was sent {signal.Signals(self.on_notice.signal).name}")
         if self.on_notice.command and self._hook is None:
-            self._hook = threading.Thread(target=self._save, args=(notice,), name="on-notice")
+            self._hook = threading.Thread(target=self._run_notice_hook, args=(notice,), name="on-notice")
             self._hook.start()
 
     def end(self) -> None:
@@ -138,7 +140,7 @@ class Watching:
         self.notices.end()
         self.hints.close()
         with suppress(Exception):
-            self._steps()
+            self._read_steps()
         self.title.end()
 
     def wait(self) -> None:
@@ -146,20 +148,20 @@ class Watching:
         if self._hook is not None:
             self._hook.join()
 
-    def _steps(self) -> None:
+    def _read_steps(self) -> None:
         steps = self.hints.take_steps()
         if steps and self.marks.first_step is None:
             self.marks.first_step = steps[0]
         if steps:  # what came since the last look came by now: the newest is as old as that at most
             self.marks.add(steps[-1], self.elapsed_s)
 
-    def _alone(self) -> None:
+    def _warn_of_twin_runs(self) -> None:
         others = [one for one in self.book.record.unfinished if one.id != self.attempt.id]
         for one in others:
-            self._once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
+            self._say_once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
 
-    def _show(self) -> None:
-        attempts = self.book.record.put_attempt(self.now())
+    def _show_progress(self) -> None:
+        attempts = self.book.record.put_attempt(self.snapshot_attempt())
         hours, spent = attempts.seconds / HOUR_S, attempts.spent
         left = estimate_seconds_left(self.marks.kept, self.terms.steps, self.elapsed_s)
         line = format_progress_line(self.book.record.job, hours, spent, self.terms, left)
@@ -171,26 +173,26 @@ class Watching:
         if left is not None:
             takes = hours + left / HOUR_S
             if is_outside_quote(takes, self.terms.hours) and self.terms.hours is not None:
-                self._once(format_outside_quote(takes, self.terms.hours), key="astray")
+                self._say_once(format_outside_quote(takes, self.terms.hours), key="astray")
         if spent is not None and self.limit is not None and self.limit < spent:
-            self._once(
+            self._say_once(
                 f"the job has passed its max_usd of {self.limit.format()}: it goes on, as ending it would lose work", key="max"
             )
         held = self.attempt.held
-        ours = self.now().spent
+        ours = self.snapshot_attempt().spent
         if held is not None and ours is not None and held < ours:
-            self._once(f"the job has passed the {held.format()} {held.currency} that were set aside for it", key="held")
+            self._say_once(f"the job has passed the {held.format()} {held.currency} that were set aside for it", key="held")
 
-    def _once(self, text: str, *, key: str = "") -> None:
+    def _say_once(self, text: str, *, key: str = "") -> None:
         if (key or text) not in self._told:
             self._told.add(key or text)
             write_message(text)
 
-    def _save(self, notice: SpotNotice) -> None:
+    def _run_notice_hook(self, notice: SpotNotice) -> None:
         """Run the hook, in its time. Everything of ours reaches it: it is the user's own command."""
-        now = present()
+        now = get_now()
         hook = Hook(name="on-notice", command=self.on_notice.command, env=tuple(os.environ))
-        call = Call(
+        call = HookCall(
             id=self.attempt.id,
             hook=hook,
             within_s=notice.within_s,
@@ -203,19 +205,19 @@ class Watching:
             owner=self.terms.machine.owner,
             policy="",
             reason=notice.text,
-            deadline=deadline_of(now, notice.within_s),
+            deadline=compute_deadline(now, notice.within_s),
         )
-        end = run_command(call, prepare=self.prepare)
+        end = run_hook_command(call, prepare=self.prepare)
         how = "succeeded" if end.state == SUCCEEDED else f"did not: {end.why}"
         write_message(f"--on-notice {how}")
 
 
-def deadline_of(now: datetime, within_s: float) -> datetime:
+def compute_deadline(now: datetime, within_s: float) -> datetime:
     """When the machine goes, as a rule."""
     return now + timedelta(seconds=within_s)
 
 
-def on_notice_stated(command: str | None, signalled: str | None) -> OnNotice:
+def parse_notice_reaction(command: str | None, signalled: str | None) -> NoticeReaction:
     """What the flags say is to be done; InputError where they cannot be read."""
     try:
         words = tuple(shlex.split(command)) if command else ()
@@ -224,9 +226,9 @@ def on_notice_stated(command: str | None, signalled: str | None) -> OnNotice:
             "has a quote that does not end", field="--on-notice", hint='write --on-notice "save.sh --now"'
         ) from None
     if signalled is None:
-        return OnNotice(command=words)
+        return NoticeReaction(command=words)
     name = signalled.upper().removeprefix("SIG")
     if name not in ("USR1", "TERM"):
         hint = "write USR1, which a job must be made for, or TERM"
         raise InputError(f"is neither USR1 nor TERM: {shorten(signalled)}", field="--signal-on-notice", hint=hint)
-    return OnNotice(command=words, signal=signal.SIGUSR1 if name == "USR1" else signal.SIGTERM)
+    return NoticeReaction(command=words, signal=signal.SIGUSR1 if name == "USR1" else signal.SIGTERM)

@@ -22,9 +22,9 @@ from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
 from costguard.ledger.holds import HoldStore
 from costguard.runs.record import OPEN, PLANNED, JobAttempt, JobRecord, check_job_name, parse_record, to_record_table
-from costguard.services.ceilings import ceilings
-from costguard.services.overrides import guard_book, present, who
-from costguard.services.run.run import Desk, closed, settle
+from costguard.services.ceilings import read_price_ceilings
+from costguard.services.overrides import describe_user, get_now, open_guard_store
+from costguard.services.run.run import RunLedger, close_unwatched, settle_attempt
 from costguard.settings import Settings, expand_path, get_data_path, resolve_ledger_url
 from costguard.system.atomic_file import hold_file_lock
 from costguard.system.child.process import list_attempt_processes
@@ -32,31 +32,31 @@ from costguard.system.child.terminal import write_message
 from costguard.system.whole import make_folder, write_file_atomically
 
 JOB_ENV = "COSTGUARD_JOB_ID"
-LARGEST_RECORD = 2**22
-PATIENCE_S = 0.2
-ELSEWHERE = timedelta(minutes=2)
+RECORD_BYTES_MAX = 2**22
+RECORD_LOCK_WAIT_S = 0.2
+REMOTE_ALIVE_WITHIN = timedelta(minutes=2)
 """An attempt on another machine that was alive this shortly ago may still be."""
-WATCHED_S, LOOK_S = 75.0, 1.0
+REMOTE_WATCH_S, REMOTE_LOOK_S = 75.0, 1.0
 """For so long: a run that lives writes its record once a minute."""
 
 
 @dataclass(slots=True)
-class Book:
+class RunRecordStore:
     """The record of one job, and its file."""
 
     path: Path
     record: JobRecord
 
-    def put(self, attempt: JobAttempt) -> None:
+    def put_attempt(self, attempt: JobAttempt) -> None:
         """Have `attempt` on the disk. CostguardError where that cannot be."""
-        self._write(self._there().put_attempt(attempt))
+        self._write(self._read_current().put_attempt(attempt))
 
-    def drop(self, attempt: JobAttempt) -> None:
+    def drop_attempt(self, attempt: JobAttempt) -> None:
         """Have it no more: it was not to be."""
-        there = self._there()
+        there = self._read_current()
         self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
 
-    def _there(self) -> JobRecord:
+    def _read_current(self) -> JobRecord:
         """The record as it stands there now: a lock on a shared disk need not hold between two machines."""
         try:
             there = read_record(self.path) if self.path.exists() else self.record
@@ -74,7 +74,7 @@ class Book:
 
 
 @contextmanager
-def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book]:
+def open_run_record(job: str | None, stated: str | None, otherwise: str) -> Iterator[RunRecordStore]:
     """The record of the job, alone: NoAnswerError where another `costguard run` attends to it.
 
     `job`: as a flag names it; else the one of the file that is `stated`, else of the environment, else one like `otherwise`.
@@ -88,21 +88,21 @@ def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book
     if path.exists() and not path.is_file():
         hint = "name a file that there is not yet, or the record of this job"
         raise InputError("is no plain file", field=str(path), hint=hint)
-    with _alone(path, named or str(path)):
+    with _lock_record(path, named or str(path)):
         record = read_record(path) if path.exists() else JobRecord(job=str(named))
         if named is not None and record.job != named:
             hint = "name another file with --record, or leave --id-of-job out: the file names its job"
             raise InputError(f"is the record of {record.job}, and not of {named}", field=str(path), hint=hint)
-        yield Book(path=path, record=record)
+        yield RunRecordStore(path=path, record=record)
 
 
 @contextmanager
-def _alone(path: Path, named: str) -> Iterator[None]:
+def _lock_record(path: Path, named: str) -> Iterator[None]:
     try:
         make_folder(path.parent)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), patience_s=PATIENCE_S))
+                stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), patience_s=RECORD_LOCK_WAIT_S))
             except LedgerError:
                 hint = "wait for it to end, or give this run a name of its own: --id-of-job NAME"
                 raise NoAnswerError("another costguard run attends to this job now", field=named, hint=hint) from None
@@ -116,7 +116,7 @@ def read_record(path: Path) -> JobRecord:
     """The record in the file `path`; InputError where it is none."""
     try:
         with path.open("rb") as file:
-            text = file.read(LARGEST_RECORD).decode()
+            text = file.read(RECORD_BYTES_MAX).decode()
         return parse_record(json.loads(text), str(path))
     except (OSError, ValueError, RecursionError):
         hint = "name another file with --record, or move this one away: the job then begins anew"
@@ -124,42 +124,42 @@ def read_record(path: Path) -> JobRecord:
 
 
 @contextmanager
-def desk_of(settings: Settings) -> Iterator[Desk]:
+def open_run_ledger(settings: Settings) -> Iterator[RunLedger]:
     """The ledger's holds and wishes, to be written to."""
     holds = HoldStore(
-        resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings)
+        resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(read_price_ceilings, settings)
     )
-    with holds, guard_book(settings) as book:
-        yield Desk(holds=holds, wishes=book, budgets=settings.budgets, who=who())
+    with holds, open_guard_store(settings) as book:
+        yield RunLedger(holds=holds, wishes=book, budgets=settings.budgets, who=describe_user())
 
 
-def settled(book: Book, desk: Desk) -> None:
+def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
     """Settle what an earlier run of this job left open. NoAnswerError where its processes still run here."""
-    now = present()
+    now = get_now()
     for attempt in book.record.unfinished:
-        here = attempt.host == host() and attempt.boot == boot()
-        found = closed(attempt, list_attempt_processes, here=here)
+        here = attempt.host == get_host_name() and attempt.boot == read_boot_id()
+        found = close_unwatched(attempt, list_attempt_processes, here=here)
         if not isinstance(found, JobAttempt):
             pids = " ".join(map(str, found[:8]))
             hint = f"wait for it, or end it: kill {pids}"
             what = f"attempt {attempt.number} still runs here without costguard (processes {pids})"
             raise NoAnswerError(what, field=f"job {book.record.job}", hint=hint)
-        if attempt.host != host() and now - attempt.seen_at < ELSEWHERE:
-            _silent(book, attempt)
-        _close(book, desk, found, now)
+        if attempt.host != get_host_name() and now - attempt.seen_at < REMOTE_ALIVE_WITHIN:
+            _wait_for_silence(book, attempt)
+        _close_attempt(book, desk, found, now)
         money = found.spent
         cost = "at an unknown price" if money is None else f"{money.format()} {money.currency}"
         write_message(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
 
 
-def _silent(book: Book, attempt: JobAttempt) -> None:
+def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
     """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
     write_message(
-        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s"
+        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {REMOTE_WATCH_S:.0f} s"
     )
-    until = monotonic() + WATCHED_S
+    until = monotonic() + REMOTE_WATCH_S
     while monotonic() < until:
-        sleep(LOOK_S)
+        sleep(REMOTE_LOOK_S)
         now = next((one for one in read_record(book.path).attempts if one.id == attempt.id), attempt)
         if now != attempt:
             hint = "wait for it to end, or give this run a record and a name of its own: --record FILE --id-of-job NAME"
@@ -168,18 +168,18 @@ def _silent(book: Book, attempt: JobAttempt) -> None:
             )
 
 
-def settle_others(folder: Path, desk: Desk, but: Path) -> None:
+def settle_other_jobs(folder: Path, desk: RunLedger, but: Path) -> None:
     """Settle what runs of other jobs left open here, as far as nobody attends to them; what cannot be is left as it is."""
     for path in sorted(folder.glob("*.json")):
         with suppress(CostguardError):
             if path == but or not read_record(path).unfinished:
                 continue
-        with suppress(CostguardError, OSError), _alone(path, path.stem):
-            book = Book(path=path, record=read_record(path))
-            for attempt in (one for one in book.record.unfinished if one.host == host()):
-                found = closed(attempt, list_attempt_processes, here=attempt.boot == boot())
+        with suppress(CostguardError, OSError), _lock_record(path, path.stem):
+            book = RunRecordStore(path=path, record=read_record(path))
+            for attempt in (one for one in book.record.unfinished if one.host == get_host_name()):
+                found = close_unwatched(attempt, list_attempt_processes, here=attempt.boot == read_boot_id())
                 if isinstance(found, JobAttempt):
-                    _close(book, desk, found, present())
+                    _close_attempt(book, desk, found, get_now())
                     write_message(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
                 else:
                     write_message(
@@ -187,36 +187,38 @@ def settle_others(folder: Path, desk: Desk, but: Path) -> None:
                     )
 
 
-def _close(book: Book, desk: Desk, attempt: JobAttempt, now: datetime) -> None:
-    for note in settle(attempt, desk, now):
+def _close_attempt(book: RunRecordStore, desk: RunLedger, attempt: JobAttempt, now: datetime) -> None:
+    for note in settle_attempt(attempt, desk, now):
         write_message(note)
-    book.put(attempt)
+    book.put_attempt(attempt)
 
 
-def planned(book: Book, now: datetime) -> JobAttempt:
+def plan_attempt(book: RunRecordStore, now: datetime) -> JobAttempt:
     """The next attempt, not written yet."""
     number = 1 + max((attempt.number for attempt in book.record.attempts), default=0)
     key = f"{book.record.job}.{number}-{token_hex(4)}"
-    return JobAttempt(id=key, number=number, began_at=now, seen_at=now, host=host(), boot=boot(), state=PLANNED)
+    return JobAttempt(
+        id=key, number=number, began_at=now, seen_at=now, host=get_host_name(), boot=read_boot_id(), state=PLANNED
+    )
 
 
-def begun(attempt: JobAttempt, now: datetime) -> JobAttempt:
+def begin_attempt(attempt: JobAttempt, now: datetime) -> JobAttempt:
     """Its command runs from now on."""
     return replace(attempt, state=OPEN, began_at=now, seen_at=now)
 
 
-def host() -> str:
+def get_host_name() -> str:
     """What this machine is called."""
     return socket.gethostname()
 
 
-def boot() -> str:
+def read_boot_id() -> str:
     """This boot of it; "" where nothing tells them apart."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
 
 
-def runs_folder() -> Path:
+def get_runs_folder() -> Path:
     """Where records lie that are named nowhere else."""
     return get_data_path("runs")

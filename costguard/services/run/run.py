@@ -23,11 +23,11 @@ from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.runs.record import ENDED, LOST, NEVER, OPEN, PLANNED, JobAttempt
 from costguard.services.ports import HoldBook, RunWishes
-from costguard.services.run.holding import hold
+from costguard.services.run.holding import take_hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class RunLedger:
     """Where money is set aside and machines are kept. `who`: for whom."""
 
     holds: HoldBook
@@ -36,13 +36,13 @@ class Desk:
     who: str
 
 
-def set_aside(wanted: Hold, desk: Desk, now: datetime) -> Admission:
+def set_money_aside(wanted: Hold, desk: RunLedger, now: datetime) -> Admission:
     """Take the hold, or say who refuses; a refusal is recorded for the next guard run to tell of."""
-    return hold(wanted, desk.holds, desk.wishes, desk.budgets, now)
+    return take_hold(wanted, desk.holds, desk.wishes, desk.budgets, now)
 
 
-def lease(
-    live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: Desk, now: datetime, *, wish_id: str, why: str
+def lease_machine(
+    live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: RunLedger, now: datetime, *, wish_id: str, why: str
 ) -> Override | str:
     """Keep the machine that the job runs on; or why its policies do not allow that."""
     life = identify_incarnation(live.observation)
@@ -55,7 +55,7 @@ def lease(
     return wish
 
 
-def closed(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
+def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
     """What an attempt is that nobody watches any more; or its processes, where some still run.
 
     `here`: whether it ran in this boot of this machine: only then can its processes be looked for, and may any be left.
@@ -71,7 +71,7 @@ def closed(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: 
     return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
 
 
-def settle(attempt: JobAttempt, desk: Desk, now: datetime) -> tuple[str, ...]:
+def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple[str, ...]:
     """Bring hold and lease to what became of `attempt`, and say what could not be brought there."""
     notes = []
     if attempt.hold:

@@ -14,11 +14,11 @@ from costguard.runs.progress import PaceUnknown, ProgressMark, measure_token_spe
 from costguard.runs.record import ENDED, OPEN, JobAttempt
 from costguard.runs.telling import format_end_lines, format_next_quote
 from costguard.runs.terms import JobTerms
-from costguard.services.asked import calibration_file, taken_in
+from costguard.services.asked import find_calibration_file, update_calibration
 from costguard.services.job_input import read_observed_runs
-from costguard.services.run.record_store import Book, desk_of
-from costguard.services.run.run import settle
-from costguard.services.run.terms import Asked, Expected, quoted_again
+from costguard.services.run.record_store import RunRecordStore, open_run_ledger
+from costguard.services.run.run import settle_attempt
+from costguard.services.run.terms import RunEstimate, RunRequest, quote_again
 from costguard.settings import Settings, expand_path
 from costguard.sizing.observed_runs import JOB_KEYS
 from costguard.system.child.attending import format_signal_name
@@ -30,7 +30,7 @@ SPEED_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class LearntSpeed:
     """What a run taught: its tokens a second, or why nothing. `after`: the next quote of such a job."""
 
     tokens_per_s: float | None = None
@@ -38,12 +38,14 @@ class Learnt:
     after: JobTerms | None = None
 
 
-def closing(book: Book, attempt: JobAttempt, status: int, settings: Settings, now: datetime) -> JobAttempt:
+def close_ended_attempt(
+    book: RunRecordStore, attempt: JobAttempt, status: int, settings: Settings, now: datetime
+) -> JobAttempt:
     """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
     ended = replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
     try:
-        with desk_of(settings) as desk:
-            for note in settle(ended, desk, now):
+        with open_run_ledger(settings) as desk:
+            for note in settle_attempt(ended, desk, now):
                 write_message(note)
     except CostguardError as error:
         write_message(
@@ -51,32 +53,34 @@ def closing(book: Book, attempt: JobAttempt, status: int, settings: Settings, no
         )
         ended = replace(ended, state=OPEN)  # with its status: it has ended, and is not settled
     try:
-        book.put(ended)
+        book.put_attempt(ended)
     except CostguardError as error:
         write_message(str(error).splitlines()[0])
     return replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
 
 
-def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt) -> Learnt:
+def learn_speed(
+    asked: RunRequest, found: RunEstimate, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt
+) -> LearntSpeed:
     """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
     if found.job is None or found.stated is None or found.hardware is None:
-        return Learnt(unfit="it was not quoted, so there is nothing to hold it against")
+        return LearntSpeed(unfit="it was not quoted, so there is nothing to hold it against")
     speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
     if isinstance(speed, PaceUnknown):
-        return Learnt(unfit=speed.why)
+        return LearntSpeed(unfit=speed.why)
     if found.differs:
-        return Learnt(unfit=found.differs)
+        return LearntSpeed(unfit=found.differs)
     try:
-        left_out = _kept(asked, found, round(speed, SPEED_DIGITS), ended, job)
+        left_out = _add_to_calibration(asked, found, round(speed, SPEED_DIGITS), ended, job)
         if left_out:
-            return Learnt(tokens_per_s=speed, unfit=left_out)
-        after = quoted_again(asked, found, ended.seen_at)
+            return LearntSpeed(tokens_per_s=speed, unfit=left_out)
+        after = quote_again(asked, found, ended.seen_at)
     except CostguardError as error:
-        return Learnt(tokens_per_s=speed, unfit=str(error).splitlines()[0])
-    return Learnt(tokens_per_s=speed, after=after)
+        return LearntSpeed(tokens_per_s=speed, unfit=str(error).splitlines()[0])
+    return LearntSpeed(tokens_per_s=speed, after=after)
 
 
-def told(book: Book, ended: JobAttempt, found: Expected, learnt_: Learnt) -> None:
+def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_: LearntSpeed) -> None:
     """Say how it ended, beside the quote."""
     how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
     for line in format_end_lines(ended, book.record, found.terms, how):
@@ -88,7 +92,7 @@ def told(book: Book, ended: JobAttempt, found: Expected, learnt_: Learnt) -> Non
         write_message(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
 
 
-def free_result(stated: str | None) -> Path | None:
+def check_result_file(stated: str | None) -> Path | None:
     """Where the document goes; InputError where another file, which is none of these, lies there."""
     if stated is None:
         return None
@@ -124,7 +128,7 @@ def _is_result(path: Path) -> bool:
     return found == {} or (isinstance(found, dict) and found.get("schema") == RUN_SCHEMA)
 
 
-def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: str) -> str:
+def _add_to_calibration(asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str) -> str:
     """Have the run among those that calibrate; why it was left out there, "" where it was not."""
     assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
     assert found.hardware is not None  # noqa: S101
@@ -140,5 +144,5 @@ def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: s
     }
     facts = ShippedFacts()
     fresh = read_observed_runs([(name, row)], found.stated.folder, facts)
-    answer = taken_in(fresh, calibration_file(asked.calibration, asked.config), facts)
+    answer = update_calibration(fresh, find_calibration_file(asked.calibration, asked.config), facts)
     return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

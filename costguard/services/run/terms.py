@@ -30,7 +30,7 @@ from costguard.runs.progress import count_steps
 from costguard.runs.record import JobRecord
 from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
 from costguard.services import quote as flow
-from costguard.services.asked import asked_job, calibrated, check_names, market_file
+from costguard.services.asked import apply_calibration, check_limit_names, find_market_file, read_asked_job
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, Table
@@ -40,13 +40,13 @@ from costguard.values.gpu_names import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, TIERS
 
-ENVIRONMENTS = {"RUNPOD_POD_ID": "runpod", "CONTAINER_ID": "vast", "VAST_CONTAINERLABEL": "vast"}
+PROVIDER_VARIABLES = {"RUNPOD_POD_ID": "runpod", "CONTAINER_ID": "vast", "VAST_CONTAINERLABEL": "vast"}
 """A variable that only this cloud's machines have (providers/*.md)."""
-CLOUDS = {AWS: "aws", GCP: "gcp"}
+PROVIDER_OF_CLOUD = {AWS: "aws", GCP: "gcp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunRequest:
     """What a person asked for, of the job and its machine. `flags`: over the job file. Everything else as its flag says."""
 
     job_file: str | None = None
@@ -62,7 +62,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class RunEstimate:
     """The terms of a run, with what they come from. `job` None: it is run unquoted. `seen`: whether the GPUs were looked at.
 
     `differs`: how they are others than was stated.
@@ -79,7 +79,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOffer:
+class SingleOfferMarket:
     """A market of one offer: the machine we are on. Nothing else is for sale."""
 
     offer: Offer | None
@@ -97,25 +97,25 @@ class OneOffer:
         return iter([self.offer] if self.offer else [])
 
 
-def expected(asked: Asked, settings: Settings, record: JobRecord, now: datetime) -> Expected:
+def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: datetime) -> RunEstimate:
     """The terms of the next attempt of the job of `record`. NoAnswerError where it does not fit, or is over a cap."""
     facts = ShippedFacts()
-    live = _live_here(settings, now) if asked.id is None else _live(asked.id, settings, now)
-    hardware, notes, seen = _hardware(asked, live, facts)
-    differs = _differs(hardware, _gpus_here(), facts) if asked.on is not None else ""
+    live = _find_this_machine(settings, now) if asked.id is None else _find_stated_machine(asked.id, settings, now)
+    hardware, notes, seen = _find_hardware(asked, live, facts)
+    differs = _explain_gpu_mismatch(hardware, _list_local_gpus(), facts) if asked.on is not None else ""
     notes = (*notes, *([differs] if differs else []))
-    machine = _machine(asked, live, hardware, settings, now)
+    machine = _describe_machine(asked, live, hardware, settings, now)
     if asked.job_file is None and not asked.flags:
-        return Expected(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
+        return RunEstimate(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
     stated = read_job_input(asked.flags, asked.job_file, facts)
     if set(stated.table) <= {"limits"}:
-        return Expected(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
-    job = calibrated(asked_job(stated, facts, strict=False), asked.calibration, asked.config)
+        return RunEstimate(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
+    job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)
     if hardware is None:
         hint = "write --on H100:8, or --id ID of a machine in the ledger; without a job file it is run unquoted"
         raise InputError("no GPU was found here, so the job cannot be quoted", field="--on", hint=hint)
-    option, machine, warnings = _quoted(asked, job, hardware, machine, live=live, facts=facts, now=now)
-    per_step = asked.tokens_per_step or _tokens_per_step(job, option)
+    option, machine, warnings = _quote_here(asked, job, hardware, machine, live=live, facts=facts, now=now)
+    per_step = asked.tokens_per_step or _compute_tokens_per_step(job, option)
     steps = count_steps(job.tokens, per_step)
     terms = JobTerms(
         machine=machine,
@@ -126,22 +126,24 @@ def expected(asked: Asked, settings: Settings, record: JobRecord, now: datetime)
         share=compute_share_left(record, steps),
     )
     told = (*notes, *stated.notes, *warnings, *option.notes)
-    return Expected(terms=terms, differs=differs, job=job, stated=stated, hardware=hardware, live=live, seen=seen, notes=told)
+    return RunEstimate(
+        terms=terms, differs=differs, job=job, stated=stated, hardware=hardware, live=live, seen=seen, notes=told
+    )
 
 
-def quoted_again(asked: Asked, found: Expected, now: datetime) -> JobTerms | None:
+def quote_again(asked: RunRequest, found: RunEstimate, now: datetime) -> JobTerms | None:
     """The whole job on the same machine at the same price, with what is known by now of its speed; None where none was."""
     if found.job is None or found.hardware is None:
         return None
-    job = calibrated(replace(found.job, calibration=None), asked.calibration, asked.config)
-    option, machine, _ = _quoted(
+    job = apply_calibration(replace(found.job, calibration=None), asked.calibration, asked.config)
+    option, machine, _ = _quote_here(
         asked, job, found.hardware, found.terms.machine, live=found.live, facts=ShippedFacts(), now=now
     )
     return replace(found.terms, machine=machine, hours=option.hours, usd=option.usd, share=Fraction(1))
 
 
-def _quoted(
-    asked: Asked,
+def _quote_here(
+    asked: RunRequest,
     job: Job,
     hardware: Hardware,
     machine: JobMachine,
@@ -153,26 +155,26 @@ def _quoted(
     """The job on this hardware at this price; where none is known, at the market's."""
     if machine.hourly is not None:
         bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
-        offer = _offer(machine, hardware, live, now)
-        answer = flow.quote(bare, market=OneOffer(offer), facts=facts, on=hardware, booted=True)
+        offer = _build_offer(machine, hardware, live, now)
+        answer = flow.build_quote(bare, market=SingleOfferMarket(offer), facts=facts, on=hardware, booted=True)
     else:
-        with MarketReader(market_file(asked.market, asked.config)) as source:
-            check_names(job.limits, source)
-            here = _provider_here() if job.limits.providers is None else None
+        with MarketReader(find_market_file(asked.market, asked.config)) as source:
+            check_limit_names(job.limits, source)
+            here = _guess_provider() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
-            answer = flow.quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
+            answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
     if not answer.options:
         why = answer.refused[0].reason if answer.refused else "nothing is known of this hardware"
         hint = "; ".join(answer.advice) or "mend the job file; without one the command is run unquoted"
         raise NoAnswerError(f"the job cannot run here as stated: {why}", hint=hint)
     option = answer.options[0]
     if machine.hourly is None and option.offer is not None:
-        machine = _priced(machine, option, facts, job)
+        machine = _price_from_market(machine, option, facts, job)
     return option, machine, answer.warnings
 
 
-def _priced(machine: JobMachine, option: QuoteOption, facts: ShippedFacts, job: Job) -> JobMachine:
+def _price_from_market(machine: JobMachine, option: QuoteOption, facts: ShippedFacts, job: Job) -> JobMachine:
     """`machine` at the price of the market's offer, its disk counted as the quote counts it."""
     from costguard.quoting.storage import compute_job_disk_gb
 
@@ -187,7 +189,7 @@ def _priced(machine: JobMachine, option: QuoteOption, facts: ShippedFacts, job: 
     return replace(machine, hourly=rate, source=told, provider=offer.provider)
 
 
-def _offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
+def _build_offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
     """The machine as an offer, of a provider of its own: what it burns holds its disks, and a stated rate is the whole."""
     if machine.hourly is None:
         return None
@@ -208,8 +210,8 @@ def _offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, n
     )
 
 
-def _machine(
-    asked: Asked, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
+def _describe_machine(
+    asked: RunRequest, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
 ) -> JobMachine:
     """What we are on, as far as the ledger and the flags know it."""
     stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
@@ -229,13 +231,13 @@ def _machine(
         nodes=hardware.nodes if hardware else 1,
         hourly=known or stated,
         source=source,
-        provider=seen.key.provider if seen else _provider_here() or "",
+        provider=seen.key.provider if seen else _guess_provider() or "",
         account=seen.key.account if seen else "",
         owner=asked.owner or (find_owner(live.observation, settings.defaults.owner_from) if live else ""),
     )
 
 
-def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
+def _find_stated_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         live = resolve_resource(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
@@ -252,7 +254,7 @@ def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
     return live
 
 
-def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
+def _find_this_machine(settings: Settings, now: datetime) -> LiveResource | None:
     """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
     place = locate_machine()
     if not place.id:
@@ -262,9 +264,11 @@ def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
     return same[0] if len(same) == 1 and same[0].observation.state == RUNNING else None
 
 
-def _hardware(asked: Asked, live: LiveResource | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...], bool]:
+def _find_hardware(
+    asked: RunRequest, live: LiveResource | None, facts: ShippedFacts
+) -> tuple[Hardware | None, tuple[str, ...], bool]:
     """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
-    here = _gpus_here()
+    here = _list_local_gpus()
     if asked.on is not None:
         hardware, notes = parse_hardware(asked.on, facts)
         assert hardware is not None  # noqa: S101 - for the type checker: it was stated
@@ -281,7 +285,7 @@ def _hardware(asked: Asked, live: LiveResource | None, facts: ShippedFacts) -> t
     return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
 
 
-def _differs(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> str:
+def _explain_gpu_mismatch(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> str:
     """That NVML finds other GPUs than were stated; "" where it does not, or cannot be asked."""
     if stated is None or not here:
         return ""
@@ -292,7 +296,7 @@ def _differs(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> s
     return f"--on says {stated.gpu.name}:{stated.gpu_count}, and NVML finds {len(here)} x {', '.join(sorted({*here}))} here"
 
 
-def _gpus_here() -> list[str]:
+def _list_local_gpus() -> list[str]:
     """The names of the GPUs of this machine, as NVML tells them; none where it cannot be asked."""
     try:
         pynvml = import_module("pynvml")  # of the extra `agent`; it ships no types
@@ -310,13 +314,13 @@ def _gpus_here() -> list[str]:
     return names
 
 
-def _provider_here() -> str | None:
+def _guess_provider() -> str | None:
     """The cloud that this machine seems to be of; None where nothing says."""
-    named = next((provider for name, provider in ENVIRONMENTS.items() if os.environ.get(name)), None)
-    return named or CLOUDS.get(detect_cloud())
+    named = next((provider for name, provider in PROVIDER_VARIABLES.items() if os.environ.get(name)), None)
+    return named or PROVIDER_OF_CLOUD.get(detect_cloud())
 
 
-def _tokens_per_step(job: Job, option: QuoteOption) -> int | None:
+def _compute_tokens_per_step(job: Job, option: QuoteOption) -> int | None:
     """Tokens of one optimizer step: as the job states them, else of one pass of every rank."""
     if job.global_batch_tokens:
         return job.global_batch_tokens

@@ -18,7 +18,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import TokenBucket
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_ec2_xml import disk_id, wire_id
 from tests.providers.aws.rig import AwsRig
@@ -59,7 +59,7 @@ def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
     with rig.opened(tmp_path, regions=REGIONS) as source, LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         rig.clock.at = START
         while rig.clock.at <= end:
-            poll([source], ledger, rig.clock)
+            poll_sources([source], ledger, rig.clock)
             rig.clock.at += PACE
     with SpendingReader(url, rules=rules) as books:
         return list(books.spent(end))

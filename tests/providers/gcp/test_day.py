@@ -20,7 +20,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.providers.transport import ProviderContext, Transport
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.money import NANO, MoneyInterval
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import BILLS, NAMES, NoCache
@@ -77,7 +77,7 @@ def _played(seed: int, home: Path) -> list[Compared]:
     with _watched(fake, clock, home) as account, LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for at in _times():
             clock.at = at
-            polled = poll([account], ledger, clock)
+            polled = poll_sources([account], ledger, clock)
             assert not polled.unseen, polled.unseen
     with SpendingReader(url, rules=rules) as books:
         spent = {one.key: one.money for one in books.spent(END)}

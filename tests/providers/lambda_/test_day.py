@@ -20,7 +20,7 @@ from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.spending import LifetimeCost
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.money import NANO
 from costguard.values.resource import ResourceKey
 from tests.fakes.lambda_ import FakeLambda, wire_id
@@ -62,7 +62,7 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
             rig.clock.at = at
             for one in world.resources:
                 day.sights[one.id] += [_word(rig.fake, one)]
-            polled = poll([source], ledger, rig.clock)
+            polled = poll_sources([source], ledger, rig.clock)
             assert not polled.unseen, polled
             day.polls, at = day.polls + 1, at + EVERY
     with SpendingReader(url, rules=rules) as books:

@@ -17,7 +17,7 @@ from costguard_sim.world import SECOND_US, SIM_INSTANCE, Resource, World, from_u
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.money import MoneyInterval
 from tests.fakes.runpod import FakeRunpod, wire_id
 from tests.providers.runpod.rig import RunpodRig
@@ -71,7 +71,7 @@ def played(seed: int, tmp_path: Path) -> Compared:
     with rig.opened(tmp_path) as source, LedgerWriter(url, rules=rules, ceilings={}) as ledger:
         for entry in plan.entries:
             rig.clock.at = from_us(entry.at_us)
-            polled = poll([source], ledger, rig.clock)
+            polled = poll_sources([source], ledger, rig.clock)
             assert not polled.unseen
             assert not polled.refused
     return held(describe_as_listed(world, plan), plan, url)

@@ -23,7 +23,7 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
-from costguard.services.poll import poll
+from costguard.services.poll import poll_sources
 from costguard.values.resource import ResourceKey
 from tests.fakes.vast import USER, FakeVast, machine, volume
 from tests.providers.vast.rig import VastRig
@@ -91,7 +91,7 @@ def _watched(rig: VastRig, times: list[int], tmp_path: Path, rules: Mapping[str,
     with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger, rig.opened(tmp_path, traffic_unit="MB") as source:
         for us in times:
             rig.clock.at = from_us(us)
-            (done,) = poll([source], ledger, rig.clock).accrued
+            (done,) = poll_sources([source], ledger, rig.clock).accrued
             assert done.outcome == COMPLETE, done
     return url
 
