@@ -10,7 +10,7 @@ from bench.published import FACTS, Row, UnreadableRowError, faketensor_inputs, m
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import build_architecture_from_config
 from costguard.sizing.recipe import Parallelism, Recipe
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
 from scripts import compare_memory, published_memory, published_runs
 
 GIGA = 1e9

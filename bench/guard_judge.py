@@ -13,14 +13,12 @@ from bench.measured import Measured, cpu, median
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
 from costguard.guard.policy import Rails
-from costguard.guard.work import ACTIVE, IDLE
+from costguard.guard.signals import ACTIVE, IDLE
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services.guard_inputs import build_guard_config
-from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
-from costguard.services.latest import PollResults
-from costguard.services.lookback import SampleWindow
+from costguard.services.guard_inputs import PollResults, build_guard_config
+from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, read_previous_runs
 from costguard.settings import read_settings
 from costguard.system.gc_pause import pause_gc
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample

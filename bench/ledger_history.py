@@ -21,15 +21,14 @@ from bench.measured import Measured, cpu, median
 from costguard.ledger.db.codecs import decode_span, encode_attribution, encode_observation, encode_span
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.spans.books import SpendingReader
-from costguard.ledger.spans.rollup import DailyRollup
+from costguard.ledger.spans.posting import DailyRollup
 from costguard.metering.billing import list_meters
 from costguard.metering.meter import COMPUTE
-from costguard.metering.reach import compute_known_until
-from costguard.metering.span import Span, compute_amounts, compute_charge
+from costguard.metering.span import Span, compute_amounts, compute_charge, compute_known_until
 from costguard.metering.spending import Spending
 from costguard.values import calendar
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
-from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
 Row = tuple[object, ...]

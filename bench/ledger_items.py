@@ -12,7 +12,7 @@ from bench.measured import Measured, cpu, resident_mib
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import focus
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from costguard.views.document import Document
 
 AS_OF = UNTIL - timedelta(hours=3)

@@ -64,10 +64,10 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.metering.inventory import Failed
     from costguard.providers.transport import ProviderContext, Transport
-    from costguard.services.exports import BillExportReader
+    from costguard.services.configured_providers import BillExportReader
     from costguard.services.poll import poll_sources
-    from costguard.values.gpu_names import GpuNames
-    from costguard.values.period import Period
+    from costguard.values.calendar import Period
+    from costguard.values.gpu import GpuNames
 
     facts, transport, watch = ShippedFacts(), Transport(), Watch()
     with TemporaryDirectory() as folder:

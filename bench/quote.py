@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.interleaved import HELLO, compiled, costguard, report, timed
 from costguard.data import ShippedFacts
-from costguard.ledger.market_file import write_market
+from costguard.ledger.market import write_market
 from costguard.quoting.offer import Offer
 from costguard.services.size import size_job
 from costguard.sizing.job import parse_job

@@ -20,10 +20,9 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from costguard.ledger.market_file import write_market
+from costguard.ledger.market import write_market
 from costguard.quoting.offer import Offer
-from costguard.values.gpu import read_gpus
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames, read_gpus
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
 

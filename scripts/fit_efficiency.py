@@ -2,7 +2,7 @@
 
     python scripts/fit_efficiency.py RUNS.csv GPUS.csv [--write costguard/data/efficiency.json]
 
-    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/sizing/speed/step.py`
+    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/sizing/speed/throughput.py`
 
 Ridge least squares towards a prior for each weight (what physics or the literature suggests), within bounds that keep
 a cost from becoming a gain, so that combinations nobody has published stay sane. A source with n rows counts as
@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
 from costguard.sizing.speed.efficiency import UNKNOWN_FAMILY, GpuFamily, StepConstants
-from costguard.sizing.speed.step import StepSetting, compute_arithmetic_seconds, compute_costs
-from costguard.sizing.speed.work import PeakRate, count_work, find_peak_rate
+from costguard.sizing.speed.flops import PeakRate, count_work, find_peak_rate
+from costguard.sizing.speed.throughput import StepSetting, compute_arithmetic_seconds, compute_costs
 from scripts import published_runs as published
 from scripts.efficiency_priors import FAMILY_PRIOR, FULL_POWER, PHYSICS, PRIORS, Prior
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from costguard.guard.asked import NO_COST_FACTS
 from costguard.guard.context import GuardSnapshot
+from costguard.guard.policy_evaluation import NO_COST_FACTS
 from costguard.metering.spending import LiveResource
-from costguard.services.latest import PollResults
+from costguard.services.guard_inputs import PollResults
 
 
 def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> GuardSnapshot:  # noqa: ANN401 - any field

@@ -10,8 +10,8 @@ from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
 from costguard.metering.observation import Observation
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
+from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 
 HOUR_US = 3_600_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
-from costguard.ledger.market_file import write_market
+from costguard.ledger.market import write_market
 from costguard.quoting.offer import Offer
 from costguard.values.money import Rate
 

@@ -43,7 +43,7 @@ def test_the_walls_stand(copy: Path) -> None:
         ("costguard/views/document.py", "import rich", "Core is pure"),
         ("agent/costguard_agent/protocol.py", "import costguard.values.money", "The agent carries nothing"),
         ("costguard/services/quote_commands.py", "import sqlite3", "Only the ledger knows SQL"),
-        ("costguard/services/quote_commands.py", "from costguard.ledger.market_file import SCHEMA", "Tables are private"),
+        ("costguard/services/quote_commands.py", "from costguard.ledger.market import SCHEMA", "Tables are private"),
     ],
 )
 def test_a_broken_wall_is_red(copy: Path, file: str, line: str, contract: str) -> None:

@@ -84,10 +84,10 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _send_request(given: argparse.Namespace) -> int:
-    from costguard_agent import hints, listening
+    from costguard_agent import hints, local_requests
 
     for_s = parse_duration(given.span)
-    found = listening.send_local_request(
+    found = local_requests.send_local_request(
         hints.list_hint_sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S
     )
     if found is None:
@@ -102,17 +102,17 @@ def _send_request(given: argparse.Namespace) -> int:
 
 def _install(given: argparse.Namespace) -> int:
     if given.print:
-        from costguard_agent import unit
+        from costguard_agent import installation
 
-        print(unit.format_unit(), end="")  # noqa: T201
+        print(installation.format_unit(), end="")  # noqa: T201
         return OK
-    from costguard_agent import enrollment, state_dir, unit
+    from costguard_agent import enrollment, installation, state_dir
 
     state = state_dir.find_state_dir()
     agent = enrollment.load_enrollment(state).agent
     if given.dead_man:
         print(_arm_deadman_switch(given, agent))  # noqa: T201
-    print(unit.install_service())  # noqa: T201
+    print(installation.install_service())  # noqa: T201
     return OK
 
 

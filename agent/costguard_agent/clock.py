@@ -1,12 +1,15 @@
 """Three clocks, and what their disagreement says: a suspended machine, a clock that was set, an agent that did not run.
 
 Example: between two looks the boot clock went on by 3,600 s and the clock of waking time by 1 s: the machine slept.
+
+Pace: how often something may be measured that costs time of a core, so that no machine is too large for the agent.
 """
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 APART_S = 2.0
 """How far two clocks may drift apart between two looks before one of them was set, or the machine slept."""
@@ -68,3 +71,28 @@ class RecordClock:
             self.ahead_ms += jump_ms
             return 0
         return jump_ms
+
+
+ResultT = TypeVar("ResultT")
+
+
+class CpuThrottle:
+    """At most every `every_s` seconds, and never more than `share` of a core on the average of what it costs."""
+
+    def __init__(self, every_s: float, share: float) -> None:
+        self.every_s, self._share = every_s, share
+        self._next_s = 0.0
+        self.wait_s = every_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time, by a clock that only rises."""
+        return now_s >= self._next_s
+
+    def run_measured(self, now_s: float, measure: Callable[[], ResultT]) -> ResultT:
+        """What `measure` returns; its processor time decides when the next is due."""
+        before = time.thread_time()
+        try:
+            return measure()
+        finally:
+            self.wait_s = max(self.every_s, (time.thread_time() - before) / self._share)
+            self._next_s = now_s + self.wait_s

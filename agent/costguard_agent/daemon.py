@@ -26,11 +26,9 @@ from typing import Any
 from costguard_agent import __version__, state_dir
 from costguard_agent.clock import Moment, RecordClock, explain_gap, read_clock
 from costguard_agent.collector import Collector
-from costguard_agent.diagnostics import AgentError
+from costguard_agent.diagnostics import AgentError, AgentLog
 from costguard_agent.enrollment import load_enrollment, load_key
-from costguard_agent.listening import HintListener
-from costguard_agent.local_requests import LocalRequestQueue
-from costguard_agent.log import AgentLog
+from costguard_agent.local_requests import HintListener, LocalRequestQueue
 from costguard_agent.sender import ANSWERED, BeatResult, BeatSender
 from costguard_agent.spool import RecordSpool, SequenceNumbers
 from costguard_agent.status_file import StatusFile

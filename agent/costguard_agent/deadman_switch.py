@@ -30,6 +30,7 @@ from costguard_agent.deadman_policy import (
     UNCHECKED,
     DeadmanFacts,
     DeadmanSettings,
+    IdleHistory,
     ShutdownDecision,
     compute_delay_s,
     decide_shutdown,
@@ -37,7 +38,6 @@ from costguard_agent.deadman_policy import (
 )
 from costguard_agent.diagnostics import AgentError
 from costguard_agent.host import HostView, is_alive, list_command_lines, read_text
-from costguard_agent.quiet import IdleHistory
 from costguard_agent.shutdown import ACCEPTED, RUNNING, MachineIdentity
 from costguard_agent.state_dir import parse_object, write_file
 from costguard_agent.user_sessions import write_to_terminals

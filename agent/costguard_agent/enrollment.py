@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from costguard_agent import __version__, ed25519
-from costguard_agent.diagnostics import AgentError
-from costguard_agent.printed import make_printable
+from costguard_agent.diagnostics import AgentError, make_printable
 from costguard_agent.protocol import EVERY_S, JOIN_PATH, decode_base64, encode_base64
 from costguard_agent.state_dir import CONFIG, KEY, make_dir, parse_object, read_private_file, write_file
 
@@ -79,7 +78,7 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
 
     The key is kept before it is told, so that after a crash in between the same command finishes.
     """
-    from costguard_agent.wire import UnreachedError, WatchdogConnection
+    from costguard_agent.http_client import UnreachedError, WatchdogConnection
 
     make_dir(folder)
     if (folder / CONFIG).exists() and not again:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from costguard_agent.pace import CpuThrottle
+from costguard_agent.clock import CpuThrottle
 
 PROC = Path("/proc")
 INITIAL_NAMESPACE = "pid:[4026531836]"

@@ -3,6 +3,8 @@
 The same packages give the same bytes: names in order, one date, nothing compressed. NVIDIA's binding (pynvml, one module) goes
 along where it is installed. A file like this keeps nothing compiled, which costs memory and a second at each start, so
 `run` unpacks it once beside the key and goes on from there.
+
+The agent as a service of systemd: its unit (also in config/systemd), and putting it in place.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path, PurePosixPath
+
+from costguard_agent.diagnostics import AgentError
 
 PACKAGE, BINDING = "costguard_agent", "pynvml"
 FIRST_LINE = b"#!/usr/bin/env python3\n"
@@ -106,3 +110,151 @@ def _read_binding() -> dict[str, bytes]:
     if found is None or found.origin is None or not found.origin.endswith(f"{BINDING}.py"):
         return {}
     return {f"{BINDING}.py": Path(found.origin).read_bytes()}
+
+
+PROGRAM, UNIT = Path("/usr/local/lib/costguard-agent"), Path("/etc/systemd/system/costguard-agent.service")
+SERVICE = UNIT.name
+PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
+OLDEST = (3, 9)
+WITHIN_S = 60
+
+UNIT_TEMPLATE = """\
+# The agent of costguard as a service: costguard-agent install  puts this file to /etc/systemd/system and starts it.
+#   journalctl -u costguard-agent -f      a line for each change
+#   costguard-agent status                what it measures, and when the watchdog answered last
+
+[Unit]
+Description=costguard-agent: tells the watchdog what this machine does
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={python} {program} run
+Restart=always
+RestartSec=10s
+# It has not joined, or its key may be known to others: trying again changes nothing until somebody does something.
+RestartPreventExitStatus=2
+
+# A user of its own that exists while it runs. Key and records: /var/lib/costguard-agent (0700). Socket of hints and status:
+# /run/costguard-agent, where every job of this machine may speak to it.
+DynamicUser=yes
+StateDirectory=costguard-agent
+StateDirectoryMode=0700
+RuntimeDirectory=costguard-agent
+RuntimeDirectoryMode=0755
+UMask=0077
+
+# The devices of NVIDIA's driver are made when root first asks for them, on a machine where nothing else did.
+ExecStartPre=-+/usr/bin/nvidia-smi -L
+
+# What it must see, and therefore is not hidden from it:
+#   /dev          NVML reads GPUs through /dev/nvidia*; terminals in /dev/pts say when somebody typed. So no PrivateDevices, and
+#                 neither DevicePolicy nor ProtectClock, which closes devices too: the modes of devices bound an own user enough
+#   /proc         processor time of all processes, who is logged in (no ProtectProc, no ProcSubset)
+#   /tmp          schedulers leave there where they listen (no PrivateTmp)
+#   /home, /root  files of running notebook servers, to ask them; read only. The folders of most people are closed to others:
+#                 with  AmbientCapabilities=CAP_DAC_READ_SEARCH  in an override it sees them all the same, and could read all
+#                 files of this machine; without it those notebooks are not seen, and it cannot tell what it does not see.
+# What it may do: speak to the watchdog, and nothing to this machine.
+NoNewPrivileges=yes
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH
+ProtectSystem=strict
+ProtectHome=read-only
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+# It uses next to nothing, but commands of schedulers (squeue, ray, sky), asked once a minute, run within these bounds too.
+MemoryMax=1G
+TasksMax=256
+Environment=MALLOC_ARENA_MAX=2 PYTHONDONTWRITEBYTECODE=1
+
+# A dead-man switch that ends the machine by its own shutdown needs the rights for it, in an override (docs/DEADMAN.md):
+#DynamicUser=no
+#User=root
+#CapabilityBoundingSet=~
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def format_unit(python: str = PYTHONS[0], program: Path = PROGRAM) -> str:
+    """The unit, for that interpreter and program."""
+    return UNIT_TEMPLATE.replace("{python}", python).replace("{program}", str(program))
+
+
+def install_service(*, systemd: Path = Path("/run/systemd/system")) -> str:
+    """Put program and unit in place and start it; what was done, in words. Raises AgentError with what to do instead."""
+    if os.geteuid() != 0:
+        raise AgentError("installing needs root: sudo costguard-agent install")
+    if not systemd.is_dir() or not shutil.which("systemctl"):
+        raise AgentError(f"there is no systemd here. Start it from what starts this container: {_explain_manual_install()}")
+    python = _find_python()
+    _put_program(python)
+    try:
+        UNIT.write_text(format_unit(python), encoding="utf-8")
+        UNIT.chmod(0o644)
+    except OSError as error:
+        raise AgentError(f"cannot write {UNIT}: {error.strerror}") from error
+    for words in (["daemon-reload"], ["enable", SERVICE], ["restart", SERVICE]):
+        _run_systemctl(words)
+    return f"{SERVICE} runs; costguard-agent status says what it sees"
+
+
+def _put_program(python: str) -> None:
+    """The program as a folder, with its modules compiled, so that a start is cheap. What was there before is replaced."""
+    new = PROGRAM.with_name(f".{PROGRAM.name}.new")
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        unpack_archive(build_archive(), new, python, mode=0o755)
+        old = PROGRAM.with_name(f".{PROGRAM.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        if PROGRAM.exists():
+            PROGRAM.rename(old)
+        new.rename(PROGRAM)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise AgentError(f"cannot put the program to {PROGRAM}: {error.strerror}") from error
+
+
+def _find_python() -> str:
+    """An interpreter that a user without a home may start."""
+    for path in (*PYTHONS, os.path.realpath(sys.executable)):
+        if not path.startswith(("/root", "/home")) and _is_new_enough(path):
+            return path
+    raise AgentError(
+        f"the service needs a Python of {OLDEST[0]}.{OLDEST[1]} or newer outside of /root and /home: apt install python3"
+    )
+
+
+def _is_new_enough(path: str) -> bool:
+    asked = f"import sys; sys.exit(sys.version_info < {OLDEST})"
+    try:
+        return subprocess.run([path, "-I", "-c", asked], check=False, timeout=WITHIN_S).returncode == 0  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def _run_systemctl(words: list[str]) -> None:
+    try:
+        done = subprocess.run(["systemctl", *words], check=False, capture_output=True, timeout=WITHIN_S)  # noqa: S603, S607
+    except (OSError, subprocess.SubprocessError) as error:
+        raise AgentError(f"systemctl {' '.join(words)}: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()[:300]
+        raise AgentError(f"systemctl {' '.join(words)} ended with {done.returncode}: {said}")
+
+
+def _explain_manual_install() -> str:
+    program = os.path.realpath(sys.argv[0])
+    return f"nohup {sys.executable} {program} run >>/var/log/costguard-agent.log 2>&1 &"

@@ -27,7 +27,7 @@ from costguard_agent.host import (
     read_process_variables,
 )
 from costguard_agent.http_client import LOOPBACK_HOSTS, HttpReply, UnansweredError, send_request
-from costguard_agent.seen import CONNECTIONS, INPUT_AGE, ProbeResult
+from costguard_agent.signals import CONNECTIONS, INPUT_AGE, ProbeResult
 
 FILES = ("jpserver-*.json", "nbserver-*.json")
 SERVERS_MOST, KERNELS_MOST = 20, 500

@@ -7,16 +7,29 @@ Duty and power are read at every look, what changes slowly at full looks. What a
     MIG                        a split GPU tells no duty: power, memory and processes stand for it
     a GPU that is lost         it runs nothing any more, so it is left out of the maximum; said until it is back
     driver reloaded            NVML is opened again; where the loaded library is too old for it, the agent starts itself anew
+
+NVML looked at by a thread of its own: a driver that hangs, as it may when a GPU falls off the bus, makes nothing else wait.
+
+Duty and power every second, what changes slowly about once a record. What is older than half a minute counts as unknown.
+
+NVIDIA's binding, imported without what compiling it costs: 16 MB that a process keeps for ever.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from costguard_agent.binding import import_pynvml
-from costguard_agent.pace import CpuThrottle
-from costguard_agent.signals import LIMIT, MEMORY_USED, MEMORY_UTIL, PCIE, POWER, TEMPERATURE, UTIL
+from costguard_agent.clock import CpuThrottle, read_clock
+from costguard_agent.signals import LIMIT, MEMORY_USED, MEMORY_UTIL, PCIE, POWER, TEMPERATURE, UTIL, SignalReading
 
 AGAIN_S, LOST_AGAIN_S = 30.0, 300.0
 """When it is opened again where it could not be, and where a GPU is lost: opening may take seconds."""
@@ -316,3 +329,98 @@ def _put_value(found: dict[str, float], name: str, value: float, *, most: float 
     """A value within its range; one that cannot be is left out (drivers answer 4294967295 for "unknown")."""
     if 0 <= value <= most:
         found[name] = value
+
+
+LOOK_S, FIRST_S, STALE_S, LAST_S = 1.0, 5.0, 30.0, 0.1
+"""Between looks; for how long a beginning waits for the first; after how long without one nothing is known; for an end."""
+FULL_SHARE = 0.9
+"""Of the time between records, so that each has a full look in it."""
+BLIND = GpuReading(None, None, ())
+
+
+class TakenReadings(NamedTuple):
+    """All looks since the last time, the latest of them, and all that was in the way."""
+
+    looks: list[SignalReading]
+    latest: GpuReading
+    troubles: tuple[str, ...]
+
+
+class GpuWatcher:
+    """The thread, and what it saw. `every_s`: seconds between records."""
+
+    def __init__(self, every_s: float) -> None:
+        self.every_s = every_s
+        self._gpus = GpuReader()
+        self._lock, self._first, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._looks: list[SignalReading] = []
+        self._latest, self._latest_s = BLIND, time.monotonic()
+        self._troubles: dict[str, None] = {}
+        self._thread = threading.Thread(target=self._watch, name="gpus", daemon=True)
+        self._thread.start()
+        self._first.wait(FIRST_S)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether only a new process can read the driver."""
+        return self._gpus.outdated
+
+    def take(self) -> TakenReadings:
+        """What was seen since the last time."""
+        with self._lock:
+            looks, troubles, latest = self._looks, tuple(self._troubles), self._latest
+            silent_s = time.monotonic() - self._latest_s
+            self._looks, self._troubles = [], {}
+        if silent_s > STALE_S:
+            return TakenReadings([], BLIND, (f"NVML has not answered for {silent_s:.0f} s",))
+        return TakenReadings(looks, latest, troubles)
+
+    def close(self) -> None:
+        """End it; a thread that hangs ends with the process."""
+        self._ended.set()
+        self._thread.join(LAST_S)
+
+    def _watch(self) -> None:
+        full_s = 0.0
+        while not self._ended.is_set():
+            moment = read_clock()
+            full = moment.awake_s >= full_s
+            if full:
+                full_s = moment.awake_s + FULL_SHARE * self.every_s
+            look = self._look(moment.awake_s, full=full)
+            with self._lock:
+                self._latest, self._latest_s = look, time.monotonic()
+                self._troubles.update(dict.fromkeys(look.troubles))
+                if look.gpus is not None:
+                    self._looks.append(SignalReading(moment.boot_s, 0.0, {}, look.gpus))
+            self._first.set()
+            self._ended.wait(min(LOOK_S, self.every_s) if look.gpus else FULL_SHARE * self.every_s)
+        self._gpus.close()
+
+    def _look(self, at_s: float, *, full: bool) -> GpuReading:
+        try:
+            return self._gpus.look(at_s, full=full)
+        except Exception as error:  # noqa: BLE001 - any: a binding that does not fit, a driver that answers otherwise
+            return BLIND._replace(troubles=(f"GPUs cannot be measured: {type(error).__name__}: {str(error)[:100]}",))
+
+
+NAME, WITHIN_S = "pynvml", 60
+
+
+def import_pynvml() -> ModuleType:
+    """The module. Raises ImportError; where it was never compiled (uv, read-only images), another process does that first."""
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        source = _find_source()
+        if source is not None and not Path(importlib.util.cache_from_source(str(source))).exists():
+            words = [sys.executable, "-m", "compileall", "-q", str(source)]
+            subprocess.run(words, check=False, cwd="/", timeout=WITHIN_S, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    return importlib.import_module(NAME)
+
+
+def _find_source() -> Path | None:
+    """Its file; None where it is imported already, missing, or no file of its own (an archive)."""
+    spec = None if NAME in sys.modules else importlib.util.find_spec(NAME)
+    if spec is None or not (spec.origin or "").endswith(".py"):
+        return None
+    found = Path(spec.origin or "")
+    return found if found.is_file() else None

@@ -16,9 +16,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from costguard_agent import __version__, ed25519
+from costguard_agent.diagnostics import make_printable
 from costguard_agent.enrollment import Enrollment, clamp_interval, format_refusal
+from costguard_agent.http_client import WATCHDOG_WITHIN_S, UnreachedError, WatchdogConnection, WatchdogReply
 from costguard_agent.local_requests import LocalRequest, LocalRequestQueue
-from costguard_agent.printed import make_printable
 from costguard_agent.protocol import (
     AT_HEADER,
     BEATS_PATH,
@@ -36,7 +37,6 @@ from costguard_agent.protocol import (
 )
 from costguard_agent.spool import RecordSpool, SequenceNumbers
 from costguard_agent.state_dir import parse_object
-from costguard_agent.wire import WATCHDOG_WITHIN_S, UnreachedError, WatchdogConnection, WatchdogReply
 
 LATEST_S, REFUSED_S, ASKED_MOST_S = 300.0, 300.0, 3600.0
 """The longest wait after failures, after a refusal that only people can mend, and of what a watchdog may ask for."""

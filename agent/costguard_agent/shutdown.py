@@ -1,9 +1,29 @@
-"""Words for where this machine is and how it can be ended from inside. Pure; nothing here holds a key."""
+"""Words for where this machine is and how it can be ended from inside. Pure; nothing here holds a key.
+
+Turning the machine off by its operating system, for the clouds where that ends it.
+
+`shutdown -h now` powers off; `halt` would stop the processor and leave the machine running and billed (RELIABILITY, H36).
+COSTGUARD_SHUTDOWN names another command, for an agent that is not root: "sudo -n /sbin/shutdown -h now".
+
+What a person stated of this machine that nothing inside it says: whether a shutdown stops or terminates it.
+
+    /etc/costguard-shutdown-means     i-0123456789abcdef0 stop
+
+It holds for that one instance: an image carries it, and the environment too, to machines where a shutdown means something else.
+COSTGUARD_SHUTDOWN_MEANS in the environment, of the same two words, goes before it.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from costguard_agent import host
+from costguard_agent.diagnostics import AgentError
+from costguard_agent.host import HostView, read_text
+from costguard_agent.http_client import UnansweredError
 
 STOP, TERMINATE = "stop", "terminate"
 ACTS = (STOP, TERMINATE)
@@ -38,3 +58,82 @@ class ShutdownOutcome(NamedTuple):
 
     result: str
     text: str
+
+
+SHUTDOWN_VARIABLE = "COSTGUARD_SHUTDOWN"
+WITHIN_S = 20.0
+CONTAINERS = (".dockerenv", "run/.containerenv")
+
+
+def build_shutdown_command(around: HostView) -> list[str]:
+    """The words that turn this machine off; none where nothing is known to."""
+    stated = around.env.get(SHUTDOWN_VARIABLE, "")
+    if stated:
+        return shlex.split(stated)
+    path = host.find_command("shutdown", around)
+    return [path, "-h", "now"] if path and os.geteuid() == 0 else []
+
+
+def explain_hindrance(around: HostView) -> str:
+    """Why this process cannot turn the machine off; "" where it can."""
+    if any(around.build_path(name).exists() for name in CONTAINERS):
+        return "the agent runs in a container, and turning that off leaves the machine running"
+    try:
+        words = build_shutdown_command(around)
+    except ValueError:
+        return f"{SHUTDOWN_VARIABLE} has a quote too many"
+    if not words:
+        return f"only root may turn the machine off, or a command that {SHUTDOWN_VARIABLE} names"
+    return "" if host.find_command(words[0], around) else f"there is no command {words[0]}"
+
+
+def run_shutdown(around: HostView) -> ShutdownOutcome:
+    """The command, started once."""
+    reason = explain_hindrance(around)
+    if reason:
+        return ShutdownOutcome(REFUSED, reason)
+    try:
+        done = host.run_command(build_shutdown_command(around), around, within_s=WITHIN_S)
+    except UnansweredError as error:
+        return ShutdownOutcome(UNKNOWN if error.sent else REFUSED, str(error))
+    if done.code != 0:
+        return ShutdownOutcome(REFUSED, f"{build_shutdown_command(around)[0]} ended with {done.code}: {done.complaint}")
+    return ShutdownOutcome(ACCEPTED, "the operating system shuts down")
+
+
+def report_running(_: MachineIdentity, __: HostView) -> str:
+    """Whoever can ask is running."""
+    return RUNNING
+
+
+def read_firmware(around: HostView, *names: str) -> str:
+    """What the maker of the (virtual) machine wrote into it, as one line."""
+    from costguard_agent.host import read_text
+
+    return " ".join((read_text(around.build_path("sys", "class", "dmi", "id", name)) or "").strip() for name in names)
+
+
+MEANING_FILE, MEANING_VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHUTDOWN_MEANS"
+
+
+def read_shutdown_meaning(place: MachineIdentity, around: HostView) -> str:
+    """Stop or terminate, as stated for this machine; "" where nobody did, or for another machine."""
+    for stated in (around.env.get(MEANING_VARIABLE, ""), read_text(around.rebase_path(MEANING_FILE)) or ""):
+        words = stated.split()
+        if len(words) == 2 and words[0] == place.id and words[1] in ACTS:  # noqa: PLR2004 - an id and a word
+            return words[1]
+    return ""
+
+
+def save_shutdown_meaning(place: MachineIdentity, means: str, around: HostView) -> None:
+    """Keep what a person stated. Raises AgentError."""
+    if means not in ACTS:
+        raise AgentError(f"--shutdown-means {means!r}: write stop or terminate")
+    if not place.id:
+        raise AgentError(f"--shutdown-means is kept with the instance's id, and that is unknown: {place.why}")
+    try:
+        around.rebase_path(MEANING_FILE).write_text(f"{place.id} {means}\n", "utf-8")
+    except OSError as error:
+        raise AgentError(
+            f"cannot write {MEANING_FILE}: {error.strerror}; run this as root, or set {MEANING_VARIABLE}='{place.id} {means}'"
+        ) from error

@@ -4,6 +4,12 @@ Example: eight GPUs, one at 100 % in five of fifteen looks and the rest idle: gp
 the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the most duty and the
 count stand only where they show work, and a sum of all does not stand at all. Nor is a GPU known that was read in less than
 half of the looks, or of the time: one look at rest, and then a driver that hangs, is no quiet record. Missing is never zero.
+
+What one look around came to. Pure.
+
+What shows work is told even where something else could not be asked; that nobody works is told only where all was asked.
+Example: of two notebook servers one answers that its last cell ended 20 s ago, the other does not answer: 20 s. If the first
+says 3 hours, nothing is told: the other might be busy.
 """
 
 from __future__ import annotations
@@ -160,3 +166,31 @@ def _compute_mean(weighed: Iterable[tuple[float, float]]) -> float:
 
 def _is_plausible(name: str, value: float) -> bool:
     return name in SIGNALS and math.isfinite(value) and abs(value) <= LARGEST
+
+
+INPUT_AGE, CONNECTIONS, QUEUE_JOBS = "input_age_s", "connections", "queue_jobs"
+FRESH_S = 1800.0
+"""Younger input than this is work (GUARD, section 2)."""
+
+
+class ProbeResult(NamedTuple):
+    """Signals by name; `unknown`: those that there would be, and that could not be had now; `troubles`: why, in words."""
+
+    signals: Mapping[str, float] = {}
+    unknown: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+def merge_probe_results(seen: Sequence[ProbeResult]) -> ProbeResult:
+    """Several looks as one: the latest input, all sessions, all jobs."""
+    unknown = {name for one in seen for name in one.unknown}
+    troubles = tuple(dict.fromkeys(text for one in seen for text in one.troubles))
+    found: dict[str, float] = {}
+    ages = [one.signals[INPUT_AGE] for one in seen if INPUT_AGE in one.signals]
+    if ages and (INPUT_AGE not in unknown or min(ages) < FRESH_S):
+        found[INPUT_AGE] = min(ages)
+    for name in (CONNECTIONS, QUEUE_JOBS):
+        counts = [one.signals[name] for one in seen if name in one.signals]
+        if counts and (name not in unknown or (name == QUEUE_JOBS and sum(counts) > 0)):
+            found[name] = sum(counts)
+    return ProbeResult(found, tuple(sorted(unknown - found.keys())), troubles)

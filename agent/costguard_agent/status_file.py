@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import __version__
-from costguard_agent.diagnostics import AgentError
+from costguard_agent.diagnostics import AgentError, make_printable
 from costguard_agent.enrollment import Enrollment
-from costguard_agent.printed import make_printable
 from costguard_agent.sender import ANSWERED, BeatResult
 from costguard_agent.state_dir import OPEN_FILE, STATUS, list_runtime_dirs, parse_object, write_file
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from costguard_agent.host import FIRST_PID, HostView, read_text
-from costguard_agent.seen import CONNECTIONS, INPUT_AGE, ProbeResult
+from costguard_agent.signals import CONNECTIONS, INPUT_AGE, ProbeResult
 
 MULTIPLEXERS = ("tmux", "screen", "SCREEN", "zellij", "dtach", "abduco", "tmate")
 PROMPTS = frozenset(("agetty", "getty", "mingetty", "login", "sulogin"))

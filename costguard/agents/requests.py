@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.agents.messages import BUSY, KEEP, AgentRequest
-from costguard.guard.overrides import LEASE, PHASE, Override
-from costguard.guard.owning import decide_lease
+from costguard.guard.overrides import LEASE, PHASE, Override, decide_lease
 from costguard.guard.policy import Policy
 from costguard.values.agent import Agent
-from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.money import Rate
+from costguard.values.resource import Incarnation, is_same_life
 
 PHASES_MAX = timedelta(hours=24)
 """Of one life, declared by agents: who could go on for ever would spend for ever."""

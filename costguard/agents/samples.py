@@ -18,8 +18,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from costguard.agents.messages import AgentRecord
-from costguard.guard.signals import AGE, INPUT_COUNTS_FOR, LEVEL, SIGNAL_KINDS, VOLUMES
-from costguard.guard.work import POWER
+from costguard.guard.signals import AGE, INPUT_COUNTS_FOR, LEVEL, POWER, SIGNAL_KINDS, VOLUMES
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import (

@@ -6,18 +6,30 @@ the charges (tax, credits, rounding, lines that are late) is apart. The parts of
 
 Example: 24 lines of $0.76 for pod k3v9, whose 24 hours were charged $0.69: the bill is 1.1014 times the charges in every cell,
 so the drift of $1.68 is a wrong rate, and $0.7600 an hour would fit.
+
+How far a bill may lie from the charges: a part of it, an amount, or whichever of both is more.
+
+Example: "1%, 0.10" allows $0.10 of a bill of $8 and $20 of one of $2,000.
+
+What people are told of bills that differ from the charges: each drift once, until it has been within tolerance again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from costguard.bills.tolerance import Tolerance
-from costguard.values.period import Period
+from costguard.errors import shorten, to_one_line
+from costguard.guard.alerts.alert import WARNING, Alert
+from costguard.values.calendar import Period
+from costguard.values.checks import describe_value, require
+from costguard.values.money import Money, divide_half_even
+from costguard.values.text_format import get_currency_sign
 
 WITHIN, BEYOND, UNSURE = "within", "beyond", "unknown"
 """Outcomes. `unknown`: another currency, or a bill that is not whole and does not fit."""
@@ -252,3 +264,91 @@ class CauseContext:
     others: Mapping[tuple[str, str, str], Collection[str]]
     cells: int = 1
     why: str = ""
+
+
+_TOLERANCE_PART = re.compile(r"(\d{1,4}(?:\.\d{1,4})?)\s*(%?)", re.ASCII)
+TOLERANCE_HINT = 'write 2%, 0.50, or both: "1%, 0.10"'
+MILLIONTHS = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """`millionths` of the bill, or `nano` of its currency, whichever is more."""
+
+    millionths: int
+    nano: int
+
+    def compute_allowed(self, nano: int) -> int:
+        """The nano-units that a bill of `nano` may differ by."""
+        return max(self.nano, divide_half_even(abs(nano) * self.millionths, MILLIONTHS))
+
+    def format(self) -> str:
+        """As it is written: `1%, 0.10`; `0` for none at all."""
+        percent = f"{Decimal(self.millionths).scaleb(-4).normalize():f}%" if self.millionths else ""
+        whole, _, decimals = Money(nano=self.nano).format(9).partition(".")
+        amount = f"{whole}.{decimals.rstrip('0').ljust(2, '0')}" if self.nano else ""
+        return ", ".join(filter(None, (percent, amount))) or "0"
+
+
+DEFAULT_TOLERANCE = Tolerance(millionths=10_000, nano=100_000_000)
+"""1 %, and at least 0.10: RELIABILITY, M13."""
+
+
+def parse_tolerance(text: str, field: str) -> Tolerance:
+    """What `text` allows: "2%", "0.50", or "1%, 0.10". InputError for anything else."""
+    millionths, nano, seen = 0, 0, set[str]()
+    for part in text.split(","):
+        found = _TOLERANCE_PART.fullmatch(part.strip())
+        sign = found[2] if found else ""
+        require(found is not None and sign not in seen, field, f"is no tolerance: {describe_value(text)}", TOLERANCE_HINT)
+        seen.add(sign)
+        number = Decimal(found[1] if found else 0)
+        if sign:
+            require(number <= 100, field, f"is more than the whole bill: {describe_value(text)}", TOLERANCE_HINT)  # noqa: PLR2004 - per cent
+            millionths = int(number.scaleb(4))
+        else:
+            nano = int(number.scaleb(9))
+    return Tolerance(millionths=millionths, nano=nano)
+
+
+MOST_CAUSES = 3
+
+
+def format_drift_subject(result: DriftResult) -> str:
+    """What a notice is about: `bill runpod/default USD 2026-11-01`."""
+    return f"bill {result.provider}/{to_one_line(result.account)} {result.currency} {result.period.start:%Y-%m-%d}"
+
+
+def is_already_notified(result: DriftResult, before: Sequence[ReconciliationRecord]) -> bool:
+    """Whether people know of it: the last time this bill was held, it was beyond tolerance too, and they were told."""
+    key = (result.provider, result.account, result.currency, result.period)
+    return any(
+        (one.provider, one.account, one.currency, one.period) == key and one.outcome == BEYOND and one.told for one in before
+    )
+
+
+def build_drift_alert(result: DriftResult) -> Alert:
+    """The notice of a bill beyond tolerance, with what it comes from."""
+    mark = get_currency_sign(result.currency)
+
+    def money(nano: int) -> str:
+        return f"{mark}{Money(nano=nano, currency=result.currency).format()}"
+
+    whose = f"{result.provider}/{shorten(to_one_line(result.account), 60)}"
+    causes = [part for part in result.parts if not part.explained][:MOST_CAUSES]
+    return Alert(
+        topic=f"bill:{result.provider}",
+        subject=format_drift_subject(result),
+        owner="",
+        severity=WARNING,
+        what=f"the bill of {whose} differs from the charges by {money(abs(result.drift))}",
+        at=result.at,
+        facts=(
+            ("billed", money(result.billed)),
+            ("charged", f"{money(result.charged[1])} ({money(result.charged[0])} to {money(result.charged[2])})"),
+            ("unexplained", f"{money(result.unexplained)}, allowed {money(result.allowed)}"),
+            *((part.cause, to_one_line(part.reason)) for part in causes),
+            ("next", "costguard reconcile shows it by day, resource and cause"),
+        ),
+        once=True,
+    )

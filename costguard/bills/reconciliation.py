@@ -2,26 +2,42 @@
 
 A line of one hour and a charge of the same hour stand in one cell. A line of a month takes all the cells of its month into one
 block. A statement that names no resource of a kind of charge (Cost Explorer) is held against all of that kind in its region.
+
+What a drift comes from, named by what can be seen: each group of a bill that lies outside of its charges gets one cause.
+
+Asked in this order: is the bill in another currency, did costguard ever see the resource, does the bill have a line at all, do
+lines lie over each other, does the bill round, is it the same ratio everywhere (a wrong rate)? What is left is unexplained.
+
+Example: 48 hourly blocks of two pods at $0.69, all billed 1.1014 times that: "a rate of $0.7600 an hour would fit".
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
-from costguard.bills.bill_line import CREDIT, TAX
+from costguard.bills.bill_line import ADDRESS, COMPUTE, CREDIT, STORAGE, TAX
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
+    BEYOND,
     INSIDE,
+    UNSURE,
+    WITHIN,
     AccountComparison,
     BilledLines,
+    CauseContext,
     CellAmounts,
     CellBlock,
     ChargedCell,
     DriftGroup,
+    DriftPart,
+    DriftResult,
     NanoAmounts,
 )
+from costguard.errors import shorten
+from costguard.values.money import Rate
 
 HOURS_A_DAY = 24
 FirstSeenHours = Mapping[tuple[str, str], int]
@@ -176,3 +192,261 @@ def _sum_cells(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) ->
     return tuple(
         CellAmounts(cell=cell, billed=billed[cell], charged=(owed[cell][0], owed[cell][1], owed[cell][2])) for cell in cells
     )
+
+
+DOUBT, LATE, ROUNDING, NOT_STATED = "doubt", "late", "rounding", "not stated"
+UNSEEN, NO_RESOURCE, UNBILLED, CURRENCY = "unseen", "no resource", "not billed", "currency"
+RATE, OVERLAP, NOT_CHARGED, OTHER = "rate", "overlap", "not charged", "unexplained"
+UNWATCHED = "not watched yet"
+EXPLAINED = frozenset((TAX, CREDIT, DOUBT, LATE, ROUNDING, NOT_STATED, UNWATCHED))
+"""Causes of which costguard knows that they are not in its charges, or not in the bill yet."""
+
+SAME_RATIO = Fraction(2, 1000)
+"""Ratios this close to each other are one ratio: bills count time in seconds or hours, and costguard sees it by polls."""
+LEAST_OFF = Fraction(1, 1000)
+LEAST_BLOCKS = 2
+EXACT_SHARE = Fraction(2, 1000)
+"""Charges that are known this well say something about a rate."""
+FINEST_STEP = 1000
+"""Nano-units: what a line may differ by in any case (a bill's binary fractions)."""
+MOST_NAMED, MOST_TOLD, LONGEST_TOLD = 5, 3, 60
+KIND_WORDS = {COMPUTE: "machine", STORAGE: "disk", ADDRESS: "address"}
+
+
+def explain_drift(one: AccountComparison, judging: CauseContext) -> DriftResult:
+    """The result of one account and currency: its parts, each with a cause, and whether it lies within the tolerance."""
+    for group in (*one.groups, *one.unplaced):
+        group.cause = _find_cause(group, one, judging)
+    for groups in _group_by_sku(one.groups).values():
+        _name_rates(groups)
+    parts = tuple(sorted(_list_parts(one, judging), key=lambda part: (part.explained, -abs(part.nano), part.cause, part.sku)))
+    charged = _add_amounts(*(group.charged for group in one.groups), *one.outside.values())
+    billed = sum(group.billed for group in (*one.groups, *one.unplaced)) + sum(nano for nano, _ in one.apart.values())
+    unexplained = sum(part.off for part in parts if not part.explained)
+    allowed = judging.tolerance.compute_allowed(billed)
+    foreign = [part for part in parts if part.cause == CURRENCY]
+    outcome = WITHIN if unexplained <= allowed else UNSURE if foreign or judging.why else BEYOND
+    why = f"the bill is not whole: {judging.why}" if judging.why else foreign[0].reason if foreign else ""
+    return DriftResult(
+        provider=judging.provider,
+        account=one.account,
+        currency=one.currency,
+        period=judging.period,
+        at=judging.at,
+        billed=billed,
+        charged=charged,
+        unexplained=unexplained,
+        allowed=allowed,
+        tolerance=judging.tolerance.format(),
+        outcome=UNSURE if foreign else outcome,
+        parts=parts,
+        cells=_sum_days(one.cells, judging.cells),
+        groups=one.groups + one.unplaced,
+        why=why,
+    )
+
+
+def _sum_days(cells: Sequence[CellAmounts], of_a_day: int) -> tuple[CellAmounts, ...]:
+    """Cells put together to days."""
+    found = dict[int, list[CellAmounts]]()
+    for cell in cells:
+        found.setdefault(cell.cell // of_a_day, []).append(cell)
+    return tuple(
+        CellAmounts(cell=day, billed=sum(one.billed for one in every), charged=_add_amounts(*(one.charged for one in every)))
+        for day, every in sorted(found.items())
+    )
+
+
+def _find_cause(group: DriftGroup, one: AccountComparison, judging: CauseContext) -> str:
+    """Why its settled blocks lie where they lie, before rates are looked at."""
+    lines, others = group.settled.lines, judging.others.get((one.account, group.resource, group.charge), ())
+    if others and (not lines or not group.prices):
+        return CURRENCY
+    if not group.settled.off:
+        return DOUBT
+    if abs(group.settled.off) <= lines * FINEST_STEP:
+        return ROUNDING
+    if not group.prices:
+        known = (one.account, group.resource) in judging.known
+        return NO_RESOURCE if not group.resource else NOT_CHARGED if known else UNSEEN
+    if not lines and not group.late.lines:
+        return UNBILLED
+    return OVERLAP if group.overlapping else _name_small_drift(group)
+
+
+def _name_small_drift(group: DriftGroup) -> str:
+    if abs(group.settled.off) <= _bound_rounding(group):
+        return ROUNDING
+    return STORAGE if group.charge == STORAGE else OTHER
+
+
+def _bound_rounding(group: DriftGroup) -> int:
+    """The nano-units that rounding can have moved the settled lines by: half of the finest step that all of them show."""
+    step = min(group.steps, default=0)
+    return group.settled.lines * max(FINEST_STEP, step // 2)
+
+
+def _group_by_sku(groups: Iterable[DriftGroup]) -> dict[tuple[str, str], list[DriftGroup]]:
+    found = defaultdict[tuple[str, str], list[DriftGroup]](list)
+    for group in groups:
+        if group.prices and group.settled.lines:
+            found[group.charge, group.sku].append(group)
+    return found
+
+
+def _name_rates(groups: Sequence[DriftGroup]) -> None:
+    """Name what is billed in one ratio: all of an SKU, or a machine by itself where its fellows are billed otherwise."""
+    common = _find_rate_ratio(groups)
+    for group in groups:
+        fit = common or _find_rate_ratio([group])
+        if fit and group.cause in (OTHER, STORAGE, ROUNDING):
+            group.cause, group.ratio = RATE, fit
+
+
+def _find_rate_ratio(groups: Sequence[DriftGroup]) -> Fraction | None:
+    """The one ratio of bill to charges in every settled block of an SKU; None where there is none, or it is 1."""
+    blocks = [block for group in groups for block in group.blocks.values() if block.lines and not block.estimated]
+    exact = [block for block in blocks if block.low and block.high - block.low <= block.expected * EXACT_SHARE]
+    billed, expected = sum(block.billed for block in exact), sum(block.expected for block in exact)
+    if len(exact) < LEAST_BLOCKS or not expected or billed <= 0:
+        return None
+    ratio = Fraction(billed, expected)
+    steps = max(min(group.steps, default=0) for group in groups)
+    same = all(abs(block.billed - ratio * block.expected) <= _compute_slack(block, steps) for block in exact)
+    certain = abs(billed - expected) > sum(block.lines for block in exact) * max(FINEST_STEP, steps // 2)
+    return ratio if same and certain and abs(ratio - 1) > LEAST_OFF else None
+
+
+def _compute_slack(block: CellBlock, step: int) -> Fraction:
+    """By how much a block may lie beside a ratio that holds for all."""
+    return block.billed * SAME_RATIO + block.lines * max(FINEST_STEP, step)
+
+
+def _list_parts(one: AccountComparison, judging: CauseContext) -> Iterator[DriftPart]:
+    causes = defaultdict[tuple[str, str, str, Fraction], list[DriftGroup]](list)
+    for group in (*one.groups, *one.unplaced):
+        if group.settled.billed != group.settled.expected or group.settled.off:
+            causes[group.cause, group.charge, "" if group.cause == DOUBT else group.sku, group.ratio].append(group)
+    for (cause, charge, sku, ratio), groups in sorted(causes.items()):
+        yield _build_part(cause, charge, sku, groups, _describe_reason(cause, groups, one, judging, ratio))
+    yield from _list_separate_parts(one)
+
+
+def _list_separate_parts(one: AccountComparison) -> Iterator[DriftPart]:
+    """What is not of one resource and kind of charge, or stands apart from its drift."""
+    groups = (*one.groups, *one.unplaced)
+    late = [group for group in groups if group.late.lines]
+    lines = sum(group.late.lines for group in late)
+    if late or one.outside[AFTER][2]:
+        nano = sum(group.late.billed - group.late.expected for group in late) - one.outside[AFTER][1]
+        yield _build_separate_part(LATE, nano, _describe_late(one, lines), lines, len(late))
+    early = [group for group in groups if group.early.billed]
+    if early:
+        reason = "billed before costguard first looked: nobody stated since when it ran"
+        yield _build_separate_part(UNWATCHED, sum(group.early.billed for group in early), reason, 0, len(early))
+    if one.outside[BEFORE][2]:
+        yield _build_separate_part(NOT_STATED, -one.outside[BEFORE][1], "charges from before the statement begins")
+    for kind, reason in ((TAX, "tax lines: charges are without tax"), (CREDIT, "credit lines: charges are without credits")):
+        nano, lines = one.apart[kind]
+        if lines:
+            yield _build_separate_part(kind, nano, reason, lines, charge=kind)
+
+
+def _build_separate_part(
+    cause: str, nano: int, reason: str, lines: int = 0, resources: int = 0, *, charge: str = ""
+) -> DriftPart:
+    return DriftPart(
+        cause=cause,
+        charge=charge,
+        sku="",
+        nano=nano,
+        off=abs(nano),
+        explained=True,
+        resources=resources,
+        lines=lines,
+        reason=reason,
+    )
+
+
+def _build_part(cause: str, charge: str, sku: str, groups: Sequence[DriftGroup], reason: str) -> DriftPart:
+    """Of several groups with one cause. A group's `off` is what lies outside; where it has no charges, all of it."""
+    return DriftPart(
+        cause=cause,
+        charge=charge,
+        sku=sku,
+        nano=sum(group.settled.billed - group.settled.expected for group in groups),
+        off=sum(abs(group.settled.off) for group in groups),
+        explained=cause in EXPLAINED,
+        resources=len({group.resource for group in groups if group.resource}),
+        lines=sum(group.settled.lines for group in groups),
+        reason=reason,
+        named=tuple(sorted({group.resource for group in groups if group.resource})[:MOST_NAMED]),
+    )
+
+
+def _describe_late(one: AccountComparison, lines: int) -> str:
+    told = [f"{lines} lines are estimated and will change"] if lines else []
+    return "; ".join([*told, *(["charges from after the newest line"] if one.outside[AFTER][2] else [])])
+
+
+def _describe_reason(
+    cause: str, groups: Sequence[DriftGroup], one: AccountComparison, judging: CauseContext, ratio: Fraction
+) -> str:
+    """The evidence, as a sentence without its full stop."""
+    count, kind = len({group.resource for group in groups}), KIND_WORDS.get(groups[0].charge, "resource")
+    which = f"{count} {kind}s" if count > 1 else f"one {kind}"
+    if cause == RATE:
+        return _describe_rate(groups, ratio, which)
+    if cause == UNSEEN:
+        account = "" if one.account in judging.accounts else f", of an account that costguard does not poll ({one.account})"
+        return f"billed for {which} that costguard never saw{account}"
+    if cause == CURRENCY:
+        others = {c for group in groups for c in judging.others[one.account, group.resource, group.charge]} - {one.currency}
+        return f"in {one.currency}, the other side in {', '.join(sorted(others))}: currencies are never added"
+    return _REASONS[cause](groups, which)
+
+
+def _describe_rate(groups: Sequence[DriftGroup], ratio: Fraction, which: str) -> str:
+    blocks = sum(1 for group in groups for block in group.blocks.values() if block.lines and not block.estimated)
+    told = f"the bill is {float(ratio):.4f} times the charges in all {blocks} parts of time of {which}"
+    prices = {price for group in groups for price in group.prices}
+    if len(prices) != 1:
+        return f"{told}; {len(prices)} prices were counted"
+    ((price, unit, source),) = prices
+    fit = round(price * ratio)
+    if not price or not fit:
+        return told
+    counted, fitting = Rate(nano_per_hour=price).format(), Rate(nano_per_hour=fit).format()
+    per = "an hour" if unit == "Hours" else f"per {unit.removesuffix('s')}"
+    return f"{told}: {fitting} {per} would fit, {counted} was counted{f' ({source})' if source else ''}"
+
+
+def _describe_uncharged(groups: Sequence[DriftGroup], which: str) -> str:
+    return f"billed for {which} that costguard knows and charged nothing for then{_describe_lines(groups)}"
+
+
+def _describe_nameless(groups: Sequence[DriftGroup], _: str) -> str:
+    return f"lines of no resource, with no charge beside them{_describe_lines(groups)}"
+
+
+def _describe_lines(groups: Sequence[DriftGroup]) -> str:
+    """What the bill calls some of it."""
+    told = sorted({shorten(group.told, LONGEST_TOLD) for group in groups if group.told})
+    return f": {', '.join(told[:MOST_TOLD])}" if told else ""
+
+
+_REASONS: dict[str, Callable[[Sequence[DriftGroup], str], str]] = {
+    DOUBT: lambda _, which: f"{which}: within what is known of the charges",
+    ROUNDING: lambda groups, which: f"{which}: no more than rounding of {sum(g.settled.lines for g in groups)} lines can make",
+    UNBILLED: lambda _, which: f"{which}: charged, and the bill has no line",
+    OVERLAP: lambda groups, which: f"{which}: {sum(g.overlapping for g in groups)} lines lie over others of the same thing",
+    NOT_CHARGED: _describe_uncharged,
+    NO_RESOURCE: _describe_nameless,
+    STORAGE: lambda _, which: f"{which}: billed otherwise than size and time come to",
+    RATE: lambda _, which: f"{which}: another ratio",
+    OTHER: lambda _, which: f"{which}: billed otherwise than charged, in no one ratio",
+}
+
+
+def _add_amounts(*amounts: NanoAmounts) -> NanoAmounts:
+    return sum(a[0] for a in amounts), sum(a[1] for a in amounts), sum(a[2] for a in amounts)

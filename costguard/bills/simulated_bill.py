@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
 ROUNDING_PER_SPAN = 2

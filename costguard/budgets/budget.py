@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 
-from costguard.values.calendar import LONGEST_ROLLING_DAYS, find_day, find_month, find_week, make_rolling_window
+from costguard.values.calendar import LONGEST_ROLLING_DAYS, Period, find_day, find_month, find_week, make_rolling_window
 from costguard.values.checks import require, require_one_of, require_whole_number
 from costguard.values.money import Money
-from costguard.values.period import Period
 from costguard.values.resource import Attribution
 
 DAY, WEEK, MONTH, ROLLING = "day", "week", "month", "rolling"

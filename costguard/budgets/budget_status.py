@@ -28,10 +28,10 @@ from costguard.budgets.budget import (
 )
 from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
+from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even
-from costguard.values.period import Period
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD = "already_held"

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import Spending
+from costguard.values.calendar import Period
 from costguard.values.checks import require, require_one_of
 from costguard.values.instant import require_instant
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 
 RELEASED, COMMITTED, EXPIRED = "released", "committed", "expired"

@@ -12,9 +12,8 @@ from fractions import Fraction
 
 from costguard.metering.burn import compute_hourly_burn
 from costguard.metering.spending import LiveResource
-from costguard.values.balance import PrepaidBalance
 from costguard.values.instant import HOUR_US, MICROSECOND
-from costguard.values.money import Money
+from costguard.values.money import Money, PrepaidBalance
 from costguard.values.resource import ResourceKey
 
 RUNWAY_MIN = timedelta(hours=6)

@@ -49,12 +49,12 @@ def command(
         raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
     if action != "adopt" and why is not None:
         raise InputError(f"{action} changes nothing", field="--why", hint=f"costguard audit {action}")
-    from costguard.services import audit, marking
+    from costguard.services import audit
 
     config = ctx.obj.config
     answers = {
         "verify": lambda: audit.verify_audit(anchor or (), config=config),
         "show": lambda: audit.show_audit(since=since, config=config),
-        "adopt": lambda: marking.adopt_ledger(why=why, config=config),
+        "adopt": lambda: audit.adopt_ledger(why=why, config=config),
     }
     write_answer(answers[action](), ctx)

@@ -35,6 +35,6 @@ def command(
 ) -> None:
     """Hold a file against FOCUS and print what is wrong with it."""
     require_one_of(action, ACTIONS, "ACTION")
-    from costguard.services import focusing
+    from costguard.services import bill_files
 
-    write_answer(focusing.answer_focus_check(file, version=held_against), ctx)
+    write_answer(bill_files.answer_focus_check(file, version=held_against), ctx)

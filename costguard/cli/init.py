@@ -32,12 +32,12 @@ def command(
     json: o.Json = False,
 ) -> None:
     """Write the file and say what to do next."""
-    from costguard.services import starting
+    from costguard.services import setup
 
-    starting.check_free_path(path, force=force)  # before anybody is asked anything
+    setup.check_free_path(path, force=force)  # before anybody is asked anything
     if not yes and sys.stdin.isatty():
         if budget is None:
             budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
             zone = typer.prompt("Time zone of days and months", default="UTC", err=True)
-    write_answer(starting.answer_init(path=path, force=force, budget=budget, zone=zone), ctx)
+    write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone), ctx)

@@ -19,7 +19,7 @@ from time import time
 from costguard.errors import CostguardError, InputError
 from costguard.providers.plugins import PACKED_ENDING
 from costguard.settings import expand_path
-from costguard.system.whole import format_temporary_prefix, replace_file
+from costguard.system.atomic_file import format_temporary_prefix, replace_file
 
 OUTPUT_FLAG = "--output"
 PRINT_HINT = f"leave {OUTPUT_FLAG} out to have it printed"

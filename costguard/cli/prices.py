@@ -33,11 +33,11 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Show the prices in use, or refresh them first."""
-    from costguard.services import pricing
+    from costguard.services import offers
 
     config = ctx.obj.config
     if require_one_of(action or "show", ACTIONS, "ACTION") == "show":
-        write_answer(pricing.answer_prices(market=market, config=config), ctx)
+        write_answer(offers.answer_prices(market=market, config=config), ctx)
         return
     only = tuple(provider) if provider else None
-    write_answer(pricing.refresh_prices(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)
+    write_answer(offers.refresh_prices(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)

@@ -64,11 +64,11 @@ def command(
     needs = find_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
-        from costguard.services import sending
+        from costguard.services import report_delivery
 
         _check_tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
-        sent = sending.send_report(
+        sent = report_delivery.send_report(
             stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
         )
         write_answer(sent, ctx)

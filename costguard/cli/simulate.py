@@ -37,8 +37,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print what would have been done."""
-    from costguard.services import simulating
+    from costguard.services import simulate
 
-    write_answer(
-        simulating.answer_simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx
-    )
+    write_answer(simulate.answer_simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

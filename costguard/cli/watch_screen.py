@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
 from costguard.values.text_format import format_interval, format_length, format_local_time, format_scope, get_currency_sign
 from costguard.views.watch import WatchedBudget, WatchedMachine, WatchView, format_next_action, format_rate
 

@@ -14,8 +14,8 @@ from costguard.errors import UnknownNameError
 from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.quoting.subscription import Subscription, read_subscriptions
 from costguard.sizing.architecture import Architecture
+from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
-from costguard.sizing.speed.interruption import InterruptionRate, read_interruptions
 from costguard.values.checks import find_nearest_names, fold_name
 from costguard.values.gpu import Gpu, read_gpus
 

@@ -14,7 +14,7 @@ from typing import cast
 from costguard.errors import CostguardError, InputError, shorten
 from costguard.sizing.calibration import Calibration, FamilyEstimate, RunFamily
 from costguard.sizing.job import Table
-from costguard.system.whole import remove_file, write_file_atomically
+from costguard.system.atomic_file import remove_file, write_file_atomically
 
 SCHEMA = "costguard.calibration-file/1"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from costguard.errors import InputError, shorten
 from costguard.files.lines import LineReader, is_parquet, open_file
 from costguard.files.table import FileTable, looks_like_json, read_csv_table, read_parquet_table
-from costguard.providers.bills import BillFilePiece
+from costguard.providers.context import BillFilePiece
 
 LARGEST_DOCUMENT = 64 * 2**20
 """Characters of JSON that is one document: a month of 1,000 pods by the hour is half of that."""

@@ -1,11 +1,17 @@
-"""A file as a table: CSV or Parquet, a header and rows of cells, never the whole file in memory."""
+"""A file as a table: CSV or Parquet, a header and rows of cells, never the whole file in memory.
+
+Cells of tables as text, as FOCUS writes them in CSV; and the JSON within a cell.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -151,3 +157,41 @@ def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 
 def _build_parquet_error(where: str, broken: Exception) -> InputError:
     what = f"cannot be read as Parquet: {shorten(to_one_line(str(broken)), 120)}"
     return InputError(what, field=where, hint="it is cut short or damaged: get it anew")
+
+
+def format_cell(value: object) -> str:
+    """A cell of Parquet as FOCUS would write it in CSV; text as it is; "" is null."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC) if value.tzinfo else value
+        return f"{at:%Y-%m-%dT%H:%M:%S}{f'.{at:%f}' * bool(at.microsecond)}{'Z' * bool(value.tzinfo)}"
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float):
+        return format_cell(Decimal(repr(value)))
+    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):  # a map: pairs
+        value = dict(value)
+    return json.dumps(value, default=format_cell) if isinstance(value, dict | list | bool) else str(value)
+
+
+def parse_json(text: str) -> object:
+    """The value of a JSON text; InputError where it is none, or names a key of an object twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
+    except (ValueError, RecursionError) as wrong:
+        raise InputError(str(wrong).split(":")[0]) from None
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _reject_constant(word: str) -> object:
+    raise ValueError(f"{word} is no number of JSON")

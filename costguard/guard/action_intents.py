@@ -5,16 +5,24 @@
 PLANNED: the plan holds it. GRACE: its notice is out and the grace runs. READY: due. EXECUTING: committed, about to be sent or
 sent; after a crash nobody knows which, so it is looked at. VERIFYING: the provider took it, and the listing must prove it.
 UNCONFIRMED: not proven within ten minutes: paged, and looked at until it is.
+
+What one look at an instance says about an act on it: whether it may still be done, and whether it was done.
+
+Doubt never sends anything. Example: a stop was sent at 19:05 and the provider took it. 19:06 running: wait, it settles; 19:08
+running: send again; 19:07 stopped: done; 19:07 running since 19:06: done too, and what runs now is a life of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import InputError
+from costguard.guard.policy import STOP, TERMINATE
+from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.checks import require_one_of
-from costguard.values.incarnation import Incarnation
+from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
 DONE, CANCELLED, FAILED, UNCONFIRMED = "done", "cancelled", "failed", "unconfirmed"
@@ -77,3 +85,153 @@ def require_transition(old: str, new: str) -> None:
         raise InputError(
             f"cannot go from {old} to {new}", field="intent", hint=f"it may go to {', '.join(TRANSITIONS[old]) or 'nothing'}"
         )
+
+
+STOPPABLE_STATES = (RUNNING, "paused", "failed")
+"""States in which a stop has something to stop: the machine is held, and bills."""
+PROVING_STATES = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,)}
+"""States that prove an act."""
+CONTRADICTING_STATES = {STOP: STOPPABLE_STATES, TERMINATE: (*STOPPABLE_STATES, STOPPED, "suspended")}
+"""States in which it may be done, and which contradict that it was."""
+ABSENCES_MIN = 3
+"""Complete listings in a row that lack it, before a terminate counts as done: that it is not found proves nothing (H04)."""
+SETTLING_TIME = timedelta(seconds=60)
+"""How long a listing may go on showing what was before a send, where a provider says nothing better: an assumption, 2026-11."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentUpdate:
+    """Where an intent goes, "" for nowhere yet. `again`: send once more, after a fresh look. `why` is a sentence."""
+
+    state: str = ""
+    why: str = ""
+    again: bool = False
+
+
+def explain_refusal(intent: Intent, seen: Observation) -> str:
+    """Why `intent` must not be sent, seeing what a fresh look found; "" where nothing in it is against that."""
+    return next(_list_objections(intent, seen), "")
+
+
+def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
+    """Each reason by itself; those that make the ones after them meaningless stand first."""
+    handling, act = seen.handling, intent.act
+    if identify_incarnation(seen) != intent.life:
+        yield "it was restarted, or is another machine: this act was for a life of it that is over"
+    if seen.state in PROVING_STATES[act]:
+        yield f"it is {seen.state} already"
+    if seen.state not in CONTRADICTING_STATES[act]:
+        yield f"it is {seen.state}, and nobody can say what the act would meet"
+    if handling.controller:
+        yield f"{handling.controller} would bring it back"
+    if act in handling.protected:
+        yield f"its provider protects it from {act}"
+    if (handling.stops if act == STOP else handling.terminates) is False:
+        yield f"its provider has no {act} for it as it is now"
+    if act == TERMINATE and not intent.irreversible:
+        yield "it would be gone for good, and nobody allowed that"
+    lost = [loss for loss in handling.stop_loses if loss not in intent.lose]
+    if act == STOP and lost:
+        yield f"it would lose {', '.join(lost)}, and nobody allowed that"
+
+
+def is_send_due(intent: Intent, now: datetime) -> bool:
+    """Whether it may be sent at `now`: it is READY, or was sent, is VERIFYING, and waited for as long as RETRIES says."""
+    if intent.state != VERIFYING:
+        return intent.state == READY
+    sent = max(intent.sends, 1) - 1
+    waited = sent < len(RETRY_DELAYS) and _get_time_since_send(intent, now) >= RETRY_DELAYS[sent]
+    return waited and _can_tell_lives_apart(intent) and not _is_overdue(intent, now)
+
+
+def describe_difference(first: Observation, second: Observation) -> str:
+    """What bears on the act and is not the same in two looks at one machine; "" for nothing."""
+    if first.state != second.state:
+        return f"it went from {first.state} to {second.state} while it was looked at"
+    named = ("name", "owner", "labels", "tier", "handling")
+    changed = [what for what in named if getattr(first, what) != getattr(second, what)]
+    return f"its {' and '.join(changed)} changed while it was looked at" if changed else ""
+
+
+def confirm_outcome(
+    intent: Intent, seen: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
+) -> IntentUpdate:
+    """What becomes of `intent`, in doubt, by a look or a listing that was asked for at `asked_at`.
+
+    `seen` None: it was not there; `absences`: how many complete listings in a row lack it, all asked after the last send.
+    While nothing can be listed, `asked_at` of the last listing lets it become UNCONFIRMED in time, and nothing else.
+    """
+    if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
+        return IntentUpdate(why="it may be sent at any moment")
+    if intent.sent_at is not None and asked_at < intent.sent_at:
+        return _keep_waiting(intent, now, "nobody has looked since it was sent", looked=False)
+    return _resolve_absent(intent, absences, now) if seen is None else _resolve_present(intent, seen, now, settling)
+
+
+def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdate:
+    if absences >= ABSENCES_MIN and intent.act == TERMINATE:
+        return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row lack it")
+    if absences >= ABSENCES_MIN and intent.state == UNCONFIRMED:
+        return IntentUpdate(state=FAILED, why="it was only to be stopped, and is gone")
+    return _keep_waiting(intent, now, "it is not found, which proves nothing")
+
+
+def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    if _is_later_life(intent.life, seen):
+        return IntentUpdate(state=DONE, why="the life it was for is over: it was restarted since")
+    if _is_other_life(intent.life, seen):
+        return _keep_waiting(intent, now, "what was seen may be of an earlier life, or of another machine")
+    if seen.state in PROVING_STATES[intent.act]:
+        return IntentUpdate(state=DONE, why=f"it is {seen.state}")
+    if seen.state in CONTRADICTING_STATES[intent.act]:
+        return _resolve_contradicted(intent, seen, now, settling)
+    return _keep_waiting(intent, now, f"it is {seen.state}")
+
+
+def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    """It is as if nothing had been sent."""
+    told = f"it is still {seen.state}"
+    if _get_time_since_send(intent, now) < settling:
+        return IntentUpdate(why=f"{told}, and may be settling")
+    if intent.state == EXECUTING and not _can_tell_lives_apart(intent):
+        return IntentUpdate(state=CANCELLED, why=f"{told}, or again: its provider states no start, so nobody can tell")
+    if intent.state == EXECUTING:
+        return IntentUpdate(state=READY, why=told, again=True)
+    if is_send_due(intent, now):
+        return IntentUpdate(why=told, again=True)
+    return _keep_waiting(intent, now, told)
+
+
+def _can_tell_lives_apart(intent: Intent) -> bool:
+    """Whether a later life could be told from the one it is for; what is ended for good has no later one."""
+    return intent.act == TERMINATE or intent.life.started_at is not None
+
+
+def _keep_waiting(intent: Intent, now: datetime, why: str, *, looked: bool = True) -> IntentUpdate:
+    """Not proven: in time it is looked at again; after ten minutes it is told."""
+    if intent.state == UNCONFIRMED:
+        return IntentUpdate(why=why)
+    if _is_overdue(intent, now):
+        return IntentUpdate(state=UNCONFIRMED, why=why)
+    return IntentUpdate(state=VERIFYING if looked and intent.state == EXECUTING else "", why=why)
+
+
+def _is_overdue(intent: Intent, now: datetime) -> bool:
+    """Whether ten minutes have gone since the first send, taking the pauses between sends to be those of RETRIES."""
+    return _get_time_since_send(intent, now) + sum(RETRY_DELAYS[: max(intent.sends - 1, 0)], timedelta()) >= CONFIRM_WITHIN
+
+
+def _get_time_since_send(intent: Intent, now: datetime) -> timedelta:
+    return now - (intent.sent_at or intent.moved_at)
+
+
+def _is_later_life(life: Incarnation, seen: Observation) -> bool:
+    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
+    return any(old is not None and new is not None and new > old for old, new in pairs)
+
+
+def _is_other_life(life: Incarnation, seen: Observation) -> bool:
+    """Whether `seen` is surely no look at `life`. A stopped one that states no start any more may be one."""
+    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
+    stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at
+    return stale or any(old is not None and new is not None and new < old for old, new in pairs)

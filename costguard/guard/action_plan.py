@@ -10,16 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.escalation import DueStep, continues_after_stop, list_due_steps
-from costguard.guard.facts import compute_waiting_cost
-from costguard.guard.hook import NO_HOOKS, HookProgress
+from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
 from costguard.guard.limits import Headroom
-from costguard.guard.overrides import Override
-from costguard.guard.owning import UNPROTECTED, Protection
+from costguard.guard.overrides import UNPROTECTED, Override, Protection
 from costguard.guard.policy import (
     ASK,
+    CANNOT_SAY,
     CAP_RULE,
     DESTRUCTIVE,
+    DOES_NOT,
     HOOK,
     IDLE_RULE,
     OBSERVE,
@@ -28,12 +27,15 @@ from costguard.guard.policy import (
     STEP_LEVELS,
     STOP,
     TERMINATE,
+    EscalationState,
     PolicyStep,
+    Proposal,
     Rails,
+    Verdict,
     reaches_level,
 )
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, EscalationState, Proposal, Verdict
-from costguard.guard.work import ACTIVE
+from costguard.guard.policy_evaluation import compute_waiting_cost
+from costguard.guard.signals import ACTIVE
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.resource import ENDED, STOPPED, ScopeKey

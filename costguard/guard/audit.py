@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from costguard.errors import InputError
-from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
-from costguard.values.text_format import format_local_time
+from costguard.values.text_format import encode_plain, format_local_time
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"

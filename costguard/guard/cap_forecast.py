@@ -14,12 +14,22 @@ from datetime import datetime, timedelta
 
 from costguard.budgets.budget import ROLLING, Budget, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.condition import ConditionResult
-from costguard.guard.facts import compute_savings_rate
 from costguard.guard.limits import DAY, TEN_MINUTES, explain_short_headroom, get_limit_10m, get_limit_day
-from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, NOTIFY, STOP, Policy, PolicyStep, Rails
-from costguard.guard.verdict import HOLDS, EscalationState, Verdict
-from costguard.guard.work import IDLE, Activity
+from costguard.guard.policy import (
+    CAP_GRACE_MIN,
+    CAP_RULE,
+    HOLDS,
+    NOTIFY,
+    STOP,
+    ConditionResult,
+    EscalationState,
+    Policy,
+    PolicyStep,
+    Rails,
+    Verdict,
+)
+from costguard.guard.policy_evaluation import compute_savings_rate
+from costguard.guard.signals import IDLE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.checks import require

@@ -21,7 +21,6 @@ from costguard.guard.action_plan import (
     explain_thin_evidence,
     explain_unstoppable,
 )
-from costguard.guard.asked import LOOKED_UP_FACTS, add_cost_facts
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
@@ -30,25 +29,35 @@ from costguard.guard.cap_forecast import (
     forecast_caps,
     list_cap_verdicts,
 )
-from costguard.guard.condition import ConditionResult
-from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.escalation import advance_escalation, mark_step_done
-from costguard.guard.evidence import find_sample_bounds
-from costguard.guard.facts import BUDGET_FACTS, build_facts, find_tightest_budget
-from costguard.guard.hook import find_ended_steps, summarize_hook_runs
+from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts, is_started_after_hours
+from costguard.guard.context import ProtectionSighting as Sighted
+from costguard.guard.escalation import advance_escalation, find_ended_steps, mark_step_done, summarize_hook_runs
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import Override
-from costguard.guard.owning import find_armed_level
-from costguard.guard.policy import OBSERVE, SCHEDULE_RULE, STOP, Policy
-from costguard.guard.policy_evaluation import evaluate_policy
-from costguard.guard.run import ProtectionSighting as Sighted
-from costguard.guard.schedule import evaluate_schedule
-from costguard.guard.seat import ResourceContext, build_contexts, is_started_after_hours
-from costguard.guard.verdict import FINDINGS, HOLDS, EscalationState, Proposal, Verdict
-from costguard.guard.work import IDLE, UNKNOWN, Activity
+from costguard.guard.overrides import Override, find_armed_level
+from costguard.guard.policy import (
+    FINDINGS,
+    HOLDS,
+    OBSERVE,
+    SCHEDULE_RULE,
+    STOP,
+    ConditionResult,
+    EscalationState,
+    Policy,
+    Proposal,
+    Verdict,
+    evaluate_schedule,
+)
+from costguard.guard.policy_evaluation import (
+    BUDGET_FACTS,
+    LOOKED_UP_FACTS,
+    add_cost_facts,
+    build_facts,
+    evaluate_policy,
+    find_tightest_budget,
+)
+from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
-from costguard.values.incarnation import Incarnation, is_same_life
-from costguard.values.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
+from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.policy import DESTRUCTIVE, Rails
-from costguard.guard.verdict import Proposal
+from costguard.guard.policy import DESTRUCTIVE, Proposal, Rails
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey

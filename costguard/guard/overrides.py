@@ -1,15 +1,29 @@
 """What people told the guard: leases, snoozes, protection, arming, freeze. Each is recorded with who, why and when.
 
 Wishes live apart from what listings rewrite: no state of a machine changes them.
+
+Whose a resource is, and what people want for it: protection, leases, arming, freezes, phases and approvals.
+
+Example: a label `costguard=never` protects, `costguard=nevr` protects as well and is warned about, and 23 h after the label
+vanished the resource is protected still. A lease until 14:00 holds at 13:59 and is none at 14:00.
+
+Which resource a person means who types an id, a name, or the beginning of one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
 
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ResourceKey
+from costguard.errors import InputError, shorten
+from costguard.guard.policy import LEVELS, NOTIFY, Policy
+from costguard.metering.observation import Observation
+from costguard.metering.spending import LiveResource
+from costguard.values.money import Money, Rate
+from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life
 
 LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
     "lease",
@@ -66,3 +80,304 @@ class Override:
 def is_override_open(wish: Override, now: datetime) -> bool:
     """Whether it counts at `now`: taken, not lifted, not run out. Half-open: at `until` it counts no more."""
     return wish.at <= now and (wish.lifted_at is None or now < wish.lifted_at) and (wish.until is None or now < wish.until)
+
+
+TYPO_LETTERS_MAX = 2
+"""Letters that may differ for a label to be a slip of the pen for one that protects."""
+LETTERS_PER_TYPO = 4
+"""Shorter texts allow fewer slips: `dev` is not a slip for `gpu`."""
+LIKE_PROTECTED = "protected"
+FALSE_VALUES = frozenset(("", "0", "false", "no", "off", "none"))
+LABEL_CHARS_MAX = 64
+"""Longer texts are slips for nothing, and would take long to compare."""
+RENEWAL_GAP_MAX = timedelta(hours=24)
+"""A lease that is taken this long after the last one ended renews nothing: an assumption, 2026-11."""
+MANUAL_START_LEASE = timedelta(hours=2)
+"""The lease of a machine that somebody started although its schedule wants it off."""
+
+
+class Protection(NamedTuple):
+    """Whether it must never be touched, `why`, and what to warn its owner of ("" for nothing)."""
+
+    protected: bool
+    why: str = ""
+    warning: str = ""
+
+
+UNPROTECTED = Protection(protected=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseDecision:
+    """Whether a lease may be taken, and `why` not. `renewals`: those before it. `costs`: at most, None at an unknown price."""
+
+    allowed: bool
+    why: str
+    renewals: int
+    costs: Money | None = None
+
+
+def find_owner(seen: Observation, patterns: Sequence[str]) -> str:
+    """Whose it is: the first of `patterns` ("label:owner", "tag:Owner") that it carries, else what its provider says, or "".
+
+    A key as it is written comes before one that differs in case only.
+    """
+    return _find_label_owner(seen.labels, tuple(patterns)) or seen.owner
+
+
+@lru_cache(maxsize=10_000)
+def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
+    """The owner that `labels` name, ""; most machines carry the labels that they carried in the last run."""
+    for pattern in patterns:
+        key = pattern.partition(":")[2] or pattern
+        found = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
+        owner = next((value.strip() for value in found if value.strip()), "")
+        if owner:
+            return owner
+    return ""
+
+
+def find_protection(
+    seen: Observation, wishes: Iterable[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+) -> Protection:
+    """Whether it is protected at `now`, by anything. `seen_before`: when `marked` last said so of it, None: never."""
+    if seen.handling.protected:
+        return Protection(protected=True, why=f"its provider protects it against {' and '.join(seen.handling.protected)}")
+    wish = next((w for w in wishes if w.what == PROTECT and _is_open_for(w, seen.key, None, now)), None)
+    if wish is not None:
+        return Protection(protected=True, why=f"{wish.who} protects it" + (f": {wish.why}" if wish.why else ""))
+    mark = find_label_protection(seen, patterns)
+    if mark.protected:
+        return mark
+    if seen_before is not None and seen_before <= now < seen_before + PROTECTION_LASTS:
+        until = f"{seen_before + PROTECTION_LASTS:%Y-%m-%d %H:%M} UTC"
+        warning = f"its protection vanished after {seen_before:%Y-%m-%d %H:%M} UTC and goes on until {until}"
+        return Protection(protected=True, why=warning, warning=warning)
+    return UNPROTECTED
+
+
+def explain_untouchable(
+    seen: Observation, wishes: Sequence[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+) -> str:
+    """Why nobody but a person may end it now: protected, a member of what would bring it back, or frozen; "" if any may."""
+    protection = find_protection(seen, wishes, patterns, seen_before, now)
+    if protection.protected:
+        return protection.why
+    if seen.handling.controller:
+        return f"{seen.handling.controller} would bring it back"
+    freeze = find_freeze(wishes, seen.key, now)
+    return "" if freeze is None else f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
+
+
+def find_label_protection(seen: Observation, patterns: Sequence[str]) -> Protection:
+    """Whether its labels protect it, exactly or by a slip of the pen: what is to be remembered for `seen_before`."""
+    return _match_protecting_label(seen.labels, tuple(patterns))
+
+
+@lru_cache(maxsize=10_000)
+def _match_protecting_label(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> Protection:
+    wanted = [pattern.partition(":")[2] or pattern for pattern in patterns]
+    for key, value in labels:
+        pair = f"{key}={value}"
+        if pair in wanted or key in wanted:
+            return Protection(protected=True, why=f"its label {pair} protects it")
+    for key, value in labels:
+        meant = _find_misspelled_label(key, value, wanted)
+        if meant:
+            warning = f"its label {key}={value} looks like {meant}, so it counts as protected: correct or remove it"
+            return Protection(protected=True, why=f"its label {key}={value} looks like {meant}", warning=warning)
+    return UNPROTECTED
+
+
+def find_lease(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
+    """The lease that holds at `now` and goes on for longest. One that has run out is none."""
+    held = [w for w in wishes if w.what == LEASE and _is_open_for(w, life.key, life, now)]
+    return max(held, key=lambda w: (w.until is None, w.until or now), default=None)
+
+
+def find_lease_end(life: Incarnation, wishes: Iterable[Override], now: datetime) -> datetime | None:
+    """When the last lease of this life ended: evidence from before it counts no more. `wishes` with those that have ended."""
+    ends = (end for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) for end in _list_ends(w) if end <= now)
+    return max(ends, default=None)
+
+
+def decide_lease(
+    life: Incarnation,
+    wishes: Iterable[Override],
+    policies: Sequence[Policy],
+    length: timedelta,
+    now: datetime,
+    *,
+    rate: Rate | None = None,
+) -> LeaseDecision:
+    """Whether `life` may be kept for `length` more under every one of `policies`. `wishes` with those that have ended.
+
+    Leases in a row are renewals; one that was taken long after the last one ended begins a new row.
+    """
+    taken = sorted(
+        (w for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) and w.at <= now), key=lambda w: w.at
+    )
+    row: list[Override] = []
+    for wish in taken:
+        row = [*row, wish] if row and wish.at - max(_find_end(w) for w in row) < RENEWAL_GAP_MAX else [wish]
+    if row and now - max(_find_end(w) for w in row) >= RENEWAL_GAP_MAX:
+        row = []
+    costs = rate.multiply_seconds(round(length.total_seconds())) if rate and length > timedelta() else None
+    why = "" if length > timedelta() else "a lease must be longer than nothing"
+    for policy in policies if not why else ():
+        if length > policy.lease_max:
+            why = f"{policy.name} allows leases of at most {_format_hours(policy.lease_max)}"
+        elif len(row) > policy.renewals_max:
+            why = f"{policy.name} allows {policy.renewals_max} renewals, and this would be number {len(row)}"
+        if why:
+            break
+    return LeaseDecision(allowed=not why, why=why, renewals=len(row), costs=costs)
+
+
+def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> str:
+    """How far `policy` may go now: what its file says, no further than the newest arming that counts.
+
+    Without one it only notifies: its arming has run out, or was never recorded.
+    """
+    counting = [w for w in wishes if w.what == ARM and w.subject == policy.name and is_override_open(w, now)]
+    newest = max(counting, key=lambda w: w.at, default=None)
+    allowed = newest.value if newest is not None and newest.value in LEVELS else NOTIFY
+    return min(policy.arm, allowed, key=LEVELS.index)
+
+
+def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:
+    """The freeze that holds all acts, or those on `key`."""
+    return next((w for w in wishes if w.what == FREEZE and is_override_open(w, now) and w.key in {None, key}), None)
+
+
+def find_snooze(life: Incarnation, policy: str, wishes: Iterable[Override], now: datetime) -> Override | None:
+    """The snooze that quiets `policy` for `life`. One of no resource quiets that policy, one without subject all."""
+    quiet = (w for w in wishes if w.what == SNOOZE and is_override_open(w, now) and w.subject in {"", policy})
+    return next(
+        (w for w in quiet if _concerns_life(w, life.key, life) or (w.key is None and w.life is None and w.subject)), None
+    )
+
+
+def find_phase(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
+    """The declared phase of work that goes on for longest. One without an end is none: a phase is bounded."""
+    going = [w for w in wishes if w.what == PHASE and w.until is not None and _is_open_for(w, life.key, life, now)]
+    return max(going, key=lambda w: w.until or now, default=None)
+
+
+def list_approved_acts(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[str]:
+    """The acts on this very life that somebody said yes to. A yes to a resource whose life it does not name is none."""
+    yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
+    return frozenset(w.subject for w in yes)
+
+
+def _is_open_for(wish: Override, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:
+    return is_override_open(wish, now) and _concerns_life(wish, key, life)
+
+
+def _concerns_life(wish: Override, key: ResourceKey, life: Incarnation | None) -> bool:
+    """Whether `wish` is of this resource and, where it names a life, of this one."""
+    if wish.life is not None:
+        return wish.life.key == key and (life is None or is_same_life(wish.life, life))
+    return wish.key == key
+
+
+def _list_ends(wish: Override) -> tuple[datetime, ...]:
+    """When it ended or will: none where nobody said."""
+    ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
+    return (min(ends),) if ends else ()
+
+
+def _find_end(wish: Override) -> datetime:
+    return max(wish.at, *_list_ends(wish)) if _list_ends(wish) else wish.at
+
+
+def _find_misspelled_label(key: str, value: str, wanted: Sequence[str]) -> str:
+    """What the label is nearly, or ""."""
+    if len(key) + len(value) > 2 * LABEL_CHARS_MAX or value.strip().casefold() in FALSE_VALUES - {""}:
+        return ""
+    pair = f"{key.strip()}={value.strip()}".casefold()
+    for meant in wanted:
+        text = meant.casefold()
+        if _is_near(pair if "=" in meant else key.strip().casefold(), text):
+            return meant
+    if any(_is_near(text.strip().casefold(), LIKE_PROTECTED) for text in (key, value)):
+        return LIKE_PROTECTED
+    return ""
+
+
+@lru_cache(maxsize=10_000)
+def _is_near(text: str, meant: str) -> bool:
+    most = min(TYPO_LETTERS_MAX, len(meant) // LETTERS_PER_TYPO)
+    return abs(len(text) - len(meant)) <= most and compute_edit_distance(text, meant) <= most
+
+
+def compute_edit_distance(one: str, other: str) -> int:
+    """The least letters to add, drop or change to make `other` of `one`; two neighbours swapped are one change."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        older, before, row = before, row, [i]
+        for j, b in enumerate(other, start=1):
+            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                best = min(best, older[j - 2] + 1)
+            row.append(best)
+    return row[-1]
+
+
+def _format_hours(length: timedelta) -> str:
+    return f"{length.total_seconds() / 3600:g} h"
+
+
+CHOICES_SHOWN = 3
+"""Lines of matches in an error, which has five in all."""
+NAME_CHARS_MAX = 60
+
+
+def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
+    """The one resource that `stated` means: its whole key, its id, its name, or the beginning of either.
+
+    What fits best decides: an id is not taken for the beginning of a longer one. InputError that lists them where several fit.
+    """
+    wanted = stated.strip()
+    there = [one for one in lives if one.observation.state != ENDED]
+    if not wanted:
+        raise InputError("is empty", field=field, hint="costguard status lists what runs")
+    for fits in (_is_key, _is_id, _is_name, _has_prefix):
+        fitting = [one for one in there if fits(wanted, one.observation)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            what = f"'{shorten(wanted, NAME_CHARS_MAX)}' may mean {len(fitting)} resources"
+            raise InputError(what, field=field, hint=_format_choices(fitting))
+    what = f"nothing that is there is called '{shorten(wanted, NAME_CHARS_MAX)}'"
+    raise InputError(what, field=field, hint="costguard status lists what is there")
+
+
+def format_resource(seen: Observation) -> str:
+    """`train-1 (aws/123/us-east-1/i-0a1)`."""
+    key = "/".join(seen.key)
+    return f"{shorten(seen.name, NAME_CHARS_MAX)} ({key})" if seen.name and seen.name != seen.key.id else key
+
+
+def _format_choices(fitting: Sequence[LiveResource]) -> str:
+    """What may have been meant, a line each, as it may be typed."""
+    keys = sorted("/".join(one.observation.key) for one in fitting)
+    shown = keys if len(keys) <= CHOICES_SHOWN else [*keys[: CHOICES_SHOWN - 1], f"and {len(keys) - CHOICES_SHOWN + 1} more"]
+    return "\n".join(("write one of them in full:", *shown))
+
+
+def _is_key(wanted: str, seen: Observation) -> bool:
+    return wanted == "/".join(seen.key)
+
+
+def _is_id(wanted: str, seen: Observation) -> bool:
+    return wanted == seen.key.id
+
+
+def _is_name(wanted: str, seen: Observation) -> bool:
+    return wanted == seen.name
+
+
+def _has_prefix(wanted: str, seen: Observation) -> bool:
+    return seen.key.id.startswith(wanted) or seen.name.startswith(wanted)

@@ -2,18 +2,36 @@
 
 Example: `idle-gpu` waits for 45 min of idleness, notifies the owner, and stops 15 min after that notice. `after` counts from
 the first step, so that a notice that went out late gives its whole grace.
+
+Conditions: what a policy asks of the facts about one resource. True, false, or unknown because a fact is missing.
+
+A missing fact is no fact: `state == "idle" && confidence >= 0.9` without a confidence is unknown, and false where the state
+is another one. Unknown is never a reason to act under an idle rule.
+
+Verdicts and the plan: what each policy finds of each resource, what would be done and when, and what holds it back.
+
+Schedules: desired states by the clock of a zone. Never an event: what counts is what should be so now.
+
+Example: off 20:00-08:00 Berlin. At 20:41 it should be off since 20:00, whoever slept at 20:00; in the night in which clocks go
+back it should be off for 13 hours, and for 11 where they go forward.
+
+A time that the clocks skip is the instant at which they jump; of a time that comes twice the first is meant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter
-from costguard.guard.condition import Condition
-from costguard.guard.schedule import Schedule
+from costguard.guard.signals import Activity
+from costguard.values.calendar import resolve_wall_time
 from costguard.values.checks import require, require_one_of
+from costguard.values.resource import Incarnation
 
 OBSERVE, NOTIFY, STOP, TERMINATE = "observe", "notify", "stop", "terminate"
 LEVELS = (OBSERVE, NOTIFY, STOP, TERMINATE)
@@ -133,3 +151,270 @@ class Rails:
     first_polls: int = 3
     clock_limit: timedelta = timedelta(seconds=2)
     gap_polls: int = 3
+
+
+TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", "duration", "money", "rate", "labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactSpec:
+    """A name that conditions may use. `told`: what it is, with its unit.
+
+    `kind` says what its value is: text str, number float, truth bool, duration timedelta, money Money, rate Rate, labels
+    Mapping[str, str].
+    """
+
+    name: str
+    kind: str
+    told: str
+
+
+def _index_facts(*rows: tuple[str, str, str]) -> Mapping[str, FactSpec]:
+    return {name: FactSpec(name=name, kind=kind, told=told) for name, kind, told in rows}
+
+
+FACTS: Mapping[str, FactSpec] = _index_facts(
+    ("state", TEXT, "state of work: warming, active, idle, hung or unknown"),
+    ("confidence", NUMBER, "how surely the state of work is known, 0 to 1"),
+    ("time_in_state", DURATION, "how long it has been in that state of work"),
+    ("wasted_share", NUMBER, "share of its GPUs that do nothing while it is active, 0 to 1"),
+    ("group", TEXT, "the group it works in, by its label's value: a cluster, a job array; empty for none"),
+    ("group_state", TEXT, "state of work of that group; of a machine in none its own"),
+    ("power", TEXT, "the provider's state in our words: running, stopped, starting, ..."),
+    ("stopped_for", DURATION, "how long it has been stopped; missing unless it is"),
+    ("age", DURATION, "since it was created"),
+    ("uptime", DURATION, "since its present run started; missing unless it runs"),
+    ("lease_left", DURATION, "how long its lease goes on; missing without one"),
+    ("leased", TRUTH, "whether somebody keeps it"),
+    ("rate", RATE, "what it burns an hour, with its disks; missing where the price is unknown"),
+    ("spent_run", MONEY, "what its present run surely cost so far, its disks too; missing where its price is unknown"),
+    ("spent_day", MONEY, "what it surely cost today, in the zone of the defaults"),
+    ("spent_month", MONEY, "what it surely cost this month, in the zone of the defaults"),
+    ("waste", MONEY, "what it surely cost since it began to idle"),
+    ("budget_fraction", NUMBER, "spent share of the tightest budget it counts in, 1 is all of it; missing without a budget"),
+    ("projected_end", NUMBER, "forecast share of that budget at its period's end"),
+    ("time_to_cap", DURATION, "until that budget is spent at the present burn; missing where it will not be"),
+    ("scheduled_on", TRUTH, "whether the policy's schedule wants it on now; missing without a schedule"),
+    ("provider", TEXT, "aws, gcp, runpod, lambda, vast, ..."),
+    ("account", TEXT, "the provider's account"),
+    ("region", TEXT, "the provider's region"),
+    ("id", TEXT, "the provider's id"),
+    ("name", TEXT, "what its owner calls it"),
+    ("kind", TEXT, "instance, volume or address"),
+    ("instance_type", TEXT, "the provider's type"),
+    ("gpu", TEXT, "canonical name of its GPU, empty without one"),
+    ("gpu_count", NUMBER, "how many GPUs; may be a fraction"),
+    ("tier", TEXT, "on-demand, spot, reserved, community or secure"),
+    ("owner", TEXT, "whose it is; empty where nobody is known"),
+    ("labels", LABELS, 'its labels: labels["team"] == "vision", or "team" in labels'),
+    ("controller", TEXT, "who would bring it back; empty for nobody"),
+    ("protected", TRUTH, "whether it must never be touched"),
+    ("disk_gb", NUMBER, "GB of its disks"),
+    ("loses", TEXT, "what a stop would lose for good, in words; empty for nothing"),
+    ("price_age", DURATION, "how old its price is: since it was dated, or last listed; missing where nobody dated it"),
+    ("runway", DURATION, "until its account's prepaid balance is gone; missing where that is not known"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionResult:
+    """`value` None: unknown, because the facts `missing` are missing, or because of `why`."""
+
+    value: bool | None
+    missing: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Condition(Protocol):
+    """A condition that was checked and compiled when it was read."""
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The facts it uses."""
+
+    def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
+        """Whether it holds of `facts`, by name; a fact that is missing is left out. It raises nothing."""
+
+
+HOLDS, NOT_YET, DOES_NOT, CANNOT_SAY = "holds", "not_yet", "does_not", "cannot_say"
+FINDINGS = {
+    HOLDS: "the condition holds, and has held for long enough",
+    NOT_YET: "the condition holds, and not for long enough yet",
+    DOES_NOT: "the condition does not hold",
+    CANNOT_SAY: "a fact is missing, so nothing can be said",
+}
+
+HOLD_REASONS = {
+    "protected": "it is protected",
+    "leased": "somebody keeps it",
+    "frozen": "all acts are frozen",
+    "not_armed": "its policy is not armed for that",
+    "grace": "its grace has not run out",
+    "hook": "a hook has not ended, or went wrong",
+    "working": "it works, whatever its condition says",
+    "not_confident": "the evidence is not fresh and whole",
+    "unknown": "its state of work is not known",
+    "controller": "a controller would bring it back",
+    "no_act": "its provider has no such act for it",
+    "irreversible": "data would be lost, and nobody allowed that",
+    "first_seen": "it was seen for too short a time",
+    "not_ours": "nobody owns it and nobody claims its scope",
+    "rate": "the rails allow no more acts now",
+    "breaker": "too many turned idle or unknown at once",
+    "quarantine": "its scope lost too many machines at once",
+    "clock": "the clocks disagree",
+    "gap": "the first run after a start or a gap only observes",
+    "ledger": "the ledger cannot be written",
+    "older_ledger": "the ledger is not the one that was seen last",
+    "in_doubt": "an earlier act on it is not settled",
+    "stale": "it was not seen lately",
+    "dry_run": "this is a dry run",
+    "not_acting": "another watchdog acts on this ledger",
+    "not_accepted": "the first run of this config would act beyond the rails",
+    "asked": "it was asked about, and nobody answered yet",
+    "phase": "a declared phase of work goes on",
+    "provider_protection": "its provider protects it",
+}
+"""What may hold an act back, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What `policy` finds of one life of a resource at `at`. `since`: since when the condition holds, None: it does not."""
+
+    policy: Policy
+    life: Incarnation
+    at: datetime
+    finding: str
+    truth: ConditionResult
+    work: Activity
+    since: datetime | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationState:
+    """How far one life of a resource has come on a policy's ladder. Recorded, so that a grace is a grace after a restart.
+
+    `since`: from when on the condition has held. `started_at`: when the first step was done: `after` counts from here.
+    `done`: the numbers of the steps that were done, from 0. `left_polls`: guard runs in a row in which the condition did not
+    hold (two of them end the climb).
+    """
+
+    policy: str
+    life: Incarnation
+    since: datetime
+    started_at: datetime
+    done: tuple[int, ...] = ()
+    left_polls: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One step that is due, or will be at `due_at`, on one resource. `held_by`: names of REASONS with a sentence each.
+
+    `number`: of the step in its ladder. An act goes ahead when it is due and nothing holds it.
+    """
+
+    verdict: Verdict
+    number: int
+    step: PolicyStep
+    due_at: datetime
+    held_by: tuple[tuple[str, str], ...] = ()
+
+    def is_ready(self, now: datetime) -> bool:
+        """Whether it may be done at `now`."""
+        return self.due_at <= now and not self.held_by
+
+
+DAY = timedelta(days=1)
+DAYS_AROUND = 9
+"""Days before and after now that are looked at: a week, and the windows at its edges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffWindow:
+    """Off from `start` to `end` of the zone's clock, on the `days` (0: Monday) it starts on; `end` <= `start`: next day."""
+
+    start: time
+    end: time
+    days: frozenset[int] = frozenset(range(7))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exemption:
+    """From `start` on and before `end` the schedule wants nothing. One that lies in the past has no effect."""
+
+    start: datetime
+    end: datetime
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        require(self.start < self.end, "exemption.end", "must be after its start", "exchange them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When it should be off, in `zone`. `holidays`: days on which it should be off all day."""
+
+    zone: tzinfo
+    off: tuple[OffWindow, ...]
+    holidays: frozenset[date] = frozenset()
+    exemptions: tuple[Exemption, ...] = ()
+
+
+class ScheduleState(NamedTuple):
+    """Whether it should be off, in [`since`, `until`). None: for longer than `AROUND` days, or for ever."""
+
+    off: bool
+    since: datetime | None
+    until: datetime | None
+
+
+@lru_cache(maxsize=1000)
+def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
+    """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
+    today = now.astimezone(schedule.zone).date()
+    first, last = (
+        resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone),
+        resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone),
+    )
+    blocks = [(start, end) for start, end in _list_off_periods(schedule, today) if end > first and start < last]
+    for start, end in blocks:
+        if start <= now < end:
+            return ScheduleState(True, start if start > first else None, end if end < last else None)  # noqa: FBT003 - as named above
+    before = [end for _, end in blocks if end <= now]
+    after = [start for start, _ in blocks if now < start]
+    return ScheduleState(False, max(before, default=None), min(after, default=None))  # noqa: FBT003 - as named above
+
+
+def _list_off_periods(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
+    """All in which it should be off around `today`, in order, apart from each other, less the exemptions."""
+    days = [today + number * DAY for number in range(-DAYS_AROUND - 1, DAYS_AROUND + 2)]
+    windows = [
+        _resolve_off_window(off, day, schedule.zone) for off in schedule.off for day in days if day.weekday() in off.days
+    ]
+    windows += [_resolve_off_window(ALL_DAY, day, schedule.zone) for day in days if day in schedule.holidays]
+    joined = list[tuple[datetime, datetime]]()
+    for start, end in sorted(window for window in windows if window[0] < window[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    for exempt in schedule.exemptions:
+        pieces = ((start, min(end, exempt.start)) for start, end in joined)
+        rest = ((max(start, exempt.end), end) for start, end in joined)
+        joined = sorted({piece for piece in (*pieces, *rest) if piece[0] < piece[1]})
+    return joined
+
+
+def _resolve_off_window(off: OffWindow, day: date, zone: tzinfo) -> tuple[datetime, datetime]:
+    last = day if off.start < off.end else day + DAY
+    return resolve_wall_time(day, off.start, zone), resolve_wall_time(last, off.end, zone)
+
+
+ALL_DAY = OffWindow(start=time(), end=time())

@@ -6,13 +6,14 @@ from collections.abc import Collection
 from datetime import datetime
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.evidence import SampleColumns
-from costguard.guard.hook import HookRun
+from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import Override
-from costguard.guard.run import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
-from costguard.guard.verdict import EscalationState
-from costguard.ledger.db.asking import Query
-from costguard.ledger.guard import climbs, guard_state, hooks, intents
+from costguard.guard.policy import EscalationState
+from costguard.guard.signals import SampleColumns
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.guard import guard_state, intents
+from costguard.ledger.guard import intents as hooks
 from costguard.ledger.spans import observations
 from costguard.values.resource import ResourceKey
 
@@ -49,15 +50,15 @@ class SnapshotRecords:
 
     def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
-        return climbs.load_last_run(self._ask)
+        return guard_state.load_last_run(self._ask)
 
     def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
-        return climbs.load_escalations(self._ask)
+        return guard_state.load_escalations(self._ask)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
-        return climbs.load_protections(self._ask)
+        return guard_state.load_protections(self._ask)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`."""

@@ -31,8 +31,7 @@ from costguard.budgets.hold import (
     sum_open_holds,
 )
 from costguard.errors import InputError
-from costguard.ledger.db.asking import Query, adapt_placeholders
-from costguard.ledger.db.codecs import SqlRow, decode_optional_instant, encode_labels
+from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders, decode_optional_instant, encode_labels
 from costguard.ledger.spans.books import PriceCeilings, SpendingReader
 from costguard.metering.accrual import POLL_GAP
 from costguard.values.calendar import LONGEST_ROLLING_DAYS

@@ -1,23 +1,137 @@
-"""Reading the market file: which classes of offers there are, and the best of each.
+"""The market file: what is for sale, as one SQLite file that is written once and only read afterwards.
+
+A *class* is a GPU model and a count; a *lot* is what one provider sells of a class in one tier. The index holds each lot's
+offers in order of price and carries every column a selection can ask for, so the cheapest of a lot is found by reading
+one entry. Writing sorts the offers: the same offers give the same bytes (with the same version of SQLite).
+
+Reading the market file: which classes of offers there are, and the best of each.
 
 A job's memory and time depend on the GPU and how many, not on the price. So a quote asks for the classes (GPU model and
 count) first, decides which of them can do the job, and reads only each provider's cheapest offer of those.
+
+Putting live offers into a market file beside the rows of an older one, each row with its own date and source.
 """
 
 from __future__ import annotations
 
+import errno
 import sqlite3
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from costguard.errors import InputError
-from costguard.ledger.market_file import APPLICATION_ID, SCHEMA_VERSION
-from costguard.quoting.offer import Offer, OfferSelection
+from costguard.errors import CostguardError, InputError
+from costguard.quoting.offer import Offer, OfferListing, OfferSelection
+from costguard.system.atomic_file import replace_file
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
+
+APPLICATION_ID = 0x43474D4B
+"""Marks the file as ours: "CGMK" in ASCII."""
+
+SCHEMA_VERSION = 1
+
+SCHEMA = """
+CREATE TABLE sources (source_id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE offers (
+    offer_id INTEGER PRIMARY KEY,
+    gpu TEXT NOT NULL,
+    gpu_count INTEGER NOT NULL CHECK (gpu_count >= 1),
+    nano_usd_per_hour INTEGER CHECK (nano_usd_per_hour > 0),
+    provider TEXT NOT NULL,
+    region TEXT NOT NULL,
+    tier TEXT NOT NULL,
+    instance_type TEXT NOT NULL,
+    pricing TEXT NOT NULL,
+    observed_on TEXT NOT NULL,
+    source_id INTEGER NOT NULL REFERENCES sources,
+    vcpus REAL,
+    ram_gb REAL,
+    disk_gb REAL,
+    note TEXT NOT NULL
+) STRICT;
+CREATE TABLE lots (
+    gpu TEXT NOT NULL,
+    gpu_count INTEGER NOT NULL,
+    provider TEXT NOT NULL,
+    tier TEXT NOT NULL,
+    PRIMARY KEY (gpu, gpu_count, provider, tier)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE market (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+"""
+
+INDEXES = """
+CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, nano_usd_per_hour, region, instance_type);
+"""
+
+SUMMARY_SQL = """
+INSERT INTO lots SELECT DISTINCT gpu, gpu_count, provider, tier FROM offers ORDER BY 1, 2, 3, 4;
+INSERT INTO market SELECT 'offers', count(*) FROM offers;
+INSERT INTO market SELECT 'unpriced', count(*) FROM offers WHERE nano_usd_per_hour IS NULL;
+INSERT INTO market SELECT 'oldest', coalesce(min(observed_on), '') FROM offers;
+INSERT INTO market SELECT 'newest', coalesce(max(observed_on), '') FROM offers;
+INSERT INTO market SELECT 'providers', coalesce(group_concat(provider, ','), '')
+    FROM (SELECT DISTINCT provider FROM offers ORDER BY provider);
+"""
+
+
+def write_market(path: Path, offers: Iterable[Offer], facts: Mapping[str, str] | None = None) -> int:
+    """Write `offers` as the market file at `path`, replacing what is there in one step; the number of offers written.
+
+    `facts` are kept beside them in the table `market`, such as which files they were built from.
+    """
+    rows = sorted(offers, key=_sort_key)
+    with replace_file(path) as unfinished, closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        _fill_tables(connection, rows, facts or {})
+    return len(rows)
+
+
+def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Mapping[str, str]) -> None:
+    connection.execute("PRAGMA page_size = 4096")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.executescript(SCHEMA)
+    connection.execute("BEGIN")
+    source_ids = {source: number for number, source in enumerate(sorted({offer.source for offer in offers}), start=1)}
+    connection.executemany("INSERT INTO sources (source, source_id) VALUES (?, ?)", source_ids.items())
+    connection.executemany(
+        "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((number, *_encode_offer(offer, source_ids)) for number, offer in enumerate(offers, start=1)),
+    )
+    connection.executemany("INSERT INTO market VALUES (?, ?)", sorted(facts.items()))
+    connection.execute("COMMIT")
+    connection.executescript(INDEXES + SUMMARY_SQL)
+    connection.execute("VACUUM")
+
+
+def _sort_key(offer: Offer) -> tuple[object, ...]:
+    """Where an offer stands in the file: its lot, then its price (unknown first, as SQLite sorts it), then its names."""
+    price = 0 if offer.rate is None else offer.rate.nano_per_hour
+    names = (offer.region, offer.instance_type, offer.observed_on, offer.source, offer.note)
+    return (offer.gpu, offer.gpu_count, offer.provider, offer.tier, price, *names)
+
+
+def _encode_offer(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | int | float | None, ...]:
+    return (
+        offer.gpu,
+        offer.gpu_count,
+        None if offer.rate is None else offer.rate.nano_per_hour,
+        offer.provider,
+        offer.region,
+        offer.tier,
+        offer.instance_type,
+        offer.pricing,
+        offer.observed_on.isoformat(),
+        source_ids[offer.source],
+        offer.vcpus,
+        offer.ram_gb,
+        offer.disk_gb,
+        offer.note,
+    )
+
 
 OFFER_SORTS = {
     "usd_per_hour": "o.nano_usd_per_hour",
@@ -243,3 +357,63 @@ def _make_unusable_error(path: Path, what: str) -> InputError:
         field=str(path),
         hint="reinstall costguard for the file it ships, or rebuild it with scripts/build_market.py",
     )
+
+
+GLOBAL_REGION = "global"
+"""The region of a price that is the same everywhere."""
+
+
+def select_newest_market(shipped: Path, refreshed: Path) -> Path:
+    """`refreshed` where it is there, can be read, and holds nothing older than what is shipped; else `shipped`."""
+    if not refreshed.is_file():
+        return shipped
+    try:
+        with MarketReader(refreshed) as ours, MarketReader(shipped) as theirs:
+            newer = str(ours.describe_file()["newest"] or "") >= str(theirs.describe_file()["newest"] or "")
+    except CostguardError:
+        return shipped
+    return refreshed if newer else shipped
+
+
+def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing], at: datetime) -> int:
+    """Write `target`: the rows of `base` with those of `listings` in their place; how many rows there are.
+
+    A whole listing replaces every row of its provider in the tiers, GPUs and regions that it names; one that lacks something
+    only the very rows that it states anew. What a provider did not list stays, with its own date: where the settings name
+    some regions, the others were not asked for. A row of the region "global" stands for every region. OSError where it cannot
+    be written, whoever says so.
+    """
+    with MarketReader(base) as market:
+        kept = [offer for offer in market.list_offers(OfferSelection()) if not _is_replaced(offer, listings)]
+        before = str(market.describe_file().get("built_from", ""))
+        live = market.describe_file().get("live")
+    known = set(live) if isinstance(live, list) else set()
+    fresh = [offer for listing in listings.values() for offer in dict.fromkeys(listing.offers)]
+    facts = {
+        "built_from": before,
+        "refreshed_at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "live": ",".join(sorted(known | {name for name, listing in listings.items() if listing.offers})),
+    }
+    try:
+        return write_market(target, [*kept, *fresh], facts)
+    except sqlite3.Error as failed:
+        raise OSError(errno.EIO, str(failed), str(target)) from failed
+
+
+def _is_replaced(offer: Offer, listings: Mapping[str, OfferListing]) -> bool:
+    listing = listings.get(offer.provider)
+    if listing is None:
+        return False
+    if not listing.why:
+        regions = {one.region for one in listing.offers}
+        here = offer.region in regions or GLOBAL_REGION in (offer.region, *regions)
+        return here and (offer.tier, offer.gpu) in _collect_refreshed(listing.offers)
+    return _make_offer_identity(offer) in {_make_offer_identity(one) for one in listing.offers}
+
+
+def _collect_refreshed(offers: Iterable[Offer]) -> set[tuple[str, str]]:
+    return {(offer.tier, offer.gpu) for offer in offers}
+
+
+def _make_offer_identity(offer: Offer) -> tuple[str, str, str, int, str]:
+    return (offer.region, offer.instance_type, offer.gpu, offer.gpu_count, offer.tier)

@@ -9,16 +9,26 @@ Only a complete listing proves absence, and only the second one, at least a minu
 than half of what was there, and more than two, proves nothing: it counts as partial until each that is missing has been
 looked up by itself, or is back. One that has nothing left of a kind is looked into as well, however little that was: a list
 that is empty for no reason is the classic lie, and one or two calls tell.
+
+What may have billed since anybody looked: spans that stand beside the open ones, worth nothing at least and at best.
+
+Example: a machine at $2.99 an hour was off when its scope was last listed completely, at 12:00. Nothing has been heard since.
+At 13:00 it is probably still off, and may have run all the time: MAYBE from 12:00 to 13:00, $0.00 to $2.99. Should the scope
+answer now that it runs, and since when, that is what will be written; should it still be off, and its provider states its
+starts, nothing will.
+
+So what is said meanwhile is never less than what any answer makes of it (docs/decisions/0014): a machine may be running or off,
+each line at what it costs there, and a spot price may have risen to the dearest of the market.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from costguard.metering import state_transitions as when
-from costguard.metering.billing import BillingRule, list_meters
+from costguard.metering.billing import BillingRule, bound_unknown_price, list_meters
 from costguard.metering.inventory import (
     COMPLETE,
     FAILED,
@@ -31,11 +41,12 @@ from costguard.metering.inventory import (
     remove_duplicates,
 )
 from costguard.metering.line_accrual import AccrualTerms, PollChanges, record_line_changes
+from costguard.metering.meter import COMPUTE, Line, Meter, PriceRange
 from costguard.metering.observation import Observation, drop_impossible_times
 from costguard.metering.scope_state import AccrualResult, KnownResource, ObservationLogEntry, ScopeState, SpanCorrection
-from costguard.metering.span import SEEN
+from costguard.metering.span import MAYBE, SEEN, Span
 from costguard.metering.state_transitions import DOWN_STATES, UP_STATES, ObservationWindow, StateTransition
-from costguard.values.resource import ENDED, ResourceKey
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, SPOT, STOPPED, ResourceKey
 
 ABSENCE_SETTLES_AFTER = timedelta(seconds=60)
 """Between the two complete listings that prove an absence: a page from a cache is rarely older (RELIABILITY H01)."""
@@ -277,3 +288,77 @@ def _settle_absence(terms: AccrualTerms, known: KnownResource, changes: PollChan
     hidden = window.wide and terms.rule.restarts != "never"
     end = when.make_gone_transition(known.observation, window.begin, known.absent_at or terms.poll.at, hidden=hidden)
     record_line_changes(changes, terms, known, ended, terms.make_window(None), found=[end])
+
+
+NOT_LOOKED_AT = "not looked at"
+
+
+def find_unobserved_usage(
+    known: KnownResource, seen_at: datetime, as_of: datetime, *, rule: BillingRule, ceilings: Mapping[str, int], gap: timedelta
+) -> tuple[Span, ...]:
+    """What may have billed, beside what is open, from the last look at `seen_at` to `as_of`; mostly nothing.
+
+    `gap`: until the look is older than this, what was off counts as off, and a price as it was. `known` needs its `settled`.
+    """
+    window = ObservationWindow(since=seen_at - timedelta(seconds=rule.lag_s), at=as_of, gap=gap)
+    seen = known.observation
+    if not window.wide or seen.kind != INSTANCE or seen.state == ENDED:
+        return ()
+    return tuple(_yield_unobserved_spans(known, window, _find_dearest_meters(seen, rule, ceilings)))
+
+
+def needs_price_ceilings(seen: Observation, rule: BillingRule) -> bool:
+    """Whether what it may cost is bounded by the market alone."""
+    running = list_meters(replace(seen, state=RUNNING), rule, {})
+    return seen.tier == SPOT or not all(meter.price.known for meter in running.values())
+
+
+def _find_dearest_meters(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
+    """The most that each line may bill in any state that the machine may have come to."""
+    ends = rule.restarts == "never" and seen.state in DOWN_STATES
+    found: dict[Line, Meter] = {}
+    for state in (STOPPED,) if ends else (STOPPED, RUNNING):
+        for line, meter in list_meters(replace(seen, state=state), rule, ceilings).items():
+            if line not in found or _compute_most(meter) > _compute_most(found[line]):
+                found[line] = meter
+    computing = found.get((COMPUTE, ""))
+    if computing and seen.tier == SPOT:
+        moved = max(computing.price.high, bound_unknown_price(seen, ceilings).high)
+        found[computing.line] = replace(computing, price=replace(computing.price, high=moved))
+    return found
+
+
+def _yield_unobserved_spans(known: KnownResource, window: ObservationWindow, dearest: Mapping[Line, Meter]) -> Iterator[Span]:
+    for line, meter in sorted(dearest.items()):
+        open_now = known.open.get(line)
+        more = _subtract_meter(meter, open_now.meter) if open_now else meter
+        floor = open_now.start if open_now else known.settled.get(line)
+        start = window.begin if floor is None else max(window.begin, floor)
+        if more and start < window.at:
+            yield Span(
+                key=known.observation.key,
+                attribution=known.observation.attribution,
+                meter=more,
+                start=start,
+                anchor=open_now.anchor if open_now else start,
+                end=window.at,
+                presence=MAYBE,
+                why=NOT_LOOKED_AT,
+                ended_by=NOT_LOOKED_AT,
+            )
+
+
+def _subtract_meter(meter: Meter, open_now: Meter) -> Meter | None:
+    """What `meter` costs at most beyond `open_now`; None where that is nothing. All of it where the two do not compare."""
+    mine, other = meter.price, open_now.price
+    if (meter.unit, meter.quantum_s, mine.currency) != (open_now.unit, open_now.quantum_s, other.currency):
+        return meter
+    more = _compute_most(meter) - _compute_most(open_now)
+    if more <= 0:
+        return None
+    high = -(-more // max(1, meter.quantity))
+    return replace(meter, minimum_s=0, price=PriceRange(0, 0, high, mine.currency, known=mine.known))
+
+
+def _compute_most(meter: Meter) -> int:
+    return meter.price.high * meter.quantity

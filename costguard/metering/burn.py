@@ -15,9 +15,9 @@ from datetime import datetime
 from costguard.metering.meter import FIXED_UNITS, GB, Meter
 from costguard.metering.span import Span
 from costguard.metering.spending import LiveResource
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval, sum_intervals
-from costguard.values.period import Period
 from costguard.values.resource import Attribution
 
 

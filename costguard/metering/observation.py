@@ -13,7 +13,6 @@ from decimal import Decimal, InvalidOperation
 from costguard.errors import InputError, to_one_line
 from costguard.metering.meter import LARGEST_PRICE
 from costguard.values.checks import describe_value, require
-from costguard.values.incarnation import Incarnation
 from costguard.values.instant import EARLIEST
 from costguard.values.money import NANO, Rate
 from costguard.values.resource import (
@@ -22,6 +21,7 @@ from costguard.values.resource import (
     STATES,
     TIERS,
     Attribution,
+    Incarnation,
     ResourceKey,
     is_storable,
     make_storable,

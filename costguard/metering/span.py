@@ -9,6 +9,11 @@ The first half of the minute costs $0.0415 and the rest nothing: the minimum is 
 `presence` says how sure it is that the line billed at all in the period:
 SEEN (1, 1, 1), it did; GAP (0, 1, 1), nobody looked, but it did before or after; EDGE (0, 1/2, 1), it began or ended in here;
 MAYBE (0, 0, 1), nobody looked, and it did neither before nor after.
+
+How far an open span is known to go.
+
+Example: a scope was listed completely at 12:00 and nothing has been heard since; its provider's listing may lag 30 s. At
+13:00 its open spans surely reach 11:59:30, and probably and at most 13:00: a provider that is down goes on billing.
 """
 
 from __future__ import annotations
@@ -18,10 +23,10 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter
+from costguard.values.calendar import Period
 from costguard.values.checks import require, require_one_of
 from costguard.values.instant import DAY_US, SECOND_US, from_micros, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even
-from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
 NO_PROGRESS = (0, 1)
@@ -203,3 +208,30 @@ def _count_months(at_us: int) -> Fraction:
     begun = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     over = (begun + LONGER_THAN_A_MONTH).replace(day=1)
     return 12 * at.year + at.month + Fraction(at_us - to_micros(begun), to_micros(over) - to_micros(begun))
+
+
+def compute_known_until(
+    *,
+    start: datetime,
+    complete_at: datetime | None,
+    logged_at: datetime,
+    seen_at: datetime | None,
+    absent_at: datetime | None,
+    lag: timedelta,
+    as_of: datetime,
+) -> KnownUntil:
+    """The reach at `as_of` of a span that opened at `start`.
+
+    `complete_at`: the scope's last complete poll. `logged_at`: when the resource's last observation was first said. Where
+    complete listings lack the resource since `absent_at` and it was last seen at `seen_at`, its end lies between the two, or
+    it comes back: probably half-way, at most now.
+    """
+    if absent_at is not None:
+        last = seen_at or logged_at
+        expected = last + (absent_at - last) / 2
+    else:
+        last = max(seen_at or logged_at, logged_at, complete_at or logged_at)
+        expected = as_of
+    low = min(max(start, last - lag), as_of)
+    high = max(start, as_of)
+    return KnownUntil(low=low, expected=min(max(low, expected), high), high=high)

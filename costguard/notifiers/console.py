@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
-from costguard.guard.alerts.letters import format_body, format_title
+from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.notifiers import Channel
 
 

@@ -27,12 +27,10 @@ from urllib.parse import urlsplit
 import httpx2
 
 from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
-from costguard.guard.alerts.letters import format_body, format_title
+from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.notifiers import Channel, unpack_enclosure
-from costguard.system.network import explain_tls_error, load_context
-from costguard.system.resolver import resolve_addresses
-from costguard.values.encoding import encode_plain
-from costguard.values.text_format import format_instant
+from costguard.system.network import explain_tls_error, load_context, resolve_addresses
+from costguard.values.text_format import encode_plain, format_instant
 
 MOST_NOTICES = 100
 JSON = "application/json"

@@ -23,8 +23,7 @@ from costguard.system.clock import Clock
 from costguard.system.file_security import describe_exposure
 from costguard.system.secret import Secret
 from costguard.values.checks import require, require_whole_number
-from costguard.values.health import CHECK_BAD, CREDENTIALS_CHECK, HealthCheck
-from costguard.values.provider import ProviderManifest, check_provider_table
+from costguard.values.provider import CHECK_BAD, CREDENTIALS_CHECK, HealthCheck, ProviderManifest, check_provider_table
 from costguard.values.resource import ScopeKey, is_storable
 
 LONGEST_KEY_FILE = 64 * 1024

@@ -1,4 +1,7 @@
-"""What a provider is, and what it is handed when it is opened: the network, the time, GPU names, where keys are looked for."""
+"""What a provider is, and what it is handed when it is opened: the network, the time, GPU names, where keys are looked for.
+
+What reconciling asks of the outside: the bills that the ledger holds, and the charges beside them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from costguard.providers.bills import BillReader
 from costguard.providers.ports import Cache, InstanceSource
 from costguard.system.clock import Clock
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
 from costguard.values.provider import ProviderManifest
 
 if TYPE_CHECKING:  # types and no more
     from costguard.providers.transport.client import Transport
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from io import BufferedReader
+from typing import TYPE_CHECKING, runtime_checkable
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.bills.bill_files import BillFiles
+    from costguard.bills.bill_line import BillLines
+    from costguard.values.calendar import Period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +57,31 @@ class ProviderPlugin(Protocol):
 
         InputError for a key that is not known; CredentialsError, which names where it was looked for, where there is no key.
         """
+
+
+@runtime_checkable
+class BillFilePlugin(Protocol):
+    """A provider's plug-in that can read its bill from files."""
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """How they are recognised and read; importing it brings no SDK and no network."""
+
+
+class BillReader(Protocol):
+    """Reads bills from files as `costguard reconcile --file` does: a provider says where they stand, and no more."""
+
+    def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
+        """The files that a path, a folder or a pattern (`/exports/**/*.csv.gz`) names. InputError where there are none."""
+
+    def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
+        """The lines of `period` in `pieces`, which together are one bill of `provider`. InputError names file and line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillFilePiece:
+    """One file of a bill, wherever it stands. `name`: for people. `made_at`: None where nothing says. `opened`: its bytes."""
+
+    name: str
+    opened: Callable[[], AbstractContextManager[BufferedReader]]
+    made_at: datetime | None = None

@@ -5,6 +5,8 @@
 Example: a $1,600 RTX 4090 against $0.40 an hour is 4000 h. With 450 W at $0.30 per kWh an hour of one's own costs
 $0.135, and the hours become 6038; sold for $600 in the end, 3774. At 40 hours a week that is 94 weeks, 21.8 months.
 Where power and upkeep cost as much as the rent, owning never pays back.
+
+The answer to "buy or rent?": what was assumed of both, and the hours until they are even.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from costguard.quoting.offer import Offer
 from costguard.values.checks import require, require_number
+from costguard.values.gpu import Gpu
 from costguard.values.money import NANO, Money, Rate
 
 WEEKS_PER_MONTH = Fraction(52, 12)
@@ -100,3 +104,26 @@ def _explain_break_even(
     if weeks is not None:
         lines.append(f"{float(hours):.0f} h = {float(weeks):.1f} weeks = {float(weeks / WEEKS_PER_MONTH):.1f} months")
     return tuple(lines)
+
+
+USD_PER_KWH = "0.15"
+"""Electricity where nobody stated a price: near the 2026 average for firms in the United States and half of Germany's. An
+assumption, named in every answer that uses it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurchaseAnswer:
+    """`plain`: price over rent. `full`: with power while in use and resale. `rented_as`: the offer the rent comes from."""
+
+    gpu: Gpu | None
+    count: int
+    price: Money
+    rent: Rate
+    power_w: float | None
+    usd_per_kwh: str
+    resale: Money | None
+    hours_week: float | None
+    plain: BreakEven
+    full: BreakEven
+    rented_as: Offer | None = None
+    warnings: tuple[str, ...] = ()

@@ -7,29 +7,36 @@ month's end, end by end.
 A resource that complete listings lack has probably ended: it stands in the forecast's high end and in nothing else. So does
 what may bill since nobody has looked. A price that nobody stated stands in the forecast as its bounds, and in the burn not at
 all.
+
+What stands beside a resource in a status: its work, whose it is, who keeps it, whether it is protected.
+
+And beside a hard budget: by how much it could be exceeded at worst.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import Runway, compute_runway
 from costguard.guard.action_intents import Intent
+from costguard.guard.alerts.rules import index_agents
+from costguard.guard.context import GuardConfig, GuardSnapshot, apply_handling, build_contexts
+from costguard.guard.evaluation import forecast_snapshot_caps
 from costguard.guard.overrides import Override
-from costguard.guard.work import Activity
+from costguard.guard.signals import Activity
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
+from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.values.agent import Agent
-from costguard.values.balance import PrepaidBalance
+from costguard.values.calendar import Period
 from costguard.values.instant import MICROSECOND
-from costguard.values.money import Money, MoneyInterval, sum_intervals
-from costguard.values.period import Period
-from costguard.values.resource import ResourceKey
+from costguard.values.money import Money, MoneyInterval, PrepaidBalance, sum_intervals
+from costguard.values.resource import RUNNING, ResourceKey
 
 SCOPE_STALE_AFTER = timedelta(minutes=15)
 """A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:
@@ -240,3 +247,34 @@ def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...
     """What burns most first: dollars at stated prices, then what any currency could come to; then what has cost most."""
     most = sum(burn.bounds.high.nano for burn in resource.burns)
     return -resource.get_burn().stated.nano, -most, -resource.live.spent.expected.nano, resource.live.observation.key
+
+
+def annotate_resources(
+    rules: GuardConfig, sight: GuardSnapshot, works: Mapping[ResourceKey, Activity] | None = None
+) -> dict[ResourceKey, ResourceAnnotations]:
+    """Of each resource of `sight`, as the policy that waits longest for it judges its work. `works`: judged so already."""
+    agents = index_agents(sight.agents)
+    return {
+        seat.key: ResourceAnnotations(
+            work=(works or {}).get(seat.key) or seat.classify(seat.find_longest_policy(), rules, sight),
+            owner=seat.owner,
+            lease=seat.lease,
+            protected=seat.protection.protected,
+            agent=agents.get(seat.key),
+        )
+        for seat in build_contexts(rules, sight)
+    }
+
+
+def forecast_overshoots(rules: GuardConfig, sight: GuardSnapshot, handling: Mapping[ResourceKey, Handling]) -> dict[str, Money]:
+    """By how much each hard budget could be exceeded at worst, were the guard to act on it now; by name.
+
+    `handling`: of what was just listed. Empty where something runs whose handling is not known: whether it can be stopped
+    decides most of the figure.
+    """
+    live = [apply_handling(one, handling) for one in sight.live]
+    running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
+    if not running <= set(handling):
+        return {}
+    found = forecast_snapshot_caps(rules, replace(sight, live=tuple(live)))
+    return {one.standing.budget.name: one.overshoot for one in found}

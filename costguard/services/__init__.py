@@ -2,6 +2,8 @@
 
 Nothing is decided here; `flows/` says what happens, `core/` decides, and these files hand each what it needs: `asking` for
 what is asked before a run, `spending` for what the ledger answers, `showing` for the demo.
+
+The product's table of contents: each file is one thing costguard does, its main function first.
 """
 
 from __future__ import annotations

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.guard.wishing import format_resource, resolve_resource
+from costguard.guard.overrides import format_resource, resolve_resource
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services import CommandAnswer
-from costguard.services.one_time import hash_code, hash_token, make_code, make_token
+from costguard.services.agent_gateway import hash_code, hash_token, make_code, make_token
 from costguard.services.overrides import describe_user, get_now
 from costguard.settings import Settings, read_settings, resolve_ledger_url
-from costguard.settings.lasting import parse_duration
+from costguard.settings.fields import parse_duration
 from costguard.settings.web import parse_listen_address, resolve_web_address
 from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require

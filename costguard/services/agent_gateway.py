@@ -4,12 +4,19 @@
     -> committed with others (`flows.commits`) -> remembered for a probe -> answered, signed
 
 What an agent may cause ends at its own machine: samples of it, and bounded wishes about it.
+
+Codes and tokens: made here, shown once, and kept as hashes, so that whoever reads the ledger learns none.
+
+Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and digits that nobody confuses; case and dashes do not matter.
+cg_4vZ... is a token: 256 bits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +27,7 @@ from typing import NamedTuple
 from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, build_signed_request
 
 from costguard import __version__
-from costguard.agents.messages import AgentBeat, parse_beat, parse_join_request
-from costguard.agents.refusals import (
+from costguard.agents.messages import (
     FOREIGN,
     MALFORMED,
     REPLAYED,
@@ -29,13 +35,14 @@ from costguard.agents.refusals import (
     TOO_LARGE,
     UNKNOWN_AGENT,
     UNSIGNED,
+    AgentBeat,
     MessageRefusedError,
     explain_unbound,
+    parse_beat,
+    parse_join_request,
 )
-from costguard.services.agent_writer import AgentBatchWriter, CheckedMessage
-from costguard.services.agents import AgentBook, AgentMachine, AgentVerdict, Seal
-from costguard.services.heard import AgentSampleCache
-from costguard.services.one_time import hash_code
+from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
+from costguard.services.ports import AgentBook, AgentMachine, AgentVerdict, Seal
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.instant import EPOCH, to_micros
@@ -211,3 +218,33 @@ def _list_remarks(beat: AgentBeat) -> list[str]:
     """What an agent should know of its own message."""
     other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the one that fits"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]
+
+
+CODE_LETTERS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Without I, L, O, U, 0 and 1."""
+CODE_GROUPS, CODE_GROUP_LENGTH = 4, 4
+TOKEN_BYTES = 32
+
+
+def make_code() -> str:
+    """A code as it is shown."""
+    return "-".join("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_GROUP_LENGTH)) for _ in range(CODE_GROUPS))
+
+
+def make_token() -> str:
+    """A token as it is shown."""
+    return f"cg_{secrets.token_urlsafe(TOKEN_BYTES)}"
+
+
+def hash_code(code: str) -> str:
+    """How a code is kept, however it was typed."""
+    return _hash_text("".join(sign for sign in code.upper() if sign.isalnum()))
+
+
+def hash_token(token: str) -> str:
+    """How a token is kept."""
+    return _hash_text(token)
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -3,6 +3,11 @@
 A message is answered after the commit that counts it, and so what was answered is never taken twice, whatever dies when. What
 cannot be written is answered so, and nothing of it is remembered. The transaction asks whether the number rises and the agent
 still may speak: two watchdogs on one ledger take a message once.
+
+What agents said lately, kept in memory: for the probe right before an act, and beside what providers measure themselves.
+
+It is no record: that is in the ledger, one sample of each signal and interval. A watchdog that starts knows nothing here, and
+asks the ledger.
 """
 
 from __future__ import annotations
@@ -10,22 +15,32 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.agents.messages import AgentBeat
-from costguard.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, MessageRefusedError
+from costguard.agents.messages import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, AgentBeat, MessageRefusedError
 from costguard.agents.requests import RequestContext, grant_requests
-from costguard.agents.samples import TimedRecord, align_records, drop_contradicted_samples, merge_records
+from costguard.agents.samples import (
+    MEASURE_TRUSTED_FOR,
+    TimedRecord,
+    align_records,
+    convert_records,
+    drop_contradicted_samples,
+    merge_records,
+)
 from costguard.errors import LedgerError
-from costguard.services.agents import AgentBook, AgentMachine, AgentPage
-from costguard.services.heard import AgentSampleCache
+from costguard.metering.observation import Observation
+from costguard.services.ports import AgentBook, AgentMachine, AgentPage
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
-from costguard.values.instant import EPOCH
+from costguard.values.calendar import Period
+from costguard.values.instant import EPOCH, to_micros
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample, UtilizationSamples
 
 BATCH_WAIT_S = 0.06
 """How long the first message of a transaction waits for others."""
@@ -238,3 +253,64 @@ class AgentBatchWriter:
         now = self.clock.now()
         with self._lock:
             return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= AUDIT_EVERY]
+
+
+SAMPLES_KEPT_FOR = timedelta(minutes=5)
+"""What is older a probe finds in the ledger; two intervals of the guard where that is more."""
+RECORDS_MAX = 256
+"""Records of one machine: an hour of the usual ones."""
+
+
+class AgentSampleCache:
+    """A source of measures like a provider, of all machines whose agents report. `kept`: for how long. For several threads."""
+
+    def __init__(self) -> None:
+        self.kept = SAMPLES_KEPT_FOR
+        self._lock = threading.Lock()
+        self._records: dict[ResourceKey, deque[TimedRecord]] = {}
+        self._measured: dict[ResourceKey, dict[str, Sample]] = {}
+
+    def add(self, key: ResourceKey, records: Iterable[TimedRecord], now: datetime) -> None:
+        """Remember what was committed of `key`."""
+        oldest = to_micros(now - self.kept)
+        with self._lock:
+            line = self._records.setdefault(key, deque(maxlen=RECORDS_MAX))
+            line.extend(records)
+            while line and line[0].at_us < oldest:
+                line.popleft()
+            if not line:
+                del self._records[key]
+
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
+        """Every record of `seen` within `period`, each by itself. What nobody reported is missing."""
+        start, end = to_micros(period.start), to_micros(period.end)
+        samples = list[Sample]()
+        with self._lock:
+            for one in seen:
+                lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
+                samples += convert_records(one.key, lately)
+        return UtilizationSamples(samples=tuple(samples))
+
+    def add_provider_samples(self, samples: Iterable[Sample]) -> None:
+        """Remember what providers measured themselves, the newest of each signal."""
+        with self._lock:
+            for sample in samples:
+                lines = self._measured.setdefault(sample.key, {})
+                before = lines.get(sample.signal)
+                if before is None or before.at <= sample.at:
+                    lines[sample.signal] = sample
+
+    def get_latest_provider_samples(self, key: ResourceKey) -> Mapping[str, Sample]:
+        """The newest of each signal that its provider measured."""
+        with self._lock:
+            return dict(self._measured.get(key, {}))
+
+    def forget(self, now: datetime) -> None:
+        """Let go of what is too old to be asked for."""
+        oldest, believed = to_micros(now - self.kept), now - 2 * MEASURE_TRUSTED_FOR
+        with self._lock:
+            self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
+            kept = {
+                key: {name: one for name, one in lines.items() if one.at >= believed} for key, lines in self._measured.items()
+            }
+            self._measured = {key: lines for key, lines in kept.items() if lines}

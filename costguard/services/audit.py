@@ -1,21 +1,26 @@
-"""`costguard audit`: does it hold, and what does it tell?"""
+"""`costguard audit`: does it hold, and what does it tell?
+
+The mark of the ledger: where it is kept, and a person's word that a ledger that does not fit it is to be gone on with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from costguard.errors import InputError, NoAnswerError
 from costguard.guard.audit import AuditFinding, format_anchor, parse_anchor
+from costguard.guard.overrides import ACCEPT
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.audit_check import check_audit
-from costguard.ledger.guard.audit_log import iterate_entries, parse_entry, read_head_text
+from costguard.ledger.guard.audit_log import RollbackMarker, check_audit, iterate_entries, parse_entry, read_head_text
 from costguard.services import CommandAnswer
-from costguard.services.marking import find_rollback_marker
-from costguard.settings import read_settings, resolve_ledger_url
-from costguard.settings.lasting import parse_duration
+from costguard.settings import Settings, get_data_path, read_settings, resolve_ledger_url
+from costguard.settings.fields import parse_duration
 from costguard.values.instant import to_micros
-from costguard.views import audit as documents
+from costguard.views import ledger as documents
+from costguard.views.policy import build_override_document
 
 
 def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> CommandAnswer:
@@ -57,3 +62,31 @@ def _parse_since(stated: str, now: datetime) -> datetime:
             hint = 'write how long ago ("24h", "7d"), or since when ("2026-11-21", "2026-11-21T12:00Z")'
             raise InputError(error.what, field="--since", hint=hint) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def find_rollback_marker(settings: Settings) -> RollbackMarker:
+    """Beside the file of a ledger; for a server's, in this user's data folder."""
+    url = resolve_ledger_url(settings)
+    where = parse_ledger_address(url)
+    server = get_data_path(f"seen-{sha256(where.shown.encode()).hexdigest()[:16]}.json")
+    return RollbackMarker(url, server if where.path is None else where.make_sibling_path(".seen"))
+
+
+def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer:
+    """`costguard audit adopt`: go on with the ledger as it is. Who said so, and why, stands in its audit from now on."""
+    from costguard.services import overrides
+
+    settings = read_settings(config)
+    mark = find_rollback_marker(settings)
+    doubt, seen = mark.describe_doubt(), mark.read_noted_head()
+    if not doubt or seen is None:
+        return CommandAnswer(
+            document=build_override_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",))
+        )
+    reason = overrides.require_reason(why, "costguard audit adopt")
+    wish = overrides.make_override(ACCEPT, reason, overrides.get_now(), subject=f"audit {format_anchor(*seen.anchor)}")
+    with overrides.open_guard_store(settings) as book:
+        book.add_override(wish)
+    mark.advance()
+    lead = "The guard goes on with this ledger. Wishes and protections made since it was copied are not in it: make them again."
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))

@@ -2,6 +2,8 @@
 
 Which kind a file is of, its first record says. A record that cannot be read refuses the whole file, by name and line: a bill
 that is taken in in part says less than none.
+
+`costguard focus`: FOCUS files, ours and others'.
 """
 
 from __future__ import annotations
@@ -13,14 +15,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFiles, BillFormat, BillLinePart
-from costguard.bills.focus_rows import FocusSource, find_missing_columns, get_focus_provider, parse_focus_line
-from costguard.errors import InputError, shorten, to_one_line
+from costguard.bills.bill_files import (
+    BillFileFacts,
+    BillFileRecord,
+    BillFiles,
+    BillFormat,
+    BillLinePart,
+    FocusSource,
+    find_missing_columns,
+    get_focus_provider,
+    parse_focus_line,
+)
+from costguard.errors import InputError, NoAnswerError, shorten, to_one_line
 from costguard.files.records import LocatedRecord, list_pieces, read_records
+from costguard.files.table import FileTable, format_cell, open_table, parse_json
 from costguard.providers import plugins
-from costguard.providers.bills import BillFilePiece, BillFilePlugin
+from costguard.providers.context import BillFilePiece, BillFilePlugin
+from costguard.reporting.focus.columns import get_columns
+from costguard.reporting.focus.validator import check_focus_file as held
+from costguard.services import CommandAnswer
 from costguard.services.listing_validation import may_speak_for
+from costguard.settings import expand_path
 from costguard.values.checks import find_nearest_names
+from costguard.views.bills import build_focus_check_document, format_finding_count
 
 FOCUS_KIND = "FOCUS"
 FOCUS_COLUMN_HINTS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
@@ -218,3 +235,20 @@ def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> 
     if not kinds.only:
         return plugin
     return kinds.only if plugin in ("", kinds.only) else ""
+
+
+def answer_focus_check(file: str, *, version: str | None = None) -> CommandAnswer:
+    """`costguard focus check`; findings end it with exit code 3, after they have been printed."""
+    if version is not None:
+        get_columns(version)
+    with open_table(expand_path(file), delimiters=",") as found:
+        if len(found.header) == 1 and not found.header[0].isidentifier():
+            hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
+            raise InputError("has one column only in its first line", field=found.name, hint=hint)
+        checked = held(found.header, _read_row_texts(found), parse_json, version)
+    refusal = NoAnswerError(format_finding_count(checked.count), field=file) if checked.count else None
+    return CommandAnswer(document=build_focus_check_document(file, checked), refusal=refusal)
+
+
+def _read_row_texts(found: FileTable) -> Iterator[tuple[int, Sequence[str]]]:
+    return ((number, [format_cell(cell) for cell in cells]) for number, cells in found.rows)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from costguard.errors import InputError
-from costguard.quoting.breakeven import compute_break_even
+from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.purchase import USD_PER_KWH, PurchaseAnswer
-from costguard.services.accounts import OfferSource
+from costguard.services.ports import OfferSource
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
 from costguard.values.money import Money, Rate

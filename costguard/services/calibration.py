@@ -7,15 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from costguard.errors import InputError
-from costguard.services.accounts import FactSource
+from costguard.services.ports import FactSource
 from costguard.sizing.calibration import get_memory_family, get_speed_family
-from costguard.sizing.evidence import CalibrationAnswer, FigureComparison, RunComparison, find_contradiction, weigh_runs
 from costguard.sizing.job import Table
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.observed_runs import ObservedRun
+from costguard.sizing.observed_runs import (
+    CalibrationAnswer,
+    FigureComparison,
+    ObservedRun,
+    RunComparison,
+    find_contradiction,
+    weigh_runs,
+)
 from costguard.sizing.placement import ImpossiblePlacement, Placement, Placer
-from costguard.sizing.speed.duration import compute_duration
-from costguard.sizing.speed.timing import compute_job_speed
+from costguard.sizing.speed.duration import compute_duration, compute_job_speed
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 

@@ -2,6 +2,12 @@
 
 A provider without its key or its SDK is itself a fact, and stops no other: in its place stands a source that fails with the
 reason, so that what the ledger knows of it counts as not seen. A slip in the settings is an error of whoever wrote them.
+
+A cache of files in the platform's cache folder: for this user only, and never half a file.
+
+Bills that a provider's settings name as files (`focus_export`), read by what `costguard reconcile --file` reads with.
+
+A provider sees no room but the ports: it is handed this, says where the files stand, and gets lines.
 """
 
 from __future__ import annotations
@@ -28,6 +34,18 @@ from costguard.values.resource import ScopeKey
 
 if TYPE_CHECKING:  # the network is imported when a provider is opened
     from costguard.providers.transport import ProviderContext, ProviderPlugin, Transport
+import re
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from costguard.system.atomic_file import write_file_atomically
+
+if TYPE_CHECKING:  # most who open a provider read no bill
+    from costguard.bills.bill_line import BillLines
+    from costguard.providers.context import BillFilePiece
+    from costguard.values.calendar import Period
 
 
 OPEN_LIMIT_S = 20.0
@@ -121,9 +139,7 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
 
     from costguard.data import ShippedFacts
     from costguard.providers.transport import ProviderContext
-    from costguard.services.exports import BillExportReader
-    from costguard.services.kept import FileCache
-    from costguard.values.gpu_names import GpuNames
+    from costguard.values.gpu import GpuNames
 
     disable_memory_dumps()
     transport = open_transport(settings)
@@ -208,3 +224,56 @@ def _open_sources(
             others = ", ".join(map(str, names)) or "nobody"
             raise ProviderError(f"its plug-in speaks for others: {others}", provider=manifest.name)
     return sources
+
+
+CACHE_NAME_LENGTH_MAX = 60
+CACHE_BYTES_MAX = 64 * 2**20
+"""Bytes. A larger file is no price list, and is not read."""
+
+
+class FileCache:
+    """A `Cache` in `folder`, which is made when something is first kept. How old a file is, its own date tells."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, name: str, youngest: datetime) -> bytes | None:
+        """What was kept as `name` at or after `youngest`; None where there is no such thing or it cannot be read."""
+        path = self.folder / _make_file_name(name)
+        with suppress(OSError, OverflowError, ValueError):
+            found = path.stat()
+            if datetime.fromtimestamp(found.st_mtime, UTC) >= youngest and found.st_size <= CACHE_BYTES_MAX:
+                return path.read_bytes()
+        return None
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep `data`; that it cannot be kept is nobody's failure."""
+        with suppress(OSError):
+            write_file_atomically(self.folder / _make_file_name(name), data)
+
+
+def _make_file_name(name: str) -> str:
+    """A name that every file system takes, and that no other `name` gets."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:CACHE_NAME_LENGTH_MAX]
+    return f"{plain}-{sha256(name.encode()).hexdigest()[:16]}"
+
+
+class BillExportReader:
+    """See `ports.bills.BillReader`."""
+
+    def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
+        """The files that a path, a folder or a pattern names."""
+        from costguard.files.records import find_pieces
+
+        return find_pieces(where)
+
+    def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
+        """The lines of `period` in `pieces`: rows of `provider`, and those that name nobody else who is installed."""
+        from costguard.bills.bill_files import sum_bill_lines
+        from costguard.services.bill_files import list_installed_kinds, open_bill_pieces
+
+        kinds = list_installed_kinds(provider, "", lambda _: ())
+        name = pieces[0].name if len(pieces) == 1 else f"{pieces[0].name} and {len(pieces) - 1} more files"
+        bill = open_bill_pieces(name, pieces, kinds, now)
+        found = sum_bill_lines(bill.parts, period, sums=bill.sums)
+        return replace(found, made_at=bill.stated_at, left_out=tuple(sorted(kinds.left_out.items())))

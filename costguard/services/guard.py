@@ -4,6 +4,11 @@
 
 Nothing is done that was not committed before. Where the ledger cannot be written nothing is done at all, and that is said
 through a channel that needs no disk.
+
+Accepting: whether settings that never ran may act, or somebody has to read their plan first (GUARD 6, H25).
+
+The first run of settings is over once its plan can be judged: what is not measured yet may still turn out to be more acts than
+the rails allow. It is over in any case when the longest wait of a policy and an hour have gone by.
 """
 
 from __future__ import annotations
@@ -21,27 +26,31 @@ from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.alert import Alert, AlertRoute
 from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.guard.alerts.rules import list_alerts
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot
 from costguard.guard.escalation import mark_step_done
-from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
-from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt
-from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Override, is_override_open
-from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
-from costguard.guard.run import GuardRun
+from costguard.guard.evaluation import GuardEvaluation, build_cap_policies, evaluate_snapshot
+from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt, explain_config_excess, is_config_undecided
+from costguard.guard.overrides import ACCEPT, ARM, ARMED_FOR, SNOOZE, Override, is_override_open
+from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD, Policy
 from costguard.metering.spending import ScopeCoverage
-from costguard.services.accepting import explain_unaccepted as why_unaccepted
 from costguard.services.act.executor import ActionExecutor
 from costguard.services.act.hooks import HookRunner, record_hook_ends
 from costguard.services.act.send_action import read_boot_time_s
-from costguard.services.carried import decode_costs, encode_breaker
-from costguard.services.flows_asked import load_recent_intents, load_recent_overrides
-from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
-from costguard.services.latest import PollResults
-from costguard.services.lookback import SampleWindow
+from costguard.services.guard_inputs import PollResults
+from costguard.services.guard_snapshot import (
+    SampleWindow,
+    build_guard_snapshot,
+    decode_costs,
+    decode_instant,
+    encode_breaker,
+    load_recent_intents,
+    load_recent_overrides,
+    read_previous_runs,
+)
 from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
 from costguard.system.clock import Clock
 from costguard.system.gc_pause import pause_gc
-from costguard.values.incarnation import Incarnation
+from costguard.values.resource import Incarnation
 
 LEADER_LEASE_MIN, ACTION_TIME_MAX = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS_USER = "settings file"
@@ -150,7 +159,7 @@ class GuardRunner:
             sight = replace(sight, intents=load_recent_intents(self.book, now))
         found = _evaluate(self.rules, sight)
         told_hash = compute_plan_fingerprint(found.proposals, _hash_sha256)
-        unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
+        unaccepted = explain_unaccepted(found, self.rules, wishes, facts, digest=_hash_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = _evaluate(self.rules, sight)
@@ -280,3 +289,47 @@ def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvalua
 
 def _hash_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+FIRST_RUN_EXTRA = timedelta(hours=1)
+"""How long first runs go on beyond the longest wait of a policy."""
+ACCEPTED_SETTINGS_FACT, FIRST_SETTINGS_FACT = "settings", "settings_first"
+"""What the ledger remembers: the settings that may act, and since when others ask to."""
+
+
+def explain_unaccepted(
+    found: GuardEvaluation,
+    rules: GuardConfig,
+    wishes: Iterable[Override],
+    facts: dict[str, str],
+    *,
+    digest: Callable[[bytes], str],
+    plan_hash: str,
+) -> str:
+    """Why these settings wait for a yes; "" where they ran before, mean little, or their plan was accepted.
+
+    `facts`: of the run, changed where that is settled. `digest`: sha256 in hex.
+    """
+    now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
+    mark = digest("\n".join(map(_describe_policy, acting)).encode())[:16]
+    if facts.get(ACCEPTED_SETTINGS_FACT) == mark:
+        return ""
+    known, _, since = facts.get(FIRST_SETTINGS_FACT, "").partition(" ")
+    first_at = (decode_instant(since) if known == mark else None) or now
+    facts[FIRST_SETTINGS_FACT] = f"{mark} {first_at.isoformat()}"
+    accepted = any(
+        w.what == ACCEPT and plan_hash.startswith(w.subject) and is_override_open(w, now) for w in wishes if w.subject
+    )
+    why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
+    lasts = max((policy.hold for policy in acting), default=timedelta()) + FIRST_RUN_EXTRA
+    waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
+    if not why and not waits:
+        facts[ACCEPTED_SETTINGS_FACT] = mark
+        del facts[FIRST_SETTINGS_FACT]
+    return why
+
+
+def _describe_policy(policy: Policy) -> str:
+    """Everything in `policy` that bears on acts, as a text."""
+    parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
+    return "\x1f".join(map(repr, (*parts, policy.allow_irreversible, policy.schedule)))

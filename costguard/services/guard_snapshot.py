@@ -6,26 +6,49 @@ Example: AWS publishes its measures ten minutes late. Were the lags left out for
 two newest samples of each machine and call it unknown, where the others know it to be idle.
 
 `simulate` has no ledger of the moment that it replays: `core.guard.backdrop.Scene` states each field from what is recorded.
+
+What a run asks the ledger for the whole fleet: wishes, intents, and what some condition names, nothing that none does.
+
+Lookback: the samples of the last 48 hours, of which a process that stays reads only what is new.
+
+What is remembered is samples, as they were read, in columns: no judgement (decision 0024). A run reads AGAIN of them anew, so
+that samples which came late are among them: those who measure ask for a quarter of an hour (`flows.measured.LOOKS_BACK`).
+
+What a guard run carries over in words, beside what has tables of its own: the breaker, and what idling had cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from costguard.budgets.hold import Hold
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.action_intents import Intent
+from costguard.guard.alerts.rules import ActCost
+from costguard.guard.context import GuardConfig, GuardRun, GuardSnapshot, apply_handling
 from costguard.guard.limits import Breaker, explain_gap_doubt
 from costguard.guard.overrides import Override
-from costguard.guard.run import GuardRun
-from costguard.guard.seat import apply_handling
-from costguard.services.carried import decode_breaker, decode_instant
-from costguard.services.flows_asked import load_cost_facts, load_recent_intents
-from costguard.services.latest import PollResults
-from costguard.services.lookback import SampleWindow
-from costguard.services.ports import GuardBooks, GuardRecords
+from costguard.guard.policy_evaluation import (
+    LOOKED_UP_FACTS,
+    NO_COST_FACTS,
+    RUNWAY,
+    STOPPED_FOR,
+    CostFacts,
+    compute_runways,
+    find_spending_starts,
+)
+from costguard.guard.signals import SAMPLE_LOOKBACK, SampleColumns
+from costguard.metering.spending import LiveResource
+from costguard.services.guard_inputs import PollResults
+from costguard.services.ports import GuardBooks, GuardRecords, Payments
 from costguard.services.status import load_budget_statuses
+from costguard.values.instant import to_micros
+from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.resource import ResourceKey
 
 DAY = timedelta(days=1)
 HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
@@ -110,3 +133,144 @@ def build_guard_snapshot(
         breaker=before.breaker,
         held=held,
     )
+
+
+OVERRIDES_BACK = timedelta(days=100)
+"""Longer than an arming lasts."""
+
+
+def load_cost_facts(
+    rules: GuardConfig, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
+) -> CostFacts:
+    """What the policies of `rules` ask about `live`."""
+    names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & LOOKED_UP_FACTS
+    if not names:
+        return NO_COST_FACTS
+    starts = find_spending_starts(names, rules.zone, now)
+    return CostFacts(
+        paid=books.load_paid_since(starts, now) if starts else {},
+        stopped_since=books.load_stopped_since() if STOPPED_FOR in names else {},
+        runways=compute_runways(balances, live, now) if RUNWAY in names else {},
+    )
+
+
+def load_recent_overrides(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
+    """All that count, and those that have ended lately: a lease that ended starts windows anew."""
+    found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
+    return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
+
+
+def load_recent_intents(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
+    """The open ones, and those that ended within a day."""
+    found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
+    return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))
+
+
+REREAD_SPAN = timedelta(hours=1)
+"""Read anew in each run: longer than any sample is late."""
+FULL_READ_EVERY = timedelta(hours=6)
+"""How often all is read anew, whatever came late or was taken out."""
+
+
+@dataclass(slots=True)
+class SampleWindow:
+    """What one process has read. `_read_at`: when it last read; `_whole_at`: when it last read all."""
+
+    _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
+    _read_at: datetime | None = None
+    _whole_at: datetime | None = None
+
+    def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, SampleColumns]:
+        """As `book.columns_since(now - REACH)`."""
+        since = self._find_read_start(now)
+        if since is None:
+            self._kept = dict(book.load_columns_since(now - SAMPLE_LOOKBACK))
+            self._whole_at = now
+        else:
+            self._kept = _join_columns(
+                self._kept, book.load_columns_since(since), to_micros(now - SAMPLE_LOOKBACK), to_micros(since)
+            )
+        self._read_at = now
+        return self._kept
+
+    def _find_read_start(self, now: datetime) -> datetime | None:
+        """From when on to read; None: all, since nothing was read, or too long ago, or a clock went back."""
+        if self._read_at is None or self._whole_at is None:
+            return None
+        steady = self._read_at <= now < self._whole_at + FULL_READ_EVERY and now - self._read_at < REREAD_SPAN / 2
+        return self._read_at - REREAD_SPAN if steady else None
+
+
+def _join_columns(
+    kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
+) -> dict[ResourceKey, SampleColumns]:
+    """What was `kept` between `start` and `since`, and the `fresh` samples after it."""
+    found = dict[ResourceKey, SampleColumns]()
+    for key in {**kept, **fresh}:
+        old, new = kept.get(key, {}), fresh.get(key, {})
+        lines = {signal: _join_signal(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}
+        if columns := {signal: line for signal, line in lines.items() if line[0]}:
+            found[key] = columns
+    return found
+
+
+def _join_signal(
+    old: tuple[Sequence[int], Sequence[float]] | None, new: tuple[Sequence[int], Sequence[float]] | None, start: int, since: int
+) -> tuple[Sequence[int], Sequence[float]]:
+    """One signal's samples from `start` on: the old ones before `since`, then the new ones."""
+    if old is None:
+        return new or ((), ())
+    ats, values = old
+    first, last = bisect_left(ats, start), bisect_left(ats, since)
+    ats, values = ats[first:last], values[first:last]
+    if new is None:
+        return ats, values
+    return array("q", ats) + array("q", new[0]), array("d", values) + array("d", new[1])
+
+
+def decode_instant(text: str | None) -> datetime | None:
+    """The instant that `isoformat` wrote; None for nothing."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def encode_breaker(found: Breaker | None) -> str:
+    """As a text; "" where it is closed."""
+    if found is None:
+        return ""
+    since = found.recovering_since.isoformat() if found.recovering_since else ""
+    return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since])
+
+
+def decode_breaker(text: str | None) -> Breaker | None:
+    """What `breaker_text` wrote."""
+    if not text:
+        return None
+    opened, keys, shared, since = json.loads(text)
+    return Breaker(
+        opened_at=datetime.fromisoformat(opened),
+        keys=tuple(ResourceKey(*key) for key in keys),
+        shared=shared,
+        recovering_since=decode_instant(since),
+    )
+
+
+def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rate | None = None) -> str:
+    """What an act rests on, as JSON: its facts, what idling had cost, and what it saves an hour."""
+    cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
+    rate = {"nano": saves.nano_per_hour, "currency": saves.currency} if saves else None
+    return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
+
+
+def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
+    """What each act was for, by the id of the intent whose evidence says so."""
+    found = {}
+    for intent in intents:
+        said = json.loads(intent.evidence or "{}")
+        waste, saves = said.get("waste"), said.get("saves")
+        found[intent.id] = ActCost(
+            idled=Money(nano=waste["nano"], currency=waste["currency"]) if waste else None,
+            saves=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
+            name=said.get("name", ""),
+            owner=said.get("owner", ""),
+        )
+    return found

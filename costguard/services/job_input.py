@@ -15,8 +15,7 @@ from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job, Table, merge_flags, merge_tables, parse_job, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
-from costguard.values.gpu import Gpu
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import Gpu, GpuNames
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.quoting.template import WorkloadTemplate

@@ -1,4 +1,7 @@
-"""What the ledger answers: status and report."""
+"""What the ledger answers: status and report.
+
+Charge items for the formats that are made of them: the ledger is opened when they are gone through, and not before.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 from costguard.data import ShippedFacts
 from costguard.ledger.agents.records import load_agents
-from costguard.ledger.db.asking import Query
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import read_head_text
 from costguard.ledger.guard_records import SnapshotRecords
@@ -19,15 +22,11 @@ from costguard.ledger.holds import load_counting_holds
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
-from costguard.reporting.beside import annotate_resources, forecast_overshoots
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
+from costguard.reporting.status import annotate_resources, forecast_overshoots
 from costguard.services import CommandAnswer
-from costguard.services.ceilings import read_price_ceilings
-from costguard.services.charging import LedgerChargeItems
-from costguard.services.guard_inputs import build_guard_config
-from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import PollResults
+from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
 from costguard.system.gc_pause import pause_gc
 
@@ -36,6 +35,12 @@ if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings n
     from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import PollNowResult
     from costguard.views.document import Document
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from costguard.metering.charge_item import ChargeItem
+from costguard.values.calendar import Period
+from costguard.values.provider import Seller
 
 CHARTS_NEED, ITEMS_NEED = "charts", "items"
 """What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""
@@ -69,9 +74,7 @@ def answer_status(
 
 def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult | None) -> tuple[FleetStatus, str]:
     """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
-    from costguard.services.flows_asked import load_recent_overrides
-    from costguard.services.guard_snapshot import build_guard_snapshot, read_previous_runs
-    from costguard.services.lookback import SampleWindow
+    from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, load_recent_overrides, read_previous_runs
     from costguard.services.status import build_status as flow
 
     now, url, rules = _get_now(), resolve_ledger_url(settings), build_guard_config(settings)
@@ -136,8 +139,7 @@ def build_report(
     settings: Settings, of: ReportPeriod, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
 ) -> tuple[Statement, Document]:
     """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
-    from costguard.services.further import ReportQuestion
-    from costguard.services.report import build_full_statement
+    from costguard.services.report import ReportQuestion, build_full_statement
     from costguard.views.report import build_report_document
 
     with _open_books(settings, ReportReader) as accounts, pause_gc():
@@ -182,3 +184,24 @@ def _choose_zone(stated: str | None, settings: Settings) -> tzinfo:
 
 def _get_now() -> datetime:
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerChargeItems:
+    """The items of `period` as known at `as_of`. Each time they are gone through the ledger is read anew, as it is then."""
+
+    books: Callable[[], SpendingReader]
+    period: Period
+    as_of: datetime
+
+    @property
+    def sellers(self) -> Mapping[str, Seller]:
+        """What every installed provider says of itself; its package is imported now, and not for a report without items."""
+        from costguard.providers.plugins import load_sellers
+
+        return load_sellers()
+
+    def __iter__(self) -> Iterator[ChargeItem]:
+        """One resource after the other; the ledger is closed after the last, or when no more are asked for."""
+        with self.books() as books:
+            yield from books.items(self.period, self.as_of)

@@ -1,9 +1,28 @@
-"""offers: the market, narrowed, in order of price or age."""
+"""offers: the market, narrowed, in order of price or age.
+
+live: every provider asked at once what it rents out now; one that cannot be asked is a sentence, and hides no other.
+
+Prices of today: what can be rented now, beside the snapshot that is shipped, and a cache of it.
+"""
 
 from __future__ import annotations
 
-from costguard.quoting.offer import Offer, OfferSelection
-from costguard.services.accounts import OfferSource
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from costguard.data import MARKET
+from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
+from costguard.ledger.market import MarketReader, refresh_market, select_newest_market
+from costguard.providers.ports import InstanceSource, LiveOfferSource
+from costguard.quoting.offer import Offer, OfferListing, OfferSelection
+from costguard.services import CommandAnswer
+from costguard.services.concurrency import run_all
+from costguard.services.listing_validation import describe_failure, may_speak_for
+from costguard.services.ports import OfferSource
+from costguard.settings import Settings, expand_path, get_cache_path, read_settings
+from costguard.views.document import Document
 
 OFFER_SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
 
@@ -13,3 +32,256 @@ def list_market_offers(
 ) -> tuple[Offer, ...]:
     """Selected offers; those of unknown price come last, whatever the order."""
     return tuple(market.list_offers(selection, sort=sort, limit=limit))
+
+
+LIVE_OFFERS_LIMIT_S = 60.0
+"""How long all may take together: somebody waits for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOffers:
+    """What the providers said. `listings`: by provider. `failed`: a sentence for each that could not be asked.
+
+    `unable`: providers that have no way to be asked.
+    """
+
+    listings: Mapping[str, OfferListing]
+    failed: Mapping[str, str]
+    unable: tuple[str, ...] = ()
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """All of them together."""
+        return tuple(offer for listing in self.listings.values() for offer in listing.offers)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What lacks, a sentence each: providers that failed, and parts of listings."""
+        parts = [f"{name}: {listing.why}" for name, listing in self.listings.items() if listing.why]
+        return (*(f"{name}: {why}" for name, why in self.failed.items()), *parts)
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """GPUs that no name here fits, a sentence a provider."""
+        return tuple(
+            f"{name}: left out, because no GPU is called so here: {', '.join(listing.unnamed)}"
+            for name, listing in self.listings.items()
+            if listing.unnamed
+        )
+
+
+def ask_live_offers(
+    sources: Mapping[str, Sequence[InstanceSource]], gpus: Collection[str] | None, *, limit_s: float = LIVE_OFFERS_LIMIT_S
+) -> LiveOffers:
+    """What each of `sources` rents out now of `gpus`, None: of all. Accounts of one provider are asked until one answers."""
+    able = {name: [one for one in accounts if isinstance(one, LiveOfferSource)] for name, accounts in sources.items()}
+    questions = {name: _build_question(accounts, gpus) for name, accounts in able.items() if accounts}
+    answers = {name: _check_answer(answer, name) for name, answer in run_all(questions, limit_s=limit_s).items()}
+    return LiveOffers(
+        listings={name: answer for name, answer in answers.items() if isinstance(answer, OfferListing)},
+        failed={name: _explain_failure(answer) for name, answer in answers.items() if not isinstance(answer, OfferListing)},
+        unable=tuple(name for name, accounts in able.items() if not accounts),
+    )
+
+
+def select_offers(offers: Iterable[Offer], selection: OfferSelection) -> tuple[Offer, ...]:
+    """Those of `offers` that `selection` asks for, each once."""
+    return tuple(dict.fromkeys(offer for offer in offers if _matches_selection(offer, selection)))
+
+
+def sort_offers(offers: Iterable[Offer], sort: str, limit: int | None) -> tuple[Offer, ...]:
+    """`offers` as `Market.offers` orders them; those of unknown price last."""
+    keys: Mapping[str, Callable[[Offer], tuple[object, ...]]] = {
+        "usd_per_hour": lambda o: (_get_rate_nano(o),),
+        "usd_per_gpu_hour": lambda o: (_get_rate_nano(o) // o.gpu_count,),
+        "age": lambda o: (-o.observed_on.toordinal(), _get_rate_nano(o)),
+        "provider": lambda o: (o.provider, _get_rate_nano(o)),
+    }
+    ordered = sorted(offers, key=lambda o: (o.rate is None, *keys[sort](o), o.provider, o.region, o.instance_type))
+    return tuple(ordered[:limit])
+
+
+def _build_question(accounts: Sequence[LiveOfferSource], gpus: Collection[str] | None) -> Callable[[], OfferListing]:
+    return lambda: _ask_until_answered(accounts, gpus)
+
+
+def _ask_until_answered(accounts: Sequence[LiveOfferSource], gpus: Collection[str] | None) -> OfferListing:
+    *others, last = accounts
+    for account in others:
+        try:
+            return account.list_live_offers(gpus)
+        except Exception:  # noqa: BLE001, S112 - another account may still be able to say
+            continue
+    return last.list_live_offers(gpus)
+
+
+def _check_answer(answer: OfferListing | BaseException, name: str) -> OfferListing | BaseException:
+    """`answer`, unless it has another shape than its plug-in promised, or tells what another provider rents out."""
+    if isinstance(answer, BaseException):
+        return answer
+    shaped = isinstance(answer, OfferListing) and isinstance(answer.why, str) and isinstance(answer.offers, tuple | list)
+    if not shaped or not all(isinstance(offer, Offer) for offer in answer.offers):
+        return CostguardError("it answered something else than offers")
+    others = sorted({offer.provider for offer in answer.offers if not may_speak_for(name, offer.provider)})
+    return CostguardError(f"it tells of offers of {others[0]}") if others else answer
+
+
+def _explain_failure(answer: object) -> str:
+    return str(answer) if isinstance(answer, TimeoutError) else describe_failure(answer)
+
+
+def _get_rate_nano(offer: Offer) -> int:
+    return offer.rate.nano_per_hour if offer.rate else 0
+
+
+def _matches_selection(offer: Offer, selection: OfferSelection) -> bool:
+    limits = (
+        (selection.providers, offer.provider),
+        (selection.regions, offer.region),
+        (selection.tiers, offer.tier),
+        (selection.gpus, offer.gpu),
+        (selection.gpu_counts, offer.gpu_count),
+    )
+    least, most = selection.least_gpus or 0, selection.most_gpus
+    fits = offer.gpu_count >= least and (most is None or offer.gpu_count <= most)
+    return fits and all(allowed is None or value in allowed for allowed, value in limits)
+
+
+def answer_live_offers(
+    source: MarketReader,
+    selection: OfferSelection,
+    settings: Settings | None,
+    *,
+    notes: tuple[str, ...],
+    sort: str,
+    limit: int | None,
+    strict: bool,
+    today: date,
+) -> CommandAnswer:
+    """`costguard offers --live`: live rows beside those of `source`. `settings` None: nobody is to be asked.
+
+    What could not be asked is a warning; with `strict` it is refused.
+    """
+    from costguard.views.market import build_offers_document
+
+    if settings is None or not settings.providers:
+        why = "offline: nobody was asked" if settings is None else "no provider is configured: see costguard init"
+        asked = LiveOffers(listings={}, failed={"live offers": why})
+    else:
+        asked = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
+    found, fresh = merge_offers(asked, source, selection, sort=sort, limit=limit)
+    warnings = (*notes, *list_live_offer_warnings(asked))
+    document = build_offers_document(found, source.describe_file(), today=today, warnings=warnings, live=fresh)
+    nothing = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
+    return CommandAnswer(
+        document=document, warnings=warnings, refusal=(explain_incomplete(asked) if strict else None) or nothing
+    )
+
+
+def ask_configured_providers(
+    settings: Settings, *, only: Collection[str] | None = None, gpus: Collection[str] | None = None
+) -> LiveOffers:
+    """What the configured providers, or `only` these of them, rent out now."""
+    from costguard.services.configured_providers import open_providers
+
+    names = None if only is None else [name for name in only if name in settings.providers]
+    with open_providers(settings, only=names) as clouds:
+        found = ask_live_offers({cloud.name: cloud.sources for cloud in clouds if cloud.error is None}, gpus)
+        closed = {
+            cloud.name: "; ".join(str(cloud.error).removeprefix(f"{cloud.name}: ").splitlines())
+            for cloud in clouds
+            if cloud.error
+        }
+    return LiveOffers(listings=found.listings, failed={**found.failed, **closed}, unable=found.unable)
+
+
+def choose_market_file(stated: str | None, settings: Settings) -> Path:
+    """The market to use: as stated by a flag or the settings, else what was refreshed last, else what is shipped."""
+    chosen = stated or settings.quote.market
+    return expand_path(chosen) if chosen else select_newest_market(MARKET, get_refreshed_market_file())
+
+
+def get_refreshed_market_file() -> Path:
+    """Where `costguard prices refresh` keeps its market."""
+    return get_cache_path("market.sqlite")
+
+
+def merge_offers(
+    live: LiveOffers, market: MarketReader, selection: OfferSelection, *, sort: str, limit: int | None
+) -> tuple[tuple[Offer, ...], frozenset[Offer]]:
+    """The offers of `market` and the live ones in one order, and which of them are live."""
+    now = select_offers(live.offers, selection)
+    fresh = frozenset(now)
+    kept = (offer for offer in market.list_offers(selection) if offer not in fresh)
+    return sort_offers((*now, *kept), sort, limit), fresh
+
+
+def list_live_offer_warnings(live: LiveOffers) -> tuple[str, ...]:
+    """What could not be asked, what lacks, and GPUs without a name here."""
+    missing = tuple(f"not all offers are here: {sentence}" for sentence in live.missing)
+    unable = tuple(f"{name} cannot be asked for offers" for name in live.unable)
+    return (*missing, *unable, *live.unnamed)
+
+
+def explain_incomplete(live: LiveOffers) -> IncompleteError | None:
+    """Why `--strict` refuses: a provider that could not be asked, or said less than all; None where none is."""
+    if not live.missing:
+        return None
+    return IncompleteError(f"{len(live.missing)} providers could not be asked in full", hint="; ".join(live.missing[:3]))
+
+
+def answer_prices(*, market: str | None = None, config: str | None = None) -> CommandAnswer:
+    """`costguard prices`: which prices are in use, and how old they are. It asks nobody."""
+    settings = read_settings(config)
+    with MarketReader(choose_market_file(market, settings)) as found:
+        return CommandAnswer(document=_build_prices_document(found, None))
+
+
+def refresh_prices(
+    *, only: Collection[str] | None = None, strict: bool = False, offline: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """`costguard prices refresh`: live offers into the cache, where quotes and offers find them."""
+    settings = read_settings(config)
+    if offline:
+        raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")
+    _check_configured(settings, only)
+    live = ask_configured_providers(settings, only=only)
+    target = get_refreshed_market_file()
+    if live.offers:
+        try:
+            refresh_market(target, select_newest_market(MARKET, target), live.listings, datetime.now(UTC))
+        except OSError as full:
+            what = f"cannot be written: {full.strerror or type(full).__name__}"
+            raise InputError(what, field=str(target), hint="make room there, or let this user write it") from None
+    with MarketReader(select_newest_market(MARKET, target)) as found:
+        document = _build_prices_document(found, live)
+    refusal: CostguardError | None = explain_incomplete(live) if strict else None
+    if not live.offers:
+        refusal = refusal or NoAnswerError("nobody gave a price: nothing was changed", hint="costguard doctor says why")
+    return CommandAnswer(document=document, warnings=_list_refresh_warnings(live, settings), refusal=refusal)
+
+
+def _check_configured(settings: Settings, only: Collection[str] | None) -> None:
+    missing = [name for name in only or () if name not in settings.providers]
+    if missing or not settings.providers:
+        what = f"{missing[0]} is not configured" if missing else "no provider is configured"
+        raise InputError(what, field="providers", hint="costguard init writes [providers.NAME] for what it finds")
+
+
+def _list_refresh_warnings(live: LiveOffers, settings: Settings) -> tuple[str, ...]:
+    stated = settings.quote.market
+    used = (f"[quote] market names {stated}, which quotes go on using",) if stated else ()
+    return (*list_live_offer_warnings(live), *used)
+
+
+def _build_prices_document(market: MarketReader, live: LiveOffers | None) -> Document:
+    from costguard.views.market import build_prices_document
+
+    warnings = list_live_offer_warnings(live) if live else ()
+    return build_prices_document(
+        market.describe_file(), market.summarize_providers(), live, today=_get_today(), warnings=warnings
+    )
+
+
+def _get_today() -> date:
+    return datetime.now(UTC).date()

@@ -12,21 +12,31 @@ from typing import TYPE_CHECKING
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.facts import compute_burn_rate
-from costguard.guard.overrides import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
-from costguard.guard.owning import decide_lease, find_owner, find_protection
+from costguard.guard.overrides import (
+    APPROVE,
+    FREEZE,
+    LEASE,
+    PHASE,
+    PROTECT,
+    SNOOZE,
+    Override,
+    decide_lease,
+    find_owner,
+    find_protection,
+    format_resource,
+    resolve_resource,
+)
 from costguard.guard.policy import STOP, TERMINATE, Rails
-from costguard.guard.policy_evaluation import matches_target
-from costguard.guard.wishing import format_resource, resolve_resource
+from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services import CommandAnswer
 from costguard.settings import Settings, read_settings, resolve_ledger_url
-from costguard.settings.lasting import parse_duration
+from costguard.settings.fields import parse_duration
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_length, format_local_time, get_currency_sign
-from costguard.views.wishes import build_override_document
+from costguard.views.policy import build_override_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
     from costguard.ledger.guard.store import GuardStore

@@ -7,16 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
-from costguard.guard.overrides import ARM, ARMED_FOR, Override, is_override_open
-from costguard.guard.owning import find_armed_level
-from costguard.guard.policy import LEVELS, Policy, Rails
+from costguard.guard.overrides import ARM, ARMED_FOR, Override, find_armed_level, is_override_open
+from costguard.guard.policy import DURATION, FACTS, LABELS, LEVELS, MONEY, NUMBER, RATE, TRUTH, Policy, Rails
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
 from costguard.settings import Settings, read_settings, resolve_ledger_url
-from costguard.settings.lasting import parse_duration
+from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
@@ -24,11 +22,11 @@ from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
 from costguard.views.policy import (
     SCHEMA,
+    build_override_data,
     build_policy_explanation_document,
     build_policy_lint_document,
     build_policy_test_document,
 )
-from costguard.views.wishes import build_override_data
 
 TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 

@@ -4,17 +4,40 @@ All are asked at once. A provider that fails is itself a fact, and neither stops
 recorded as soon as it has answered, and what has not answered when the round is over is recorded as not seen. Where a listing
 lacks more than half of what was there, or has nothing left of a kind, each that is missing is looked up by itself before
 anything is believed.
+
+One round of polls: who is asked what when, and when an account is done.
+
+Everything that waits runs in threads of a crew for each provider, so that one that hangs cannot use up the threads of
+another. Everything that decides, and all that touches the ledger, happens here in the thread of whoever plays the round.
+
+Looking up one by one what a listing lacks, before its absence is believed.
+
+Measure: ask every provider that measures work for the samples of what runs, apart from its listing.
+
+All are asked at once. What cannot be measured is missing, never zero, and the reason is a note: a machine without samples has
+an unknown state of work, and is never taken for idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from queue import SimpleQueue
 
-from costguard.providers.ports import InstanceSource
-from costguard.services.accounts import Ledger
-from costguard.services.looked_up import LOOKUPS_MAX, verify_absences
-from costguard.services.round import PollCycle, PollCycleResult
-from costguard.system.clock import Clock
+from costguard.errors import to_one_line
+from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX, Failed, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.metering.scope_state import AccrualResult
+from costguard.providers.ports import IdentitySource, Inspector, InstanceSource, UtilizationSource
+from costguard.services.concurrency import NamedAnswer, QuestionPool, run_all, wait_for_answer
+from costguard.services.listing_validation import check_own_scopes, describe_failure, validate_listing
+from costguard.services.ports import Ledger
+from costguard.system.clock import Clock, read_monotonic
+from costguard.values.calendar import Period
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
+from costguard.values.sample import UtilizationSamples
 
 __all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "verify_absences", "poll_sources"]
 
@@ -30,3 +53,360 @@ def poll_sources(
     A poll dated ahead of `clock` is refused: once recorded, it would make the ledger ignore every other until then.
     """
     return PollCycle(sources, ledger, clock, limit_s).run()
+
+
+TWIN_WAIT_S = 15.0
+"""How long an account waits for those of its provider that stand before it in the settings, so that of twins it is always the
+same one that is polled. After that it goes on alone: an assumption, 2026-11."""
+
+SCOPES, POLL, LOOK = "scopes", "poll", "look"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopePoll:
+    """What `source` listed in one scope."""
+
+    source: InstanceSource
+    poll: Poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollCycleResult:
+    """What one round of polls came to, in the order of the sources.
+
+    `refused`: what was not recorded at all, a sentence each; `twins`: those of them that are accounts which another source
+    speaks for already. `notes`: what whole listings could not tell. `seen`: what was listed, in all that the ledger does not
+    keep: `handling`, and who may be asked about it.
+    """
+
+    accrued: tuple[AccrualResult, ...]
+    refused: tuple[str, ...] = ()
+    twins: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[ScopePoll, ...] = ()
+
+    @property
+    def unseen(self) -> tuple[AccrualResult, ...]:
+        """Scopes that were not seen completely; those whose poll lies not after their last one, and was dropped, too."""
+        return tuple(one for one in self.accrued if one.outcome != COMPLETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountIntroduction:
+    """What an account says before it is polled. `identity` None: it does not say; `unsure`: it could not be asked today."""
+
+    scopes: tuple[ScopeKey, ...]
+    identity: str | None = None
+    unsure: bool = False
+
+
+AccountQuestion = tuple[int, str, ScopeKey | None]
+"""The number of a seat, what it is asked, and of which scope."""
+AccountReply = AccountIntroduction | Poll
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _AccountSlot:
+    """One source in the round. `said` and `broken`: what came of asking for its scopes. `waits`: scopes not settled yet."""
+
+    number: int
+    source: InstanceSource
+    crew: QuestionPool[AccountQuestion, AccountReply]
+    said: AccountIntroduction | None = None
+    broken: str = ""
+    admitted: bool = False
+    done: bool = False
+    waits: set[ScopeKey] = field(default_factory=set)
+    polls: dict[ScopeKey, Poll] = field(default_factory=dict)
+    accrued: tuple[AccrualResult, ...] = ()
+    refused: list[str] = field(default_factory=list)
+    twins: list[str] = field(default_factory=list)
+
+    @property
+    def answered(self) -> bool:
+        """Whether it is known which scopes it has, or that this cannot be known."""
+        return self.said is not None or bool(self.broken)
+
+    @property
+    def name(self) -> str:
+        """How a sentence calls it: by its place in the settings, since nothing else tells twins apart."""
+        return f"account {self.number + 1} ({', '.join(self.source.providers)})"
+
+
+class PollCycle:
+    """The sources of one round, each in its seat. `limit_s`: after that long the rest counts as not seen."""
+
+    def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
+        self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
+        self._line: SimpleQueue[NamedAnswer[AccountQuestion, AccountReply]] = SimpleQueue()
+        crews: dict[tuple[str, ...], QuestionPool[AccountQuestion, AccountReply]] = {}
+        self._seats = [
+            _AccountSlot(number=number, source=source, crew=crews.setdefault(tuple(source.providers), QuestionPool(self._line)))
+            for number, source in enumerate(sources)
+        ]
+        self._crews = tuple(crews.values())
+        self._kin = _group_kin(self._seats)
+        self._claimed: dict[ScopeKey, _AccountSlot] = {}
+
+    def run(self) -> PollCycleResult:
+        """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
+        began = read_monotonic()
+        for seat in self._seats:
+            alone = len(self._kin[seat.number]) == 1
+            seat.crew.ask((seat.number, SCOPES, None), partial(_introduce, seat.source, alone=alone))
+        try:
+            while not all(seat.done for seat in self._seats):
+                gone = read_monotonic() - began
+                if gone >= self._limit_s:
+                    self._close_overdue()
+                    break
+                edge = TWIN_WAIT_S if gone < TWIN_WAIT_S < self._limit_s else self._limit_s
+                answer = wait_for_answer(self._line, edge - gone)
+                patient = read_monotonic() - began < TWIN_WAIT_S
+                if answer is not None:
+                    self._take_reply(*answer)
+                    self._advance(self._kin[answer[0][0]], patient=patient)
+                else:
+                    self._advance(self._seats, patient=patient)
+        finally:
+            for crew in self._crews:
+                crew.close()
+        return self._collect_result()
+
+    def _collect_result(self) -> PollCycleResult:
+        return PollCycleResult(
+            accrued=tuple(one for seat in self._seats for one in seat.accrued),
+            refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
+            twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
+            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _list_notes(seat))),
+            seen=tuple(ScopePoll(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
+        )
+
+    def _take_reply(self, question: AccountQuestion, said: AccountReply | BaseException) -> None:
+        number, step, scope = question
+        seat = self._seats[number]
+        if scope is None:
+            if isinstance(said, AccountIntroduction):
+                seat.said = said
+            else:
+                seat.broken = f"its scopes cannot be listed: {describe_failure(said)}"
+        elif step == POLL:
+            self._take_poll(seat, scope, self._validate_poll(scope, said))
+        else:
+            if isinstance(said, Poll):
+                seat.polls[scope] = said
+            seat.waits.discard(scope)
+
+    def _validate_poll(self, scope: ScopeKey, said: AccountReply | BaseException) -> Poll:
+        why = validate_listing(said, scope)
+        return self._build_failed_poll(scope, why) if why or not isinstance(said, Poll) else said
+
+    def _build_failed_poll(self, scope: ScopeKey, why: str) -> Poll:
+        return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
+
+    def _take_poll(self, seat: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
+        """Keep `answer`, unless a wrong clock dated it; where it lacks too much, have that looked up first."""
+        now = self._clock.now()
+        if answer.seen_at > now + POLL_AHEAD_MAX:
+            name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
+            seat.refused.append(
+                f"{name}: its listing is dated {dated}, ahead of this clock ({now:%Y-%m-%d %H:%M} UTC): not recorded"
+            )
+            seat.waits.discard(scope)
+            return
+        missing = self._ledger.find_suspects(answer)
+        seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
+        if missing and isinstance(seat.source, Inspector):
+            seat.crew.ask((seat.number, LOOK, scope), partial(verify_absences, answer, tuple(missing), seat.source))
+        else:
+            seat.waits.discard(scope)
+
+    def _advance(self, seats: Iterable[_AccountSlot], *, patient: bool) -> None:
+        """Admit those of `seats` whom nobody of their kin before them holds up, and record who is done."""
+        held = set[int]()
+        for seat in seats:
+            kin = id(self._kin[seat.number])
+            if seat.said and not seat.admitted and not (patient and kin in held):
+                self._admit(seat)
+            if not seat.answered:
+                held.add(kin)
+            if seat.admitted and not seat.waits:
+                self._record(seat)
+        for seat in (one for one in seats if one.broken and not one.done):
+            if all(other.admitted or other.broken for other in self._kin[seat.number]):
+                self._record_broken(seat)
+
+    def _admit(self, seat: _AccountSlot) -> None:
+        """Poll the scopes of `seat`, but for those that another account speaks for already."""
+        seat.admitted = True
+        twin = self._explain_twin(seat)
+        if twin:
+            seat.twins.append(twin)
+            return
+        for scope in dict.fromkeys(seat.said.scopes if seat.said else ()):
+            other = self._claimed.setdefault(scope, seat)
+            if other is not seat:
+                seat.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {seat.name}: the second is not polled")
+                continue
+            seat.waits.add(scope)
+            seat.crew.ask((seat.number, POLL, scope), partial(seat.source.poll, scope))
+
+    def _explain_twin(self, seat: _AccountSlot) -> str:
+        """Why `seat` is an account that another one speaks for already, or may be; "" where it is not."""
+        mine = seat.said
+        others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
+        for other in others:
+            if mine and mine.identity and other.said and other.said.identity == mine.identity and not other.twins:
+                return (
+                    f"{other.name} and {seat.name} are one account, which the provider calls {mine.identity}: "
+                    "the second is not polled"
+                )
+        unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
+        if unsure and not self._is_known(seat) and any(self._is_known(other) for other in unsure):
+            return f"{seat.name} is new, and today nobody can tell whether it is {unsure[0].name}: it is not polled"
+        return ""
+
+    def _is_known(self, seat: _AccountSlot) -> bool:
+        """Whether the ledger knows a scope of `seat`."""
+        known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
+        return bool(seat.said and known.intersection(seat.said.scopes))
+
+    def _record(self, seat: _AccountSlot) -> None:
+        """Hand what `seat` answered to the ledger, in one transaction, and then the measures that came with it."""
+        if seat.done:
+            return
+        seat.done = True
+        order = {scope: number for number, scope in enumerate(seat.said.scopes)} if seat.said else {}
+        polls = sorted(seat.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
+        if polls:
+            seat.accrued = tuple(self._ledger.record_polls(polls))
+        samples = [sample for poll in polls for sample in poll.samples]
+        if samples:
+            self._ledger.record_samples(samples)
+
+    def _record_broken(self, seat: _AccountSlot) -> None:
+        """Record the known scopes of its providers that no other account listed as not seen; a sentence where there is none."""
+        if seat.done:
+            return
+        known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
+        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}
+        left = [scope for scope in known if scope not in listed and scope not in self._claimed]
+        if not left:
+            seat.refused.append(f"{', '.join(seat.source.providers)}: {seat.broken}")
+        for scope in left:
+            self._claimed[scope] = seat
+            seat.polls[scope] = self._build_failed_poll(scope, seat.broken)
+        self._record(seat)
+
+    def _close_overdue(self) -> None:
+        """What has not answered counts as not seen; a listing whose look-ups are under way, as it is."""
+        why = f"no answer within {self._limit_s:g} s"
+        for seat in self._seats:
+            if seat.said is None and not seat.broken:
+                seat.broken = f"its scopes cannot be listed: {why}"
+            elif seat.said and not seat.admitted:
+                self._admit(seat)
+        for seat in self._seats:
+            if seat.broken:
+                self._record_broken(seat)
+                continue
+            for scope in seat.waits - set(seat.polls):
+                seat.polls[scope] = self._build_failed_poll(scope, why)
+            self._record(seat)
+
+
+def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
+    """By its number, every seat that shares a provider with it, or with one that does; itself too; in their order."""
+    groups = list[tuple[set[str], list[_AccountSlot]]]()
+    for seat in seats:
+        names = set(seat.source.providers)
+        near = [group for group in groups if group[0] & names]
+        groups = [group for group in groups if not group[0] & names]
+        members = sorted((one for _, kin in near for one in kin), key=lambda one: one.number)
+        groups.append((names.union(*(held for held, _ in near)), [*members, seat]))
+    return {seat.number: kin for _, kin in groups for seat in kin}
+
+
+def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
+    """Its scopes, and who its provider says it is where there is another account to take it for."""
+    scopes = check_own_scopes(source.list_scopes(), source.providers)
+    if alone or not isinstance(source, IdentitySource):
+        return AccountIntroduction(scopes=scopes)
+    try:
+        return AccountIntroduction(scopes=scopes, identity=source.fetch_identity())
+    except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
+        return AccountIntroduction(scopes=scopes, unsure=True)
+
+
+def _list_notes(seat: _AccountSlot) -> Iterator[str]:
+    return (f"{'/'.join(scope)}: {note}" for scope, poll in seat.polls.items() for note in poll.notes)
+
+
+LOOKUPS_MAX = 100
+"""Single look-ups of one poll: with more missing at once, the listing is wrong or the account is, and a rate limit is near."""
+
+
+def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
+    """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial.
+
+    One that answers that it has ended is no contradiction: the listing left it out because of that.
+    """
+    missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
+    for key in missing[:LOOKUPS_MAX]:
+        try:
+            found = source.look_up(key)
+        except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
+            continue  # unknown stays unknown: it is neither gone nor there
+        if found is None:
+            gone.add(key)
+        elif isinstance(found, Observation) and found.key == key:
+            there.append(found)
+    answer = replace(answer, gone=frozenset(gone), unanswered=frozenset(missing) - gone - {one.key for one in there})
+    if not there or isinstance(answer.inventory, Failed):
+        return answer
+    items = (*answer.inventory.items, *there)
+    alive = sum(one.state != ENDED for one in there)
+    if not alive:
+        return replace(answer, inventory=replace(answer.inventory, items=items))
+    return replace(answer, inventory=Partial(items, f"the listing lacks {alive} that answer by themselves"))
+
+
+MEASURE_LOOKBACK = timedelta(minutes=15)
+"""Of one question: measures are published up to some minutes late, and a sample that is there already is not kept twice."""
+MEASURE_LIMIT_S = 45.0
+"""How long all questions together may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementResult:
+    """How many samples were recorded, and why there are none of others."""
+
+    samples: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def measure_activity(
+    seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
+) -> MeasurementResult:
+    """Ask for the samples of the instances that run among `seen`, and record them, an account a transaction."""
+    running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
+    for one in seen:
+        if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):
+            found = [item for item in one.poll.inventory.items if item.kind == INSTANCE and item.state == RUNNING]
+            running.setdefault(id(one.source), (one.source, []))[1].extend(found)
+    period = Period(start=now - MEASURE_LOOKBACK, end=now)
+    questions = {
+        number: partial(source.fetch_utilization, items, period)
+        for number, (source, items) in running.items()
+        if items and isinstance(source, UtilizationSource)
+    }
+    notes, count = list[str](), 0
+    for number, answer in run_all(questions, limit_s=limit_s).items():
+        if isinstance(answer, UtilizationSamples):
+            ledger.record_samples(answer.samples)
+            count += len(answer.samples)
+            notes += sorted({f"{key.provider}: {why}" for key, why in answer.blind})
+        else:
+            name = ", ".join(running[number][0].providers)
+            notes.append(f"{name}: work cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
+    return MeasurementResult(samples=count, notes=tuple(dict.fromkeys(notes)))

@@ -10,10 +10,10 @@ from costguard.errors import InputError
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, Observation
 from costguard.providers.ports import BalanceSource, InstanceSource
-from costguard.services.ceilings import read_price_ceilings
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
+from costguard.services.guard_inputs import read_price_ceilings
 from costguard.settings import Settings, resolve_ledger_url
-from costguard.values.balance import PrepaidBalance
+from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey
 
 BALANCE_LIMIT_S = 20.0

@@ -2,15 +2,21 @@
 
 Time and memory depend on the kind and number of GPUs, not on who rents them out, so each (GPU, count) class is judged
 once, and only the cheapest offer of each provider and tier in it is priced.
+
+assumed: what other choices of the fields that nobody stated would do to an answer, each tried on its GPUs.
+
+template: a template's job on the hardware that its source names, beside what the source says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.quote import (
+    NO_LIMITS,
     Quote,
     QuoteOption,
     QuoteRefusal,
@@ -24,13 +30,21 @@ from costguard.quoting.quote import (
     refuse_for_memory,
 )
 from costguard.quoting.storage import compute_job_disk_gb
-from costguard.services.accounts import FactSource, OfferSource
+from costguard.quoting.template import TemplateComparison, WorkloadTemplate
+from costguard.services.ports import FactSource, OfferSource
+from costguard.sizing.assumptions import format_effect, list_alternatives
 from costguard.sizing.job import Job, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
 from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
 from costguard.sizing.recipe import Parallelism
-from costguard.sizing.speed.duration import Duration, add_interruptions, compute_duration
-from costguard.sizing.speed.timing import compute_job_speed, compute_job_startup
+from costguard.sizing.speed.duration import (
+    Duration,
+    add_interruptions,
+    compute_duration,
+    compute_job_speed,
+    compute_job_startup,
+)
+from costguard.sizing.speed.throughput import Throughput
 from costguard.values.interval import Interval
 from costguard.values.resource import SPOT
 
@@ -201,7 +215,7 @@ def _list_advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over:
     """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
     if over:
         return _describe_nearest(job, over)
-    from costguard.sizing.advice import find_smallest_changes
+    from costguard.sizing.memory_savings import find_smallest_changes
 
     gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
@@ -238,6 +252,51 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSou
 
 
 def _estimate_best_effects(job: Job, best: QuoteOption, facts: FactSource) -> dict[str, str]:
-    from costguard.services.assumed import estimate_assumption_effects
 
     return estimate_assumption_effects(job, best.placement, best.throughput, facts=facts)
+
+
+def estimate_assumption_effects(
+    job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource
+) -> dict[str, str]:
+    """Assumed field -> how another value of it would move hours and memory of `job` as `placed` at `speed`."""
+    return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
+
+
+def _list_assumption_effects(
+    job: Job, placed: Placement, speed: Throughput | None, facts: FactSource
+) -> Iterator[tuple[str, str]]:
+    for field, value, other in list_alternatives(job):
+        try:
+            as_placed = replace(other, parallel=placed.parallel)
+            there = Placer(job=as_placed).place(placed.gpu, placed.gpu_count, placed.nodes)
+        except InputError:  # what cannot be is no alternative
+            continue
+        if isinstance(there, Placement):
+            faster = compute_job_speed(other, there, facts.get_efficiency()) if speed and there.fits else None
+            memory = there.needs_gib / placed.needs_gib
+            yield field, format_effect(value, hours=_compute_speed_ratio(speed, faster), memory=memory, fits=there.fits)
+
+
+def _compute_speed_ratio(now: Throughput | None, then: Throughput | None) -> float | None:
+    if now is None or then is None:
+        return None
+    return now.tokens_per_s_per_gpu.expected / then.tokens_per_s_per_gpu.expected
+
+
+EXCLUDED_TIER = "spot"
+"""The tier that no source means when it names a price."""
+
+
+def compare_with_claim(
+    template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: FactSource
+) -> TemplateComparison:
+    """The claim of `template` against what costguard says there; nothing where flags made `job` another one."""
+    claim = template.claim
+    if claim is None or changed:
+        return TemplateComparison(template=template, changed=changed)
+    on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
+    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on)
+    kept = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
+    lacking = next((r.reason for r in answer.refused), None)
+    return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)

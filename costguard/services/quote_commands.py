@@ -1,4 +1,7 @@
-"""What is asked before a run: quote, size, offers, breakeven, and the observed runs that shift them."""
+"""What is asked before a run: quote, size, offers, breakeven, and the observed runs that shift them.
+
+What several commands need before they can answer: the job as asked for, the market's file, and what observed runs say.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,6 @@ from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import OfferSelection
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
 from costguard.services import CommandAnswer
-from costguard.services.asked import (
-    apply_calibration,
-    check_limit_names,
-    find_calibration_file,
-    find_market_file,
-    read_asked_job,
-    update_calibration,
-)
 from costguard.services.job_input import (
     JobInput,
     apply_hardware_flag,
@@ -32,12 +27,26 @@ from costguard.services.job_input import (
 from costguard.settings import expand_path, read_rows, read_settings
 from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
 from costguard.values import checks
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
 from costguard.values.money import Money, Rate
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.quoting.template import TemplateComparison
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costguard.data import MARKET
+from costguard.errors import CostguardError, LedgerError, UnknownNameError
+from costguard.ledger.market import select_newest_market
+from costguard.services.job_input import read_job
+from costguard.settings import get_cache_path, get_data_path
+from costguard.sizing.job import JobLimits
+
+if TYPE_CHECKING:  # types and no more: a quote does not pay for importing them
+    from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
 
 
 def answer_quote(
@@ -112,7 +121,7 @@ def answer_size(
 ) -> CommandAnswer:
     """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
     from costguard.services import size as flow
-    from costguard.views.explain import list_footprint_tables
+    from costguard.views.quote import list_footprint_tables
     from costguard.views.size import build_size_document, build_what_if_table
 
     facts = ShippedFacts()
@@ -166,7 +175,7 @@ def answer_offers(
         check_limit_names(limits, source)
         facts_of = source.describe_file()
         if live:
-            from costguard.services.pricing import answer_live_offers
+            from costguard.services.offers import answer_live_offers
 
             asked = read_settings(config) if not offline else None
             return answer_live_offers(
@@ -193,7 +202,7 @@ def answer_breakeven(
 ) -> CommandAnswer:
     """`costguard breakeven`: buy or rent?"""
     from costguard.services.breakeven import compute_purchase as flow
-    from costguard.views.breakeven import build_breakeven_document
+    from costguard.views.market import build_breakeven_document
 
     facts = ShippedFacts()
     found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
@@ -221,7 +230,7 @@ def answer_calibrate(
     *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
 ) -> CommandAnswer:
     """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
-    from costguard.views.calibration import build_calibration_document
+    from costguard.views.runs import build_calibration_document
 
     facts, path = ShippedFacts(), find_calibration_file(calibration, config)
     if runs is None and not show and not reset:
@@ -253,7 +262,7 @@ def _compare_with_template(
     if stated.template is None or not isinstance(asked, Job):
         return None
     from costguard.quoting.template import list_changed_keys
-    from costguard.services.template import compare_with_claim
+    from costguard.services.quote import compare_with_claim
 
     return compare_with_claim(
         stated.template, asked, list_changed_keys(stated.table, stated.template), market=source, facts=facts
@@ -261,10 +270,94 @@ def _compare_with_template(
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
-    from costguard.views.explain import list_option_tables
+    from costguard.views.quote import list_option_tables
 
     return list_option_tables(options[0]) if options else ()
 
 
 def _get_today() -> date:
     return datetime.now(UTC).date()
+
+
+CALIBRATION_LOCK_WAIT_S = 20.0
+"""Seconds to wait for another run that takes its own observations in."""
+
+
+def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
+    """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
+    path = find_calibration_file(stated, config)
+    if stated is None and not path.exists():
+        return job
+    from costguard.files.calibration_file import CalibrationFile
+
+    return replace(job, calibration=CalibrationFile(path).load_calibration())
+
+
+def find_calibration_file(stated: str | None, config: str | None) -> Path:
+    """Where observed runs are kept."""
+    chosen = stated or read_settings(config).quote.calibration
+    return expand_path(chosen) if chosen else get_data_path("calibration.json")
+
+
+def find_market_file(stated: str | None, config: str | None) -> Path:
+    """Which market file is asked."""
+    settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
+    chosen = stated or settings.quote.market
+    return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
+
+
+def check_limit_names(limits: JobLimits, market: MarketReader) -> None:
+    """A provider or region that the market does not know is a slip of the pen, not a limit."""
+    for field, kind, stated, known_to in (
+        ("limits.providers", "provider", limits.providers, market.providers),
+        ("limits.regions", "region", limits.regions, market.regions),
+    ):
+        known = known_to() if stated else ()
+        for name in stated or ():
+            if name not in known:
+                near = checks.find_nearest_names(name, known)
+                listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
+                raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
+
+
+def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
+    """The job; with `strict` only one that leaves nothing to be assumed."""
+    job = read_job(stated, facts)
+    if strict:
+        from costguard.sizing.assumptions import check_nothing_assumed
+
+        check_nothing_assumed(job)
+    return job
+
+
+def update_calibration(
+    fresh: Sequence[ObservedRun], path: Path, facts: ShippedFacts, *, keeps: bool = True, anew: bool = False
+) -> CalibrationAnswer:
+    """What `fresh` runs say beside those kept in the calibration file at `path`, and that kept there where `keeps`.
+
+    `anew`: without those that are kept. One at a time: of two runs that end at once both are kept.
+    """
+    from costguard.files.calibration_file import CalibrationFile
+    from costguard.services import calibration as flow
+    from costguard.system.atomic_file import hold_file_lock, make_folder
+
+    file = CalibrationFile(path)
+    try:
+        if keeps:
+            make_folder(path.absolute().parent)
+        with hold_file_lock(path.absolute().parent, patience_s=CALIBRATION_LOCK_WAIT_S) if keeps else nullcontext():
+            kept, broken = (
+                ((), ())
+                if anew
+                else flow.reread_kept_runs(file.load_runs(), lambda rows: read_observed_runs(rows, Path(), facts))
+            )
+            answer = flow.calibrate_runs(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+            if keeps:
+                file.save(answer.weighed.calibration, answer.runs)
+    except LedgerError:
+        hint = "wait for it to end, then try again; nothing was written"
+        raise CostguardError("another costguard is writing it", field=str(path), hint=hint) from None
+    except OSError as wrong:
+        hint = "name another file with --calibration FILE"
+        raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
+    return answer

@@ -9,18 +9,26 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from costguard.bills.bill_line import BillLines
-from costguard.bills.drift import AFTER, BEFORE, INSIDE, BilledLines, CauseContext, ChargedCell, DriftResult, ProviderBill
-from costguard.bills.drift_causes import explain_drift
-from costguard.bills.reconciliation import compare_bills
-from costguard.bills.tolerance import Tolerance
+from costguard.bills.drift import (
+    AFTER,
+    BEFORE,
+    INSIDE,
+    BilledLines,
+    CauseContext,
+    ChargedCell,
+    DriftResult,
+    ProviderBill,
+    Tolerance,
+)
+from costguard.bills.reconciliation import compare_bills, explain_drift
 from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
-from costguard.services.accounts import BillBook, ChargeBook
 from costguard.services.concurrency import run_all
+from costguard.services.ports import BillBook, ChargeBook
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
-from costguard.values.period import Period
 
 BILLS_LIMIT_S = 300.0
 """Seconds for all bills: a month of Vast is 30 questions, one a second."""

@@ -12,9 +12,16 @@ from pathlib import Path
 
 from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillImport
-from costguard.bills.drift import BEYOND, DriftResult, ReconciliationRecord
-from costguard.bills.drift_notices import build_drift_alert, is_already_notified
-from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
+from costguard.bills.drift import (
+    BEYOND,
+    DEFAULT_TOLERANCE,
+    DriftResult,
+    ReconciliationRecord,
+    Tolerance,
+    build_drift_alert,
+    is_already_notified,
+    parse_tolerance,
+)
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, OlderLedgerError, to_one_line
 from costguard.guard.alerts.alert import Notification
@@ -23,21 +30,20 @@ from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.guard_state import load_open_overrides
-from costguard.ledger.guard.turns import load_leader_lease
+from costguard.ledger.guard.guard_state import load_leader_lease, load_open_overrides
 from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
 from costguard.services import CommandAnswer
 from costguard.services.bill_files import BillFileKinds, list_installed_kinds, open_bill
-from costguard.services.ceilings import read_price_ceilings
 from costguard.services.configured_providers import SystemClock, list_sources
 from costguard.services.configured_providers import open_providers as opened_clouds
+from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.listing_validation import may_speak_for
 from costguard.services.overrides import describe_user, get_now, open_guard_store
 from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
 LEFT_OUT_SHOWN_MAX = 5
@@ -245,7 +251,7 @@ def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
         turn = load_leader_lease(ask)
     if turn is not None and turn.is_held(now):
         return
-    from costguard.services.telling import open_dispatcher
+    from costguard.services.dispatch import open_dispatcher
 
     with open_guard_store(settings) as book:
         open_dispatcher(settings, book, SystemClock()).deliver()

@@ -1,40 +1,45 @@
-"""What a period cost: sums from the ledger, how much of the period they can speak for, and what is said beside them."""
+"""What a period cost: sums from the ledger, how much of the period they can speak for, and what is said beside them.
+
+What a report says beside its groups: each resource, waste, the period before, what acts saved, days and hours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.guard.activity import GroupKey, find_group
 from costguard.metering.billing import BillingRule, get_billing_rule
-from costguard.metering.coverage import find_uncovered_scopes
-from costguard.metering.inventory import POLL_AHEAD_MAX
-from costguard.metering.spending import Spending
+from costguard.metering.burn import forecast_period
+from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_uncovered_scopes
+from costguard.metering.meter import COMPUTE
+from costguard.metering.observation import Observation
+from costguard.metering.spending import BilledResource, Spending
 from costguard.reporting.statement import CurrencySums, Statement, list_providers, sum_by_currency
-from costguard.reporting.statement.groups import needs_resources
+from costguard.reporting.statement.groups import LABEL_PREFIX, needs_resources, sum_by_currency
+from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
 from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.savings import HIGH_FOR, Savings, compute_savings
 from costguard.reporting.statement.sections import (
     PreviousPeriod,
     ResourceCost,
+    TopResource,
+    build_top_resource,
     compute_stopped_disk_cost,
     find_stopped_with_disks,
     list_quoted_runs,
+    rank_top_resources,
     sum_by_price_source,
     sum_resource_costs,
 )
-from costguard.services.accounts import Accounts, Books
-from costguard.services.further import (
-    ReportQuestion,
-    forecast_running_period,
-    load_chart_data,
-    load_previous_period,
-    load_savings,
-    load_spending_by,
-    load_top_resources,
-    measure_waste,
-)
-from costguard.values.money import Money
-from costguard.values.period import Period
+from costguard.reporting.statement.waste import ComputeRun, Waste, combine_group_hours, judge_hours, sum_waste, sum_waste_by_day
+from costguard.services.ports import Accounts, Books
+from costguard.values.calendar import Period
+from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.resource import RUNNING, ScopeKey
 
 
 def build_statement(
@@ -133,3 +138,200 @@ def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> Curr
     was = {tuple(group.by.values()): group.money.expected for group in before.part.groups}
     groups = (replace(group, before=was.get(tuple(group.by.values()), Money(nano=0))) for group in usd.groups)
     return replace(usd, groups=tuple(groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportQuestion:
+    """What a report is asked. `by`: what to group by, in `zone`, as known at `as_of`. `pause`: see `coverage.unseen`.
+
+    `group_from`: labels of machines that work together. `drawn`: what charts are drawn from, too.
+    """
+
+    asked: ReportPeriod
+    by: tuple[str, ...]
+    zone: tzinfo
+    as_of: datetime
+    pause: timedelta
+    group_from: tuple[str, ...] = ()
+    drawn: bool = False
+
+    @property
+    def period(self) -> Period:
+        """What it is about."""
+        return self.asked.period
+
+    @property
+    def passed(self) -> Period:
+        """As much of it as has passed."""
+        return Period(start=self.period.start, end=max(self.period.start, min(self.period.end, self.as_of)))
+
+    @property
+    def running(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self.period.start <= self.as_of < self.period.end
+
+
+def load_spending_by(
+    accounts: Accounts, outlays: Sequence[ResourceCost], question: ReportQuestion
+) -> tuple[list[Spending], dict[int, BilledResource]]:
+    """The outlays as spending of known resources, and those resources, as far as the keys ask for them."""
+    labels = [key.removeprefix(LABEL_PREFIX) for key in question.by if key.startswith(LABEL_PREFIX)]
+    labels += _list_group_labels(question.group_from) if "job" in question.by else []
+    bearers = accounts.load_billed_resources({one.number for one in outlays}, labels=labels)
+    if "job" in question.by:
+        bearers = {number: replace(of, job=_name_job(of, question.group_from)) for number, of in bearers.items()}
+    return [one.to_spending(bearers.get(one.number)) for one in outlays], bearers
+
+
+def load_previous_period(accounts: Accounts, question: ReportQuestion) -> PreviousPeriod | None:
+    """The period before the one that was asked for."""
+    period, by, as_of = question.asked.before, question.by, question.as_of
+    if period is None:
+        return None
+
+    def spent(of: Period) -> list[Spending]:
+        if not needs_resources(by):
+            return accounts.load_spending(of, as_of)
+        return load_spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
+
+    whole = spent(period)
+    part = (
+        Period(start=period.start, end=min(period.end, period.start + question.passed.length)) if question.running else period
+    )
+    names, stretches = [scope.scope for scope in accounts.list_scopes()], accounts.load_stretches(period)
+    usd, parted = sum_by_currency(whole, by)[0], spent(part) if question.running else whole
+    holes = find_uncovered_scopes(names, stretches, part, as_of=as_of, pause=question.pause)
+    blank = find_uncovered_scopes(names, stretches, period, as_of=as_of, pause=question.pause)
+    return PreviousPeriod(
+        period=period,
+        label=question.asked.before_label,
+        usd=usd,
+        part=sum_by_currency(parted, by)[0] if question.running else usd,
+        seen=bool(whole) or not _is_never_seen(blank, names),
+        part_seen=bool(parted) or not _is_never_seen(holes, names),
+        complete=bool(names) and not holes,
+    )
+
+
+def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
+    """Whether no scope was seen completely at any time."""
+    return len(holes) == len(names) and all(hole.never for hole in holes)
+
+
+def load_top_resources(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
+    """The dearest resources."""
+    places = rank_top_resources(outlays)
+    wanted = set(places)
+    found: dict[tuple[int, str], list[ResourceCost]] = defaultdict(list)
+    for one in outlays:
+        place = (one.number, one.currency)
+        if place in wanted:
+            found[place].append(one)
+    bearers = accounts.load_billed_resources({number for number, _ in places})
+    return tuple(build_top_resource(bearers[number], found[number, currency]) for number, currency in places)
+
+
+def measure_waste(
+    accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
+) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
+    """How much of what computed could be judged, and did nothing; of the resources `bearers` where those are told apart.
+
+    The same by day where it is drawn: see `days_wasted`.
+    """
+    period, as_of, group_from = question.period, question.as_of, question.group_from
+    gpus = {one.number: one.attribution.gpu_count for one in outlays if one.computes and one.us}
+    measured = accounts.load_sampled_hours(gpus, question.passed)
+    if not measured:
+        return [], {}
+    groups = _list_groups(accounts, gpus, measured, group_from)
+    ran = dict[int, list[ComputeRun]]()
+    for number, lines in accounts.load_lines({*measured, *(n for of in groups for n in of)}, period, as_of):
+        ran[number] = [
+            ComputeRun(span, to_micros(span.end or (reach.expected if reach else span.start)))
+            for span, reach in lines
+            if span.meter.charge == COMPUTE
+        ]
+    hours = combine_group_hours({n: judge_hours(measured[n], ran.get(n, ()), gpus[n]) for n in measured}, groups, ran)
+    start_us, end_us = to_micros(period.start), to_micros(period.end)
+    days: dict[int, tuple[int, int]] = {}
+    for number in measured if question.drawn else ():
+        for day, (judged, wasted) in sum_waste_by_day(ran.get(number, ()), hours[number], start_us, end_us).items():
+            before = days.get(day, (0, 0))
+            days[day] = before[0] + judged, before[1] + wasted
+    wastes = [
+        replace(waste, bearer=bearers.get(number)) if bearers else waste
+        for number in measured
+        for waste in sum_waste(ran.get(number, ()), hours[number], start_us, end_us)
+    ]
+    return wastes, days
+
+
+def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
+    """What the acts of the guard saved in the period."""
+    passed = question.passed
+    if passed.start == passed.end:
+        return Savings()
+    return compute_savings(accounts.load_actions(passed.start - HIGH_FOR, passed.end), passed, question.as_of)
+
+
+def forecast_running_period(
+    accounts: Accounts, spending: Iterable[Spending], question: ReportQuestion
+) -> tuple[MoneyInterval, ...]:
+    """What a running period comes to if what bills now goes on, as `status` says it; nothing of one that does not run."""
+    if not question.running:
+        return ()
+    parts = [part.money for part in spending]
+    return forecast_period(parts, accounts.load_burning(question.as_of), question.period, question.as_of)
+
+
+def load_chart_data(accounts: Accounts, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
+    """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it.
+
+    Hours count from when somebody first looked, or something first billed: before that nothing is known, which is not zero.
+    """
+    passed, as_of = question.passed, question.as_of
+    if not question.drawn or passed.start == passed.end:
+        return None, None
+    by = choose_day_key(question.by)
+    days = sum_by_day(
+        accounts.load_daily_costs(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date()
+    )
+    rates = accounts.load_rate_changes(passed, as_of)
+    known = [*(to_micros(one.start) for one in accounts.load_stretches(passed)), *(hour * HOUR_US for hour in rates)]
+    since = max(to_micros(passed.start), min(known, default=to_micros(passed.start)))
+    return days, compute_weekly_burn(rates, since, to_micros(passed.end), question.zone)
+
+
+def _list_groups(
+    accounts: Accounts, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
+) -> list[list[int]]:
+    """The machines that work together, where something of one of them was measured. Most often there are none."""
+    if not _find_group_members(accounts, measured, group_from):
+        return []
+    groups = _find_group_members(accounts, computed, group_from).values()
+    return [of for of in groups if len(of) > 1 and any(number in measured for number in of)]
+
+
+def _find_group_members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
+    """Which of the machines `numbers` carry the labels of a group."""
+    members = defaultdict[GroupKey, list[int]](list)
+    for number, bearer in (
+        accounts.load_billed_resources(numbers, labels=_list_group_labels(group_from)).items() if group_from else ()
+    ):
+        if bearer.labels and (group := find_group(_to_observation(bearer), group_from)) is not None:
+            members[group].append(number)
+    return members
+
+
+def _list_group_labels(group_from: Sequence[str]) -> list[str]:
+    """The labels that `group_from` asks for."""
+    return [part.partition(":")[2] for pattern in group_from for part in pattern.split(" + ")]
+
+
+def _name_job(bearer: BilledResource, group_from: Sequence[str]) -> str:
+    group = find_group(_to_observation(bearer), group_from) if bearer.labels else None
+    return group.name if group is not None else ""
+
+
+def _to_observation(bearer: BilledResource) -> Observation:
+    return Observation(key=bearer.key, state=RUNNING, labels=bearer.labels)

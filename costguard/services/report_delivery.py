@@ -1,4 +1,12 @@
-"""Reports as messages: the letter that people read, and the report itself where a channel takes files."""
+"""Reports as messages: the letter that people read, and the report itself where a channel takes files.
+
+`costguard report --email` and `--notify`: a report to people, now, and what became of it.
+
+Reports that are due are put into the outbox: made first, without holding anything, then written with the mark that says so.
+
+A crash before that transaction leaves nothing, and the report is made again; after it, the outbox sends it. Of two processes
+that make one the second writes nothing. A schedule whose report cannot be made stops no other.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +14,36 @@ import hashlib
 import json
 import mimetypes
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
+from typing import Protocol
 
-from costguard.errors import InputError
-from costguard.guard.alerts.alert import DUE, INFO, LATE, Attachment, Notification
+from costguard.errors import CostguardError, InputError
+from costguard.guard.alerts.alert import ASKED, DUE, INFO, LATE, Attachment, Notification
 from costguard.notifiers import pack_content
 from costguard.providers import plugins
-from costguard.reporting.schedule import DueReport, ReportSchedule
+from costguard.reporting.schedule import DueReport, ReportSchedule, ScheduleMark, find_schedule_changes, list_due_reports
 from costguard.reporting.statement import Statement
-from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.groups import parse_group_keys
+from costguard.reporting.statement.period import ReportPeriod, parse_report_period
+from costguard.services import CommandAnswer
+from costguard.services.configured_providers import SystemClock
+from costguard.services.dispatch import WEBHOOK, find_channel_kind, format_channel_name, open_notifier
 from costguard.services.ledger_answers import CHARTS_NEED, build_report
-from costguard.services.telling import WEBHOOK, find_channel_kind
-from costguard.settings import Settings
-from costguard.settings.addresses import CONSOLE_CHANNEL
+from costguard.settings import Settings, load_zone, read_settings
+from costguard.settings.notify import CONSOLE_CHANNEL, read_person, read_recipient
 from costguard.values.checks import require
-from costguard.values.encoding import quote_shell_word
-from costguard.values.text_format import format_local_time
+from costguard.values.text_format import format_local_time, quote_shell_word
 from costguard.views.document import Document
-from costguard.views.report_delivery import build_report_paragraphs, format_report_title
+from costguard.views.report import build_incomplete_report_error, list_report_warnings
+from costguard.views.report_delivery import (
+    ReportDelivery,
+    build_delivery_document,
+    build_report_paragraphs,
+    format_report_title,
+)
 
 JSON_MEDIA, BYTES_MEDIA = "application/json", "application/octet-stream"
 ENCLOSURE_BYTES_MAX, JSON_BYTES_MAX = 8 * 2**20, 2**20
@@ -152,3 +170,118 @@ def _make_message_id(schedule: ReportSchedule, of: ReportPeriod, channel: str) -
     """An id that every process gives the same message."""
     parts = ("report", schedule.name, schedule.every, of.label, channel)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+NOTIFY_HINT = 'write the name of a route, "console", "env:SLACK_URL" or "https://example.com/hook"'
+
+
+def send_report(
+    *,
+    stated: Mapping[str, str | None],
+    by: str | None,
+    zone: str | None,
+    strict: bool,
+    people: Sequence[str],
+    routes: Sequence[str],
+    attach: str,
+    config: str | None,
+) -> CommandAnswer:
+    """Send the report of a period to `people` by mail and to `routes`, each once and all of them, whatever becomes of one.
+
+    InputError before anything is made where one of them cannot be reached as the settings are. `attach`: the format of what is
+    enclosed. `strict`: a period that was not seen all through is refused, and nothing is sent.
+    """
+    settings, now = read_settings(config), get_utc_now()
+    place = settings.defaults.zone if zone is None else load_zone(zone, "--zone")
+    keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), find_report_format(attach)
+    ways = {name: open_notifier(name, settings, SystemClock()) for name in _choose_channels(settings, people, routes)}
+    statement, document = build_report(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS_NEED)
+    refusal = build_incomplete_report_error(statement) if strict else None
+    if refusal is not None:
+        raise refusal
+    given = {name: text for name, text in stated.items() if text is not None} or {"month": of.label}
+    again = build_report_command(given, keys, place)
+    letter = ReportLetter(statement=statement, document=document, chosen=chosen, again=again)
+    sent = list[ReportDelivery]()
+    for name, way in ways.items():
+        message = letter.build_message(secrets.token_hex(16), name, ASKED, now, place)
+        enclosed = tuple(one.name for one in message.enclosures)
+        sent.append(ReportDelivery(to=format_channel_name(name), delivery=way(message), enclosed=enclosed))
+    return CommandAnswer(
+        document=build_delivery_document(of.label, format_report_title(statement), sent),
+        warnings=list_report_warnings(statement),
+        refusal=_explain_unsent(sent),
+    )
+
+
+def get_utc_now() -> datetime:
+    """This instant."""
+    return datetime.now(UTC)
+
+
+def _choose_channels(settings: Settings, people: Sequence[str], routes: Sequence[str]) -> dict[str, None]:
+    mail = [read_person(text, "--email", mail=settings.mail) for text in people]
+    others = [
+        name
+        for text in routes
+        for name in read_recipient(text, "--notify", routes=settings.routes, mail=settings.mail, hint=NOTIFY_HINT)
+    ]
+    return dict.fromkeys((*mail, *others))
+
+
+def _explain_unsent(sent: Sequence[ReportDelivery]) -> CostguardError | None:
+    failed = [one for one in sent if not one.delivery.sent]
+    if not failed:
+        return None
+    first = failed[0]
+    hint = "mend that and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
+    return CostguardError(f"was not sent: {first.delivery.why}", field=first.to, hint=hint)
+
+
+class ReportScheduleStore(Protocol):
+    """Up to where each schedule was reported."""
+
+    def load_marks(self) -> Mapping[str, ScheduleMark]:
+        """What is kept of each schedule, by its topic."""
+
+    def record_schedules(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
+        """Take down that these schedules are there, and no others."""
+
+    def queue_report(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
+        """Put `messages` out, the report of the period that ends at `until`; False where that was done before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedReports:
+    """What came of one look. `seen`: schedules that are new. `put`: reports that are in the outbox now. `failed`: with why."""
+
+    seen: tuple[ReportSchedule, ...] = ()
+    put: tuple[tuple[ReportSchedule, DueReport], ...] = ()
+    failed: tuple[tuple[ReportSchedule, Exception], ...] = ()
+
+
+def queue_due_reports(
+    schedules: Sequence[ReportSchedule],
+    *,
+    book: ReportScheduleStore,
+    now: datetime,
+    zone: tzinfo,
+    compose: Callable[[ReportSchedule, DueReport], Sequence[Notification]],
+) -> QueuedReports:
+    """Put out all that is due at `now`. `compose` makes the messages of a report. LedgerError where marks cannot be read."""
+    marks = book.load_marks()
+    new, gone = find_schedule_changes(schedules, marks, now)
+    if new or gone:
+        book.record_schedules(schedules, now)
+        marks = book.load_marks()
+    put, failed = list[tuple[ReportSchedule, DueReport]](), list[tuple[ReportSchedule, Exception]]()
+    for schedule in schedules:
+        mark = marks.get(schedule.topic)
+        for one in list_due_reports(schedule, mark.since, now, zone) if mark else ():
+            try:
+                if book.queue_report(schedule, one.of.period.end, compose(schedule, one)):
+                    put.append((schedule, one))
+            except Exception as wrong:  # noqa: BLE001 - a format is a plug-in, which may raise anything
+                failed.append((schedule, wrong))
+                break
+    return QueuedReports(seen=new, put=tuple(put), failed=tuple(failed))

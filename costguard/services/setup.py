@@ -1,18 +1,55 @@
-"""Looking at the set-up: doctor, and what each provider can do."""
+"""Looking at the set-up: doctor, and what each provider can do.
+
+doctor: every account examined at once; one that hangs or breaks is itself a finding, and hides no other.
+
+init: a settings file from what is found on this machine.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 from costguard.errors import CostguardError, InputError, NoAnswerError, ProviderError
 from costguard.providers import plugins
+from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services import CommandAnswer
+from costguard.services.concurrency import run_all
 from costguard.services.configured_providers import check_provider_tables, open_providers
-from costguard.services.doctor import AccountExamination, find_twin_accounts
-from costguard.services.doctor import examine_accounts as flow
-from costguard.settings import Settings, read_settings, resolve_ledger_url
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
+from costguard.services.listing_validation import check_own_scopes, describe_failure
+from costguard.settings import (
+    CONFIG_VARIABLE,
+    FILE_NAME,
+    Settings,
+    check_settings,
+    expand_path,
+    load_zone,
+    read_settings,
+    resolve_ledger_url,
+)
+from costguard.settings.example import render_settings_file
+from costguard.system.atomic_file import write_file_atomically
+from costguard.values.provider import (
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    IDENTITY_CHECK,
+    REACHABLE_CHECK,
+    HealthCheck,
+    check_provider_table,
+)
+from costguard.values.resource import ScopeKey
 from costguard.values.text_format import limit_lines
-from costguard.views.doctor import AccountChecks, build_doctor_document
-from costguard.views.providers import InstalledProvider, build_providers_document
+from costguard.views.setup import (
+    AccountChecks,
+    InstalledProvider,
+    build_doctor_document,
+    build_init_document,
+    build_providers_document,
+)
 
 
 def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> CommandAnswer:
@@ -24,7 +61,7 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
             found = ", ".join(cloud.name for cloud in clouds) or "none"
             notes.append(f"No provider is configured; credentials were found of: {found}. costguard init writes them down.")
         accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
-        examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else flow(accounts)
+        examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else examine_accounts(accounts)
     same = find_twin_accounts(examined)
     if same:
         raise InputError("; ".join(same), field="providers", hint="take one of the two out of the settings")
@@ -67,8 +104,7 @@ def _build_offline_result(name: str) -> AccountExamination:
 
 def _check_installation(settings: Settings) -> AccountChecks:
     """The ledger and what it stands on."""
-    from costguard.ledger.db.maintenance import describe_ledger_path
-    from costguard.ledger.db.sqlite_version import has_wal_fix, read_sqlite_version
+    from costguard.ledger.db.maintenance import describe_ledger_path, has_wal_fix, read_sqlite_version
 
     url, version = resolve_ledger_url(settings), read_sqlite_version()
     checks = [_check_ledger(url)]
@@ -106,7 +142,7 @@ def _check_ledger(url: str) -> HealthCheck:
 
 def _check_agents(url: str) -> list[HealthCheck]:
     """Which machines have an agent, and whose says nothing; nothing where none has joined."""
-    from costguard.guard.alerts.silence import find_silent_agents, index_agents
+    from costguard.guard.alerts.rules import find_silent_agents, index_agents
     from costguard.ledger.agents.records import load_agents
     from costguard.ledger.db.reader import LedgerReader
     from costguard.ledger.spans.books import SpendingReader
@@ -130,3 +166,140 @@ def _check_agents(url: str) -> list[HealthCheck]:
     blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
     fix = "on the machine: costguard-agent status says why; costguard agent revoke ID where it is meant to be without one"
     return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
+
+
+EXAMINATION_LIMIT_S = 60.0
+"""How long all examinations may take together: somebody waits for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountExamination:
+    """One account and what was found. `account` "": it could not be learned. `identity`: what its provider calls it."""
+
+    provider: str
+    account: str
+    checks: tuple[HealthCheck, ...]
+    identity: str = ""
+    scopes: tuple[ScopeKey, ...] = ()
+
+
+def examine_accounts(
+    sources: Sequence[tuple[str, InstanceSource]], *, limit_s: float = EXAMINATION_LIMIT_S
+) -> tuple[AccountExamination, ...]:
+    """Every one of `sources`, each with its provider's name, in their order."""
+    names = [name for name, _ in sources]
+    questions: Mapping[int, Callable[[], AccountExamination]] = {
+        number: _build_question(name, source, alone=names.count(name) == 1) for number, (name, source) in enumerate(sources)
+    }
+    answers = run_all(questions, limit_s=limit_s)
+    return tuple(_to_examination(sources[number][0], answer) for number, answer in answers.items())
+
+
+def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...]:
+    """A sentence for each account that is there twice: by what its provider calls it, or by a scope that both list."""
+    found = list[str]()
+    for number, one in enumerate(examined):
+        for other in examined[:number]:
+            same = bool(one.identity) and (one.provider, one.identity) == (other.provider, other.identity)
+            shared = sorted(set(one.scopes) & set(other.scopes))
+            if same or shared:
+                what = one.identity if same else "/".join(shared[0])
+                names = f"'{other.account or '?'}' and '{one.account or '?'}' of {one.provider}"
+                found.append(f"the accounts {names} are one: both are {what}")
+    return tuple(found)
+
+
+def _build_question(name: str, source: InstanceSource, *, alone: bool) -> Callable[[], AccountExamination]:
+    return lambda: _examine_account(name, source, alone=alone)
+
+
+def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> AccountExamination:
+    if isinstance(source, Examiner):
+        checks = tuple(source.examine()) or (
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="it examined nothing"),
+        )
+    else:
+        checks = (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="this provider cannot be examined"),)
+    scopes: tuple[ScopeKey, ...] = ()
+    identity = ""
+    if not any(check.outcome == CHECK_BAD for check in checks):
+        try:
+            scopes = check_own_scopes(source.list_scopes(), source.providers)
+        except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
+            checks = (
+                *checks,
+                HealthCheck(
+                    subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its scopes cannot be listed: {describe_failure(broken)}"
+                ),
+            )
+        try:
+            identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
+        except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
+            said = f"whether it is another account's twin cannot be told today: {describe_failure(broken)}"
+            checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=said))
+    return AccountExamination(
+        provider=name, account=_name_account(source, scopes), checks=checks, identity=identity, scopes=scopes
+    )
+
+
+def _name_account(source: InstanceSource, scopes: tuple[ScopeKey, ...]) -> str:
+    """What the ledger calls it: as the source says, else as its scopes do."""
+    stated = getattr(source, "account", "")
+    accounts = sorted({scope.account for scope in scopes})
+    return stated if isinstance(stated, str) and stated else ", ".join(accounts)
+
+
+def _to_examination(name: str, answer: AccountExamination | BaseException) -> AccountExamination:
+    if isinstance(answer, AccountExamination):
+        return answer
+    why = str(answer) if isinstance(answer, TimeoutError) else describe_failure(answer)
+    return AccountExamination(
+        provider=name, account="", checks=(HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=why),)
+    )
+
+
+def answer_init(
+    *, path: str | None = None, force: bool = False, budget: str | None = None, zone: str | None = None
+) -> CommandAnswer:
+    """`costguard init`: write the file with the providers whose credentials are found switched on. It asks no provider."""
+    target = check_free_path(path, force=force)
+    if zone is not None:
+        load_zone(zone, "--zone")
+    installed = plugins.load_providers()
+    with open_providers(Settings(), found_too=True) as clouds:
+        found = tuple(cloud.name for cloud in clouds if cloud.error is None)
+        unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
+    cap = _parse_cap(budget)
+    manifests = [installed.found[name].manifest for name in sorted(installed.found)]
+    text = render_settings_file(manifests, chosen=found, cap=cap, zone=zone)
+    settings = check_settings(text, str(target))  # what is written can be read
+    for name, table in settings.providers.items():
+        check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
+    try:
+        write_file_atomically(target, text.encode())
+    except OSError as full:
+        what = f"cannot be written: {full.strerror or type(full).__name__}"
+        raise InputError(what, field=str(target), hint="name another place with --path") from None
+    looked = {
+        name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
+    }
+    usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
+    return CommandAnswer(document=build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual))
+
+
+def check_free_path(path: str | None, *, force: bool) -> Path:
+    """Where to write; InputError where something is there already and may not be replaced."""
+    target = expand_path(path or FILE_NAME)
+    if target.is_dir():
+        raise InputError("is a folder", field=str(target), hint=f"write --path {target / FILE_NAME}")
+    if not force and (target.exists() or target.is_symlink()):
+        raise InputError("is there already", field=str(target), hint="--force replaces it; --path names another")
+    return target
+
+
+def _parse_cap(stated: str | None) -> str | None:
+    """An amount with its currency; US dollars where none is stated."""
+    text = (stated or "").strip()
+    if not text:
+        return None
+    return text if any(character.isalpha() for character in text) else f"{text} USD"

@@ -3,6 +3,8 @@
     what was recorded -> each resource replayed without rails -> the rails over all of it -> stops, and what each saves
 
 It asks no cloud and writes nothing.
+
+simulate: the policies of a settings file over the history of its ledger.
 """
 
 from __future__ import annotations
@@ -10,36 +12,44 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.errors import InputError
-from costguard.guard.asked import RUNWAY
+from costguard.data import ShippedFacts
+from costguard.errors import InputError, UnknownNameError
+from costguard.guard.activity import GroupKey, find_group
 from costguard.guard.context import GuardConfig
-from costguard.guard.facts import BUDGET_FACTS
-from costguard.guard.grouping import GroupKey, find_group
-from costguard.guard.owning import find_armed_level
-from costguard.guard.policy import HOOK, TERMINATE
-from costguard.guard.replay.backdrop import ReplayedResource, ReplaySetup
+from costguard.guard.overrides import find_armed_level
+from costguard.guard.policy import HOOK, TERMINATE, Policy
+from costguard.guard.policy_evaluation import BUDGET_FACTS, RUNWAY
 from costguard.guard.replay.checkpoints import GROWING_FACTS, INTERVALS_BETWEEN_LOOKS
-from costguard.guard.replay.engine import ResourceReplay
-from costguard.guard.replay.history import ScopeListings, find_gaps, rebuild_listing
-from costguard.guard.replay.letting import LimitedAct, apply_limits
-from costguard.guard.replay.replayed import HeldAct, ReplayResult
+from costguard.guard.replay.engine import HeldAct, ReplayResult, ResourceReplay
+from costguard.guard.replay.history import ReplayedResource, ReplaySetup, ScopeListings, find_gaps, rebuild_listing
 from costguard.guard.replay.simulation import (
+    LimitedAct,
     PolicySimulation,
     SimulatedHold,
     SimulatedStop,
     Simulation,
+    apply_limits,
     build_blind_time,
     build_simulated_stop,
 )
+from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.spans.observations import HistoryReader
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource, PollStretch
-from costguard.services.history import Records
-from costguard.values.period import Period
+from costguard.providers import plugins
+from costguard.services import CommandAnswer
+from costguard.services.guard_inputs import build_guard_config, read_measurement_lags
+from costguard.services.ports import Records
+from costguard.settings import read_settings, resolve_ledger_url
+from costguard.settings.fields import parse_duration
+from costguard.values.calendar import Period
+from costguard.values.checks import find_nearest_names, require
 from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.views.simulation import build_simulation_document, list_simulation_warnings
 
 COVERAGE_PAUSE = timedelta(minutes=5)
 """A longer pause between two polls breaks the coverage of a scope, and so is recorded."""
@@ -216,3 +226,78 @@ def _list_ungrouped(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> I
     if groups and not all(policy.alone for policy in rules.policies):
         many = "1 group" if groups == 1 else f"{groups} groups"
         yield f"{many} of machines: each is taken to be alone, so one that waited for others may be among the stops"
+
+
+DEFAULT_SINCE = "30d"
+SINCE_MIN = timedelta(minutes=1)
+
+
+def answer_simulate(
+    *, since: str | None, start: str | None, end: str | None, policies: Sequence[str], config: str | None
+) -> CommandAnswer:
+    """`costguard simulate`: who would have been stopped. Nothing is asked of a cloud, and nothing is written."""
+    settings, now = read_settings(config), _get_now()
+    rules = build_guard_config(settings)
+    rules = replace(rules, policies=_choose_policies(rules.policies, policies))
+    period = _choose_period(since, start, end, now, settings.defaults.zone)
+    with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+        found = simulate_policies(HistoryReader(ask), rules, period, now, _collect_facts())
+    return CommandAnswer(document=build_simulation_document(found), warnings=list_simulation_warnings(found))
+
+
+def _choose_policies(policies: Sequence[Policy], names: Sequence[str]) -> tuple[Policy, ...]:
+    """Those of `names`, all where none is named, each by its exact name."""
+    require(bool(policies), "policy", "there is none in the settings", "write a [[policy]]; config/costguard.toml shows one")
+    known = [policy.name for policy in policies]
+    for name in names:
+        if name not in known:
+            near = find_nearest_names(name, known)
+            raise UnknownNameError("policy", name, field="--policy", nearest=near, hint=f"or one of: {', '.join(known)}")
+    return tuple(policy for policy in policies if not names or policy.name in names)
+
+
+def _choose_period(since: str | None, start: str | None, end: str | None, now: datetime, zone: tzinfo) -> Period:
+    if since is not None and (start is not None or end is not None):
+        raise InputError("says when it begins, and so does --from", field="--since", hint="write --since, or --from and --to")
+    until = _parse_moment(end, "--to", zone) if end is not None else now
+    begin = (
+        until - parse_duration(since or DEFAULT_SINCE, "--since", least=SINCE_MIN)
+        if start is None
+        else _parse_moment(start, "--from", zone)
+    )
+    if begin >= now:
+        raise InputError("lies in the future: nothing is recorded yet", field="--from", hint="history ends now")
+    until = min(until, now)
+    require(begin < until, "--to", "lies before the beginning", "state an earlier --from, or a later --to")
+    return Period(start=begin, end=until)
+
+
+def _parse_moment(text: str, field: str, zone: tzinfo) -> datetime:
+    """The instant that `text` names: a day begins in the zone of the settings, and so does a time without one."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InputError(
+            f"is no day and no time: '{text[:40]}'", field=field, hint="write 2026-10-01, or 2026-10-01T18:00"
+        ) from None
+    try:
+        return at.replace(tzinfo=zone).astimezone(UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        raise InputError("lies too far away", field=field, hint="write a day of this century") from None
+
+
+def _collect_facts() -> SimulationFacts:
+    found = plugins.load_providers().found
+    manifests = {name: one.manifest for name, one in found.items()}
+    return SimulationFacts(
+        lags=read_measurement_lags(),
+        handling={
+            name: Handling(stops="stop" in one.abilities, terminates="terminate" in one.abilities)
+            for name, one in manifests.items()
+        },
+        billing=ShippedFacts().get_billing_rules(),
+    )
+
+
+def _get_now() -> datetime:
+    return datetime.now(UTC)

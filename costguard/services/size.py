@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from costguard.errors import InputError
-from costguard.services.accounts import ExactSizer, FactSource
+from costguard.services.ports import ExactSizer, FactSource
 from costguard.services.quote import check_split
 from costguard.sizing.job import Job, Table, list_assumption_warnings
-from costguard.sizing.memory.capacity import compute_cache_capacity
-from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
 from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
 from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint
 from costguard.sizing.recipe import Parallelism

@@ -12,10 +12,9 @@ from costguard.guard.action_intents import Intent
 from costguard.metering.burn import list_burns
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import SCOPE_STALE_AFTER, FleetStatus, ResourceAnnotations, build_fleet_status
-from costguard.services.accounts import Books
-from costguard.values.balance import PrepaidBalance
+from costguard.services.ports import Books
 from costguard.values.calendar import find_month
-from costguard.values.money import Money
+from costguard.values.money import Money, PrepaidBalance
 from costguard.values.resource import ResourceKey
 
 

@@ -1,4 +1,10 @@
-"""Everything that watching needs, opened once: accounts, the ledger, the guard, the postman; and its jobs for the watchdog."""
+"""Everything that watching needs, opened once: accounts, the ledger, the guard, the postman; and its jobs for the watchdog.
+
+The address of `[watch] heartbeat_url`, asked: somebody outside listens there, and says so when nobody asks any more.
+
+The audit's head goes along as `User-Agent: costguard audit/1234:9f86d081884c7d65`. Most listeners keep that line of a request,
+and so heads are noted where nobody on this machine can change them (decision 0025).
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,9 @@ from functools import partial
 
 from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
-from costguard.errors import InputError, LedgerError
-from costguard.guard.alerts.alarms import build_ledger_unwritable_alert
+from costguard.errors import InputError, LedgerError, ProviderError
 from costguard.guard.alerts.alert import FIRST, Notification
+from costguard.guard.alerts.fleet import build_ledger_unwritable_alert
 from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
@@ -30,24 +36,18 @@ from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.act.hooks import record_hook_ends
-from costguard.services.ceilings import read_price_ceilings
+from costguard.services.agent_writer import AgentSampleCache
+from costguard.services.audit import find_rollback_marker
 from costguard.services.concurrency import run_all
-from costguard.services.configured_providers import SystemClock, list_sources, open_providers
-from costguard.services.dispatch import OutboxDispatcher
+from costguard.services.configured_providers import SystemClock, list_sources, open_providers, open_transport
+from costguard.services.dispatch import OutboxDispatcher, build_hook_runner, list_routes, open_console, open_dispatcher
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.guard_inputs import build_guard_config
-from costguard.services.heard import AgentSampleCache
-from costguard.services.hooking import build_hook_runner
-from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import PollResults
-from costguard.services.marking import find_rollback_marker
-from costguard.services.measured import measure_activity
-from costguard.services.poll import POLL_CYCLE_LIMIT_S, poll_sources
-from costguard.services.round import PollCycleResult, ScopePoll
-from costguard.services.telling import list_routes, open_console, open_dispatcher
+from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
+from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.settings import Settings, resolve_ledger_url
+from costguard.settings.notify import resolve_address
 from costguard.values.agent import Agent
-from costguard.values.balance import PrepaidBalance
+from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
@@ -287,3 +287,48 @@ def _read_audit_head(url: str) -> str:
 def _load_holds(url: str, now: datetime) -> list[Hold]:
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         return load_counting_holds(ask, now)
+
+
+HEARTBEAT_LIMIT_S = 10.0
+"""How long one may take. Its thread holds back nothing but the next one."""
+HEARTBEAT_BYTES_MAX = 64 * 1024
+HTTP_OK, HTTP_REDIRECT = 200, 300
+
+
+def send_heartbeat(settings: Callable[[], Settings]) -> str:
+    """Ask once: "" where it was answered with a 2xx, or the settings name nobody; else why not, without the address."""
+    from costguard.providers.transport import Deadline
+    from costguard.providers.transport.client import HttpRequest
+
+    now = settings()
+    if now.watch.heartbeat_url is None:
+        return ""
+    transport = open_transport(now)
+    try:
+        url = resolve_address(now.watch.heartbeat_url, "watch.heartbeat_url")
+        reply = transport.exchange(
+            HttpRequest(method="GET", url=url, headers=_build_heartbeat_headers(now), called="its address"),
+            provider="heartbeat",
+            deadline=Deadline(HEARTBEAT_LIMIT_S),
+            most_bytes=HEARTBEAT_BYTES_MAX,
+        )
+    except InputError as error:
+        return str(error)
+    except ProviderError as error:
+        return "; ".join(filter(None, (error.what, error.hint)))
+    finally:
+        transport.close()
+    return "" if HTTP_OK <= reply.status < HTTP_REDIRECT else f"it answered {reply.status}"
+
+
+def _build_heartbeat_headers(settings: Settings) -> Mapping[str, str]:
+    """What names costguard and its audit's head; where that cannot be read, costguard alone: the beat tells of the run."""
+    from costguard.ledger.db.reader import LedgerReader
+    from costguard.ledger.guard.audit_log import read_head_text
+
+    try:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            head = read_head_text(ask)
+    except (InputError, LedgerError):
+        head = ""
+    return {"User-Agent": f"costguard audit/{head}" if head else "costguard"}

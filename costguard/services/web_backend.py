@@ -14,25 +14,21 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from costguard.agents.refusals import NO_TOKEN, NOT_READY, MessageRefusedError
+from costguard.agents.messages import NO_TOKEN, NOT_READY, MessageRefusedError
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import OPEN_STATES
 from costguard.guard.context import GuardSnapshot
-from costguard.guard.facts import compute_burn_rate
-from costguard.guard.overrides import Override
-from costguard.guard.owning import explain_untouchable, find_lease, find_owner
-from costguard.guard.policy_evaluation import matches_target
+from costguard.guard.overrides import Override, explain_untouchable, find_lease, find_owner
+from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.reporting.beside import annotate_resources
-from costguard.services.agent_gateway import AgentGateway
-from costguard.services.agent_writer import AgentBatchWriter
-from costguard.services.agents import AgentMachine, AgentVerdict, Seal
+from costguard.reporting.status import annotate_resources
+from costguard.services.agent_gateway import AgentGateway, hash_token
+from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter
 from costguard.services.guard import GuardRunResult
-from costguard.services.heard import SAMPLES_KEPT_FOR
-from costguard.services.one_time import hash_token
+from costguard.services.ports import AgentMachine, AgentVerdict, Seal
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import WatchdogContext
 from costguard.settings import Settings, WebSettings, get_data_path, resolve_ledger_url

@@ -47,9 +47,9 @@ from datetime import tzinfo
 from pathlib import Path
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.environment import CONFIG_VARIABLE, describe_origin, overlay_environment
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, expand_path, get_cache_path, get_data_path, read_rows, read_table
 from costguard.settings.sections import (
+    CONFIG_VARIABLE,
     SECTIONS,
     SQLITE_PREFIX,
     DefaultSettings,
@@ -60,9 +60,11 @@ from costguard.settings.sections import (
     Settings,
     WatchSettings,
     WebSettings,
+    describe_origin,
     list_fields,
+    load_zone,
+    overlay_environment,
 )
-from costguard.settings.zones import load_zone
 from costguard.values.checks import find_nearest_names
 
 __all__ = [
@@ -176,7 +178,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
 
         settings = replace(settings, budgets=read_budgets(table[BUDGET_KEY], where, zone))
     if PROVIDERS_KEY in table:
-        from costguard.settings.provider_tables import read_provider_tables
+        from costguard.settings.checks import read_provider_tables
 
         settings = replace(settings, providers=read_provider_tables(table[PROVIDERS_KEY], where))
     return _read_guard_tables(settings, table, where, zone)
@@ -185,7 +187,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
 def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
     """`settings` with what the guard goes by. Nothing is imported for what is not stated."""
     if HOOK_KEY in table:
-        from costguard.settings.hooks import read_hooks
+        from costguard.settings.guard import read_hooks
 
         settings = replace(settings, hooks=read_hooks(table[HOOK_KEY], where))
     if POLICY_KEY in table:
@@ -204,7 +206,7 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
         told = read_notify(table[NOTIFY_KEY], where, policies=tuple(one.name for one in settings.policies))
         settings = replace(settings, routes=told.routes, signed_with=told.signed_with, mail=told.mail)
     if REPORT_KEY in table:
-        from costguard.settings.reports import read_reports
+        from costguard.settings.notify import read_reports
 
         settings = replace(settings, reports=read_reports(table[REPORT_KEY], where, routes=settings.routes, mail=settings.mail))
     return settings

@@ -1,14 +1,20 @@
-"""What sections of plain fields say, checked as a whole when they are read, so that a slip is told at the start."""
+"""What sections of plain fields say, checked as a whole when they are read, so that a slip is told at the start.
+
+The `[providers.NAME]` tables: handed on as they stand, unless one holds a secret.
+
+Secrets come from each provider's own place (its environment variable, its own file), never from the settings file: that is
+committed, copied and shown.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 
-from costguard.errors import shorten
-from costguard.settings.environment import describe_origin, format_variable
-from costguard.settings.lasting import parse_duration
-from costguard.settings.sections import SQLITE_PREFIX, Settings, WebSettings
+from costguard.errors import InputError, shorten
+from costguard.settings.fields import describe_unlike, parse_duration
+from costguard.settings.sections import SQLITE_PREFIX, Settings, WebSettings, describe_origin, format_variable
 from costguard.values.checks import require
 
 INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
@@ -31,7 +37,7 @@ def check_sections(settings: Settings, where: str) -> None:
     parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
     parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
-        from costguard.settings.addresses import check_address
+        from costguard.settings.notify import check_address
 
         check_address(settings.watch.heartbeat_url, describe_origin("watch", "heartbeat_url", where), "HEARTBEAT_URL")
     for key, pattern, example in LABEL_FIELDS:
@@ -42,7 +48,7 @@ def check_sections(settings: Settings, where: str) -> None:
     if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE_PREFIX):
         _check_server(settings.ledger.url, describe_origin("ledger", "url", where))
     if settings.reconcile.tolerance is not None:
-        from costguard.bills.tolerance import parse_tolerance
+        from costguard.bills.drift import parse_tolerance
 
         parse_tolerance(settings.reconcile.tolerance, describe_origin("reconcile", "tolerance", where))
     if settings.network.proxy is not None:
@@ -56,7 +62,7 @@ def check_sections(settings: Settings, where: str) -> None:
 
 def _check_display(settings: Settings, where: str) -> None:
     """Every rate can be read, and there is one of the currency that is asked for."""
-    from costguard.values.display import EXCHANGE_EXAMPLE, parse_exchange_rate
+    from costguard.values.money import EXCHANGE_EXAMPLE, parse_exchange_rate
 
     field, currency = describe_origin("display", "rates", where), settings.display.currency
     known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
@@ -81,3 +87,74 @@ def _check_proxy(proxy: str, field: str) -> None:
     hidden = field == variable or not (found and found["who"])
     hint = f"export {variable} with the whole address, and take the line out"
     require(hidden, field, "holds a password, and the settings file holds none", hint)
+
+
+SECRET_KEY_PATTERN = re.compile(
+    r"(?:^|_)(?:api_?key|access_?key|private_?key|secret|token|password|passwd|passphrase|authorization|bearer)(?:$|_)"
+)
+REFERENCE_KEY_PATTERN = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
+"""Ends of keys that say where a secret is or how long it holds, and do not hold it."""
+WORD_EDGE_PATTERN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+SECRET_VALUE_PATTERN = re.compile(r"(?:sk-|rpa_|secret_|-----BEGIN )\w|[0-9a-f]{64}$")
+"""How the keys begin that RunPod, Lambda and others make, and all of one of Vast's (`providers/*/README.md`, 2026-11)."""
+PASTED_KEY_PATTERN = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9_+=-]{20,}")
+"""Letters and digits in a row: no name of a variable has small letters and digits at such length, no path lacks `/` and `.`."""
+NESTING_MAX = 16
+"""Tables within tables. No settings need four."""
+
+
+def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str, object]]:
+    """Each provider's table by its name; InputError where one is no table or holds a secret. `where`: the file."""
+    if not isinstance(stated, Mapping):
+        raise InputError(
+            f"must be tables, not {describe_unlike(stated)}",
+            field=f"{where}: providers",
+            hint="write a [providers.NAME] section",
+        )
+    for name, table in stated.items():
+        field = f"{where}: providers.{name}"
+        if not isinstance(table, Mapping):
+            raise InputError(
+                f"must be a table, not {describe_unlike(table)}",
+                field=field,
+                hint="write [providers.NAME], and its keys below it",
+            )
+        _reject_secrets(table, field, str(name))
+    return {str(name): dict(table) for name, table in stated.items()}
+
+
+def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
+    """InputError for the first key below `field` whose name is that of a secret. Its value is never shown."""
+    if depth > NESTING_MAX:
+        raise InputError("lies in too many tables", field=field, hint="write fewer levels")
+    if isinstance(value, list):
+        for item in value:
+            _reject_secrets(item, field, provider, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    for key, inner in value.items():
+        if _is_secret_key(str(key)):
+            raise InputError(
+                "is a secret, and the settings file holds none",
+                field=f"{field}.{key}",
+                hint=f"take the line out, and keep it where {provider} looks for it: its environment variable or its own file",
+            )
+        if isinstance(inner, str) and _is_secret_value(str(key), inner):
+            raise InputError(
+                "looks like a key itself, and the settings file holds none",
+                field=f"{field}.{key}",
+                hint="write the name of the variable or the path of the file that holds it",
+            )
+        _reject_secrets(inner, f"{field}.{key}", provider, depth + 1)
+
+
+def _is_secret_key(key: str) -> bool:
+    words = WORD_EDGE_PATTERN.sub("_", key).replace("-", "_").lower()
+    return bool(SECRET_KEY_PATTERN.search(words)) and not REFERENCE_KEY_PATTERN.search(words)
+
+
+def _is_secret_value(key: str, value: str) -> bool:
+    """Whether somebody pasted a key where its variable, its file or an account is named."""
+    return bool(SECRET_VALUE_PATTERN.match(value)) or (
+        key.endswith(("_env", "_file")) and bool(PASTED_KEY_PATTERN.fullmatch(value))
+    )

@@ -1,13 +1,33 @@
-"""The words of conditions: how a text falls into tokens, what its parts are, and what to say of words it does not have."""
+"""The words of conditions: how a text falls into tokens, what its parts are, and what to say of words it does not have.
+
+What a fact can be at all. `state == "idel"` would never hold, and nobody would see it: it is refused when it is read.
+
+The language of conditions: a strict subset of CEL, checked here word by word, and handed to the CEL library as plain CEL.
+
+    state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)
+    power == "stopped" && stopped_for > duration("168h") && !("keep" in labels)
+
+Known facts, text in quotes, numbers, true and false, duration("45m"), usd(12.50), usd_per_hour(0.30), && || ! and brackets,
+== != < <= > >=, `in` with a list or with labels, labels["key"], and on text startsWith, endsWith, contains, matches. No
+arithmetic, no macros, no `? :`. Every comparison is between things of one kind: money with money, rates with rates, times with
+times. They are whole numbers (nano-dollars, microseconds) once they are checked, so that CEL compares them exactly.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import NoReturn
 
-from costguard.errors import InputError
-from costguard.guard.condition import DURATION, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.guard.signals import ACTIVITY_STATES
+from costguard.settings.fields import parse_duration
+from costguard.values.checks import find_nearest_names, require_one_of
+from costguard.values.money import Money
+from costguard.values.resource import KINDS, STATES, TIERS
 
 CONDITION_CHARS_MAX = 2000
 """Characters of a condition."""
@@ -111,3 +131,312 @@ def format_example(kind: str) -> str:
         NUMBER: "> 0.5",
     }
     return samples.get(kind, '["team"] == "vision"')
+
+
+FACT_CHOICES = {
+    "state": tuple(ACTIVITY_STATES),
+    "group_state": tuple(ACTIVITY_STATES),
+    "power": STATES,
+    "tier": TIERS,
+    "kind": KINDS,
+}
+SHARE_FACTS = ("confidence", "wasted_share")
+
+
+def check_word(fact: str, literal: str, field: str) -> None:
+    """InputError where `fact` can never be `literal`."""
+    if fact in FACT_CHOICES:
+        require_one_of(literal, FACT_CHOICES[fact], field)
+    if fact == "gpu" and literal:
+        resolve_gpu_name(literal, field)
+    if fact in SHARE_FACTS and not 0 <= float(literal) <= 1:
+        raise InputError(f"{fact} is from 0 to 1, and {literal} is not", field=field, hint="write 0.9 for 90 %")
+
+
+def resolve_gpu_name(name: str, field: str) -> str:
+    """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
+    from costguard.data import ShippedFacts
+    from costguard.values.gpu import GpuNames
+
+    gpu = GpuNames(ShippedFacts().get_gpus()).resolve(name, field=field)
+    if gpu.canonical != name:
+        raise InputError(f"'{name}' is no GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedCondition:
+    """A condition that was checked. `cel`: what CEL evaluates. `names`: its facts. `keys`: the labels it reads."""
+
+    cel: str
+    names: frozenset[str]
+    keys: frozenset[str]
+    patterns: tuple[tuple[str, str], ...]
+
+
+def check_condition(text: str, field: str) -> CheckedCondition:
+    """`text` checked; InputError names `field`, the character, and what to write instead."""
+    if len(text) > CONDITION_CHARS_MAX:
+        raise InputError(
+            f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
+        )
+    if not text.strip():
+        raise InputError("is empty", field=field, hint="""write when = 'state == "idle"'""")
+    return _ConditionParser(text, field).parse()
+
+
+class _ConditionParser:
+    """Reads one condition from left to right, a method for each rule of its grammar."""
+
+    def __init__(self, text: str, field: str) -> None:
+        self.field, self.text = field, text
+        self.names, self.keys = set[str](), set[str]()
+        self.patterns: list[tuple[str, str]] = []
+        self.tokens = tokenize_condition(text, field)
+        self.next, self.depth = 0, 0
+
+    def parse(self) -> CheckedCondition:
+        term = self._parse_or()
+        if self._now.kind != "end":
+            hint = NO_ARITHMETIC if self._is_next("-") else "join conditions by && or ||"
+            self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' was not expected", hint)
+        self._require_truth(term)
+        if not self.names:
+            self._fail(0, "says nothing of the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
+        return CheckedCondition(
+            cel=term.cel, names=frozenset(self.names), keys=frozenset(self.keys), patterns=tuple(self.patterns)
+        )
+
+    @property
+    def _now(self) -> ConditionToken:
+        return self.tokens[self.next]
+
+    def _advance(self) -> ConditionToken:
+        token = self._now
+        self.next = min(self.next + 1, len(self.tokens) - 1)
+        return token
+
+    def _is_next(self, *signs: str) -> bool:
+        return self._now.kind in ("sign", "name") and self._now.text in signs
+
+    def _expect(self, sign: str) -> None:
+        if not self._is_next(sign):
+            got = f"'{shorten(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
+            self._fail(self._now.at, f"needs {sign} here, not {got}", f"write {sign}")
+        self._advance()
+
+    def _fail(self, at: int, what: str, hint: str | None = None) -> NoReturn:
+        raise InputError(what, field=format_position(self.field, at), hint=hint)
+
+    def _parse_or(self) -> ConditionTerm:
+        return self._parse_joined("||", self._parse_and)
+
+    def _parse_and(self) -> ConditionTerm:
+        return self._parse_joined("&&", self._parse_comparison)
+
+    def _parse_joined(self, sign: str, part: Callable[[], ConditionTerm]) -> ConditionTerm:
+        parts = [part()]
+        while self._is_next(sign):
+            self._advance()
+            parts.append(part())
+        if self._now.kind == "name" and self._now.text in WORD_HINTS:
+            self._fail(self._now.at, f"'{self._now.text}' is no word of it", f"write {WORD_HINTS[self._now.text]}")
+        if len(parts) == 1:
+            return parts[0]
+        for one in parts:
+            self._require_truth(one)
+        return ConditionTerm(kind=TRUTH, cel=f"({f' {sign} '.join(one.cel for one in parts)})", at=parts[0].at)
+
+    def _require_truth(self, term: ConditionTerm) -> None:
+        if term.kind != TRUTH:
+            told = f"{self._describe_term(term)} is {term.kind}, and true or false is needed"
+            self._fail(term.at, told, f"compare it, such as {term.fact or 'age'} {format_example(term.kind)}")
+
+    def _parse_comparison(self) -> ConditionTerm:
+        left = self._parse_operand()
+        if self._is_next("in"):
+            return self._parse_membership(left)
+        if not self._is_next(*COMPARISONS):
+            return left
+        sign = self._advance().text
+        right = self._parse_operand()
+        if self._is_next(*COMPARISONS, "in"):
+            self._fail(self._now.at, "compares twice in a row", "write two comparisons, joined by &&")
+        self._require_same_kind(left, right)
+        if left.kind in (TEXT, TRUTH) and sign not in ("==", "!="):
+            self._fail(left.at, f"{left.kind} has no order", "write == or !=")
+        self._check_words(left, right)
+        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} {sign} {right.cel})", at=left.at)
+
+    def _parse_membership(self, left: ConditionTerm) -> ConditionTerm:
+        at = self._advance().at
+        if self._is_next("labels"):
+            right = self._parse_operand()
+            if right.kind != LABELS or left.kind != TEXT:
+                self._fail(at, "needs a text before it, and labels after it", 'write "team" in labels')
+            return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in labels)", at=left.at)
+        if not self._is_next("["):
+            self._fail(self._now.at, "`in` needs a list or labels", 'write provider in ["aws", "gcp"]')
+        self._advance()
+        items = list[ConditionTerm]()
+        while not self._is_next("]"):
+            if items:
+                self._expect(",")
+            items.append(self._parse_operand())
+            if items[-1].literal is None:
+                self._fail(items[-1].at, "a list holds what is written out", 'write ["aws", "gcp"]')
+            self._require_same_kind(left, items[-1])
+            self._check_words(left, items[-1])
+        self._advance()
+        if not items:
+            self._fail(at, "the list is empty, which nothing is in", 'write ["aws", "gcp"]')
+        return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
+
+    def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
+        """Both of one kind, and no labels as a whole."""
+        if left.kind == right.kind and left.kind != LABELS:
+            return
+        fixed, other = (left, right) if left.fact else (right, left)
+        cure = KIND_HINTS[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
+        told = f"{self._describe_term(fixed)} is {describe_kind(fixed.kind)}, and {self._describe_term(other)} is {describe_kind(other.kind)}"
+        self._fail(right.at, told, cure)
+
+    def _check_words(self, left: ConditionTerm, right: ConditionTerm) -> None:
+        for fact, other in ((left, right), (right, left)):
+            if fact.fact and other.literal is not None:
+                check_word(fact.fact, other.literal, format_position(self.field, other.at))
+
+    def _describe_term(self, term: ConditionTerm) -> str:
+        return term.fact or (shorten(f"'{term.literal}'", 40) if term.literal is not None else "that")
+
+    def _parse_operand(self) -> ConditionTerm:
+        self.depth += 1
+        if self.depth > NESTING_MAX:
+            self._fail(self._now.at, f"has more than {NESTING_MAX} brackets within each other", "write two policies")
+        term = self._parse_suffixes(self._parse_primary())
+        self.depth -= 1
+        return term
+
+    def _parse_primary(self) -> ConditionTerm:
+        token = self._advance()
+        if token.kind == "text":
+            text = self._unquote(token)
+            return ConditionTerm(kind=TEXT, cel=quote_text(text), at=token.at, literal=text)
+        if token.kind == "number" or token.text == "-":
+            return self._parse_number(token)
+        if token.text == "!":
+            inner = self._parse_operand()
+            self._require_truth(inner)
+            return ConditionTerm(kind=TRUTH, cel=f"(!{inner.cel})", at=token.at)
+        if token.text == "(":
+            inner = self._parse_or()
+            self._expect(")")
+            return inner
+        if token.kind == "name":
+            return self._parse_name(token)
+        return self._fail_unexpected(token)
+
+    def _fail_unexpected(self, token: ConditionToken) -> NoReturn:
+        what = "ends too early" if token.kind == "end" else f"'{token.text}' was not expected"
+        self._fail(token.at, what, "write a fact, a text, a number, or a bracket")
+
+    def _unquote(self, token: ConditionToken) -> str:
+        if token.text.startswith("r"):
+            return token.text[2:-1]
+        odd = next((found[1] for found in ESCAPE_PATTERN.finditer(token.text) if found[1] not in "\\\"'"), None)
+        if odd is not None:
+            self._fail(token.at, f"\\{odd} is not known in a text", f'write \\\\{odd}, or r"..." for a pattern')
+        return ESCAPE_PATTERN.sub(r"\1", token.text[1:-1])
+
+    def _parse_number(self, token: ConditionToken) -> ConditionTerm:
+        at, sign = token.at, ""
+        if token.text == "-":
+            sign, token = "-", self._advance()
+            if token.kind != "number":
+                self._fail(token.at, "- belongs to a number only", NO_ARITHMETIC)
+        if self._is_next("-"):
+            self._fail(self._now.at, "'-' was not expected", NO_ARITHMETIC)
+        if self._now.kind == "name" and self._now.at == token.at + len(token.text):
+            unit = self._now.text
+            self._fail(at, f"a number has no unit, and '{token.text}{unit}' has", f'write duration("{token.text}{unit}")')
+        value = float(sign + token.text)
+        if abs(value) > 1e18:  # noqa: PLR2004 - beyond any quantity here
+            self._fail(at, "is too large a number", "check the unit and the zeros")
+        return ConditionTerm(kind=NUMBER, cel=repr(value), at=at, literal=sign + token.text)
+
+    def _parse_name(self, token: ConditionToken) -> ConditionTerm:
+        name = token.text
+        if name in ("true", "false"):
+            return ConditionTerm(kind=TRUTH, cel=name, at=token.at, literal=name)
+        if name in WORD_HINTS:
+            self._fail(token.at, f"'{name}' is no word of it", f"write {WORD_HINTS[name]}")
+        if self._is_next("("):
+            return self._parse_call(token)
+        fact = FACTS.get(name)
+        if fact is None:
+            near = find_nearest_names(name, (*FACTS, *FUNCTIONS))
+            hint = "" if near else f"known: {', '.join(FACTS)}"
+            raise UnknownNameError("name", name, field=format_position(self.field, token.at), nearest=near, hint=hint)
+        self.names.add(name)
+        return ConditionTerm(kind=fact.kind, cel=name, at=token.at, fact=name)
+
+    def _parse_call(self, token: ConditionToken) -> ConditionTerm:
+        name, field = token.text, format_position(self.field, token.at)
+        if name not in FUNCTIONS:
+            hint = f"there are {', '.join(FUNCTIONS)}"
+            raise UnknownNameError("function", name, field=field, nearest=find_nearest_names(name, FUNCTIONS), hint=hint)
+        self._advance()
+        given = self._parse_operand()
+        self._expect(")")
+        wanted = TEXT if name == "duration" else NUMBER
+        if given.literal is None or given.kind != wanted:
+            sample = 'duration("45m")' if name == "duration" else f"{name}(12.50)"
+            self._fail(given.at, f"{name} takes one {wanted} that is written out", f"write {sample}")
+        if name == "duration":
+            value = parse_duration(given.literal, field) // timedelta(microseconds=1)
+        else:
+            value = Money.parse(given.literal, field=field).nano
+        if name == "usd_per_hour" and value < 0:
+            self._fail(given.at, "a rate is never negative", "write usd_per_hour(0.30)")
+        kind = {"duration": DURATION, "usd": MONEY, "usd_per_hour": RATE}[name]
+        return ConditionTerm(kind=kind, cel=str(clamp_integer(value)), at=token.at, literal=f"{name}({given.literal})")
+
+    def _parse_suffixes(self, term: ConditionTerm) -> ConditionTerm:
+        while self._is_next(".", "["):
+            if term.kind == LABELS:
+                term = self._parse_label(term)
+            elif self._advance().text == "." and self._now.text in METHODS and term.kind == TEXT:
+                term = self._parse_method(term)
+            else:
+                near = find_nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
+                hint = f"did you mean {near[0]}?" if near else f"text has {', '.join(METHODS)}; nothing else has such"
+                self._fail(
+                    self._now.at, f"'{shorten(self._now.text, 20)}' is nothing that {self._describe_term(term)} has", hint
+                )
+        return term
+
+    def _parse_label(self, term: ConditionTerm) -> ConditionTerm:
+        if self._advance().text == ".":
+            token = self._advance()
+            if token.kind != "name" or token.text in METHODS:
+                self._fail(token.at, "is no label's key", KIND_HINTS[LABELS])
+            key = token.text
+        else:
+            token = self._advance()
+            if token.kind != "text":
+                self._fail(token.at, "a label's key is a text", KIND_HINTS[LABELS])
+            key = self._unquote(token)
+            self._expect("]")
+        self.keys.add(key)
+        return ConditionTerm(kind=TEXT, cel=f"labels[{quote_text(key)}]", at=term.at)
+
+    def _parse_method(self, term: ConditionTerm) -> ConditionTerm:
+        method = self._advance().text
+        self._expect("(")
+        given = self._parse_operand()
+        self._expect(")")
+        if given.kind != TEXT or given.literal is None:
+            self._fail(given.at, f"{method} takes one text that is written out", f'write {method}("a")')
+        if method == "matches":
+            self.patterns.append((given.literal, format_position(self.field, given.at)))
+        return ConditionTerm(kind=TRUTH, cel=f"{term.cel}.{method}({given.cel})", at=term.at)

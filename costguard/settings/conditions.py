@@ -19,9 +19,8 @@ from functools import cache
 from cel_expr_python import cel
 
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
-from costguard.settings.condition_syntax import clamp_integer, quote_text
-from costguard.settings.condition_text import check_condition
+from costguard.guard.policy import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
+from costguard.settings.condition_syntax import check_condition, clamp_integer, quote_text
 from costguard.values.money import Money, Rate
 
 CURRENCY = "USD"

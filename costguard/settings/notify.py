@@ -1,4 +1,11 @@
-"""The `[notify]` section and its `[[notify.route]]` tables: who is told, of what, and how often again.
+"""Addresses that are written to: channels, hooks, the heartbeat. Those that hold a secret are named, never stated.
+
+"console"                         the terminal of the watchdog
+"https://example.com/costguard"   a webhook whose address gives nothing away
+"env:SLACK_URL"                   the variable that holds the address, such as slack://... (any that Apprise knows)
+"file:/run/secrets/slack"         the file that holds it
+
+The `[notify]` section and its `[[notify.route]]` tables: who is told, of what, and how often again.
 
     [notify]
     signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # what webhooks are signed with; "file:PATH" likewise
@@ -14,21 +21,39 @@
 
 A Route carries the names of its channels, which are what `to` says: an address that is secret is read where it is kept, by
 `addresses.revealed`, when something is sent.
+
+The `[[report]]` tables: what is sent once a day, week or month, and to whom.
+
+    [[report]]
+    every = "month"                     # day, week (from Monday) or month, of the [defaults] timezone
+    to = ["lead@lab.org", "team"]       # people by their mail, routes by their names, or channels as a route's `to` says them
+    name = "month"                      # usually what `every` says; under this name is kept what was sent
+    at = "08:00"                        # on the first day after it
+    by = ["owner", "gpu"]               # as `costguard report --by`
+    format = "html"                     # what is enclosed, where a channel takes files
+
+A person's mail goes through the server that [notify] mail names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import time, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from costguard.errors import InputError
+from costguard.errors import InputError, shorten
 from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
-from costguard.settings.addresses import CONSOLE_CHANNEL, FILE_PATTERN, VARIABLE_PATTERN, check_address
+from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
+from costguard.reporting.statement.groups import parse_group_keys
 from costguard.settings.fields import (
     SettingsTable,
     describe_unlike,
+    parse_duration,
     read_inner,
     read_name,
     read_tables,
@@ -36,8 +61,78 @@ from costguard.settings.fields import (
     read_texts,
     require_unique_names,
 )
-from costguard.settings.lasting import parse_duration
-from costguard.values.checks import require, require_known_keys, require_one_of
+from costguard.settings.files import expand_path
+from costguard.system.file_security import describe_exposure
+from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_one_of
+
+CONSOLE_CHANNEL = "console"
+VARIABLE_PATTERN = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+FILE_PATTERN = re.compile(r"file:(\S.*)")
+SCHEME_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN_PATTERN = re.compile(r"(?=.*[0-9])[A-Za-z0-9_+=~-]{16,}|[A-Za-z]{32,}|[A-Z0-9]{9,}|[0-9a-f]{8}-[0-9a-f-]{27}")
+"""A part of a path that gives away more than a place."""
+SECRET_BYTES_MAX = 64 * 2**10
+"""Bytes of a file that holds an address."""
+
+
+def check_address(text: str, field: str, variable: str) -> str:
+    """`text` where it is an address that may stand in the settings file; an error never shows it. `variable`: an example."""
+    if VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text):
+        return text
+    cure = f'write "env:{variable}" and set {variable} to the address, or "file:PATH" of a file that holds it'
+    scheme = SCHEME_PATTERN.match(text)
+    if scheme is None:
+        raise InputError("is no address", field=field, hint=f'{cure}; or "https://..." of a webhook')
+    name, rest = scheme[1].lower(), text[scheme.end() :]
+    if name not in ("http", "https"):
+        # syslog:// and the like name nobody, and so hold no secret
+        open_book = not any(letter.isalnum() for letter in rest)
+        require(open_book, field, f"{name}:// addresses hold a secret, and the settings file holds none", cure)
+        return text
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host:
+        raise InputError("is no address", field=field, hint='write "https://example.com/costguard"')
+    require(name == "https" or host in LOOPBACK, field, "is http:// to another machine", "write https://")
+    secret = (
+        "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+        or any(TOKEN_PATTERN.fullmatch(part) for part in parts.path.split("/"))
+    )
+    require(not secret, field, "holds a secret, as it seems, and the settings file holds none", cure)
+    return text
+
+
+def resolve_address(text: str, field: str, folder: Path | None = None) -> str:
+    """The address that `text` states or names. InputError for `field` where the variable or the file is not there or empty.
+
+    `folder`: where a file's path starts that is not whole; None: the working folder.
+    """
+    variable, file = VARIABLE_PATTERN.fullmatch(text), FILE_PATTERN.fullmatch(text)
+    if variable:
+        found = os.environ.get(variable[1], "").strip()
+        require(bool(found), field, f"the variable {variable[1]} is not set", f"set {variable[1]} to the address")
+        return found
+    if file is None:
+        return text
+    path = (folder or Path()) / expand_path(file[1])
+    try:
+        with path.open("rb") as opened:
+            found = opened.read(SECRET_BYTES_MAX).decode().strip()
+    except (OSError, ValueError):
+        raise InputError(
+            f"{path} cannot be read", field=field, hint="write the path of a file that holds the address"
+        ) from None
+    require(bool(found), field, f"{path} is empty", "write the address into it")
+    others = describe_exposure(path)
+    require(not others, field, f"{path} holds a secret and {others}", f"chmod 600 '{path}'")
+    return found
+
 
 ROUTE_KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
 ROUTE_MATCH_KEYS = ("owners", "policies", "topics", "audience")
@@ -130,3 +225,101 @@ def _read_topics(match: SettingsTable, field: str, policies: tuple[str, ...]) ->
     named = read_texts(match.get("policies", []), f"{field}.policies")
     topics = [f"policy:{require_one_of(name, policies, f'{field}.policies')}" for name in named]
     return (*topics, *read_texts(match.get("topics", []), f"{field}.topics"))
+
+
+REPORT_KEYS = ("name", "every", "at", "to", "by", "format")
+REPORT_TO_HINT = 'write to = ["lead@lab.org"], the name of a route, or "env:SLACK_URL"'
+NO_MAIL_HINT = (
+    'write [notify] mail = "env:MAIL_URL", and set MAIL_URL to the address of your server, '
+    "such as mailtos://USER:PASSWORD@smtp.lab.org?from=costguard@lab.org"
+)
+MAIL_PATTERN = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
+CLOCK_PATTERN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
+FORMAT_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
+    """The schedules of `where` (a file) in their order. `mail`: as in the settings."""
+    tables = read_tables(stated, where, "report")
+    made = tuple(_read_report(table, f"{where}: report {n}", routes, mail) for n, table in enumerate(tables, 1))
+    require_unique_names([one.name for one in made], where, "report")
+    return made
+
+
+def read_recipient(
+    text: str, field: str, *, routes: Sequence[AlertRoute], mail: str, hint: str = REPORT_TO_HINT
+) -> tuple[str, ...]:
+    """The channels that `text` means: those of a route, a person's mail, or a channel."""
+    for route in routes:
+        if route.name == text:
+            return route.channels
+    if "@" in text and "://" not in text:
+        return (read_person(text, field, mail=mail),)
+    try:
+        return (read_channel(text, field),)
+    except InputError as wrong:
+        names = [route.name for route in routes]
+        near = ", ".join(find_nearest_names(text, names))
+        if ":" in text:
+            raise
+        hint = f"did you mean {near}?" if near else f"routes: {shorten(', '.join(names))}; {hint}" if names else hint
+        raise InputError(f"{wrong.what}, and no route has this name", field=field, hint=hint) from None
+
+
+def read_person(text: str, field: str, *, mail: str) -> str:
+    """The channel that is the mail of the person `text`; InputError where it is none, or no server is named."""
+    what = f"is no address of a person's mail: {describe_value(text)}"
+    require(bool(MAIL_PATTERN.fullmatch(text)) and ".." not in text, field, what, "write lead@lab.org")
+    require(bool(mail), field, "goes by mail, and nothing says through which server", NO_MAIL_HINT)
+    return f"{MAIL_PREFIX}{text}"
+
+
+def _read_report(table: SettingsTable, place: str, routes: Sequence[AlertRoute], mail: str) -> ReportSchedule:
+    require_known_keys(table, REPORT_KEYS, place)
+    every = require_one_of(_require_key(table, "every", place, 'write every = "month"'), REPORT_FREQUENCIES, f"{place}.every")
+    name = read_name(table["name"], f"{place}.name", "month") if "name" in table else every
+    place = f"{place} ({name})"
+    texts = read_texts(_require_key(table, "to", place, REPORT_TO_HINT), f"{place}.to")
+    require(bool(texts), f"{place}.to", "is empty", REPORT_TO_HINT)
+    channels = (one for text in texts for one in read_recipient(text, f"{place}.to", routes=routes, mail=mail))
+    return ReportSchedule(
+        name=name,
+        every=every,
+        channels=tuple(dict.fromkeys(channels)),
+        by=_read_by(table, f"{place}.by"),
+        at=_read_clock(table.get("at", "08:00"), f"{place}.at"),
+        format=_read_format(table.get("format", "html"), f"{place}.format"),
+    )
+
+
+def _require_key(table: SettingsTable, key: str, place: str, hint: str) -> object:
+    if key not in table:
+        raise InputError("is missing", field=f"{place}.{key}", hint=hint)
+    return table[key]
+
+
+def _read_by(table: SettingsTable, field: str) -> tuple[str, ...]:
+    if "by" not in table:
+        return parse_group_keys(None)
+    try:
+        return parse_group_keys(",".join(read_texts(table["by"], field)))
+    except InputError as wrong:
+        raise InputError(wrong.what, field=field, hint=wrong.hint) from None
+
+
+def _read_clock(stated: object, field: str) -> time:
+    if isinstance(stated, time):  # TOML has times of its own: 08:00:00
+        require(not (stated.second or stated.microsecond), field, f"must be a whole minute, not {stated}", 'write "08:00"')
+        return stated
+    found = CLOCK_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) else None
+    if found is None:
+        raise InputError(
+            f"must be a time of day, not {describe_value(stated)}", field=field, hint='write "08:00", from 00:00 to 23:59'
+        )
+    return time(int(found[1]), int(found[2]))
+
+
+def _read_format(stated: object, field: str) -> str:
+    name = read_text(stated, field)
+    require(bool(FORMAT_PATTERN.fullmatch(name)), field, f"is no name of a format: {describe_value(name)}", 'write "html"')
+    return name

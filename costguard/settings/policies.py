@@ -1,4 +1,19 @@
-"""The `[[policy]]` tables, as policies.
+"""The ladder of a policy: `then`, step by step, and what no ladder may do, whatever it says.
+
+A stop comes at least five minutes after a notice that tells of it, and a terminate only where data may be lost.
+
+The `schedule` of a `[[policy]]`: when its machines should be off, by the clock of a zone.
+
+    [policy.schedule]
+    timezone = "Europe/Berlin"                      # usually [defaults] timezone
+    off = ["20:00-08:00", "sat-sun"]                # days, hours or both ("mon-fri 20:00-08:00"); days are those it starts on
+    holidays = [2026-12-25]                         # off all day
+    exemptions = [{ start = 2026-11-24T18:00:00, end = 2026-11-26, why = "release" }]
+
+A time without an offset is meant in the schedule's zone. A day without a time is meant whole: the exemption above ends when the
+26th does.
+
+The `[[policy]]` tables, as policies.
 
     [[policy]]
     name = "idle-gpu"                               # required; no two alike
@@ -17,16 +32,41 @@
 
 from __future__ import annotations
 
-from datetime import timedelta, tzinfo
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from costguard.budgets.budget import MATCH_ALL
-from costguard.errors import InputError
-from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, PolicyTarget
-from costguard.guard.schedule import Schedule
-from costguard.guard.work import SIGNAL_FAMILIES
+from costguard.errors import InputError, UnknownNameError
+from costguard.guard.alerts.alert import SEVERITIES, WARNING
+from costguard.guard.policy import (
+    ASK,
+    CAP_RULE,
+    DESTRUCTIVE,
+    GRACE_MIN,
+    HOOK,
+    IDLE_RULE,
+    LEVELS,
+    NOTIFY,
+    OBSERVE,
+    SCHEDULE_RULE,
+    STEP_LEVELS,
+    STOP,
+    TERMINATE,
+    Exemption,
+    OffWindow,
+    Policy,
+    PolicyStep,
+    PolicyTarget,
+    Schedule,
+)
+from costguard.guard.signals import SIGNAL_FAMILIES
+from costguard.settings.budgets import MATCH_KEYS, read_match
 from costguard.settings.conditions import CelCondition, read_condition
 from costguard.settings.fields import (
     SettingsTable,
+    format_duration,
+    parse_duration,
     read_flag,
     read_inner,
     read_name,
@@ -35,11 +75,204 @@ from costguard.settings.fields import (
     read_texts,
     require_unique_names,
 )
-from costguard.settings.lasting import format_duration, parse_duration
-from costguard.settings.matching import MATCH_KEYS, read_match
-from costguard.settings.schedules import read_schedule
-from costguard.settings.steps import find_stop_action, read_steps
-from costguard.values.checks import require, require_known_keys, require_one_of, require_whole_number
+from costguard.settings.sections import load_zone
+from costguard.values.checks import (
+    describe_value,
+    find_nearest_names,
+    require,
+    require_known_keys,
+    require_one_of,
+    require_whole_number,
+)
+from costguard.values.instant import EARLIEST, LATEST
+
+STEP_KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
+KEY_ACTIONS = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}
+"""Which steps a key belongs to, where not to all."""
+RECIPIENTS = ("owner", "admin")
+AFTER_MAX, TIMEOUT_MAX, STEPS_MAX = timedelta(days=365), timedelta(hours=1), 32
+THEN_HINT = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
+
+
+def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[PolicyStep, ...]:
+    """The steps in their order. `hooks`: the names there are."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint=THEN_HINT)
+    if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
+        raise InputError(f"must be a list of steps, not {describe_value(stated)}", field=field, hint=THEN_HINT)
+    require(0 < len(stated) <= STEPS_MAX, field, f"has {len(stated) or 'no'} steps", THEN_HINT)
+    steps = tuple(_read_step(table, f"{field} {number}", hooks) for number, table in enumerate(stated, 1))
+    _check_escalation(steps, field, allow_irreversible=allow_irreversible)
+    return steps
+
+
+def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
+    """What the first step that stops anything does; "" where none does."""
+    return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
+
+
+def _read_step(table: SettingsTable, field: str, hooks: tuple[str, ...]) -> PolicyStep:
+    require_known_keys(table, STEP_KEYS, field)
+    if "do" not in table:
+        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEP_LEVELS)}")
+    do = require_one_of(table["do"], STEP_LEVELS, f"{field}.do")
+    for key, deeds in KEY_ACTIONS.items():
+        require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "take it out")
+    if do == HOOK:
+        _require_known_hook(table.get("run"), f"{field}.run", hooks)
+    require(do != ASK or "act" in table, f"{field}.act", "is missing", 'write act = "terminate" or act = "stop"')
+    least = timedelta(seconds=1)
+    return PolicyStep(
+        do=do,
+        after=parse_duration(table.get("after", "0s"), f"{field}.after", most=AFTER_MAX),
+        to=require_one_of(table.get("to", "owner"), RECIPIENTS, f"{field}.to"),
+        severity=require_one_of(table.get("severity", WARNING), SEVERITIES, f"{field}.severity"),
+        run=read_text(table.get("run", ""), f"{field}.run"),
+        timeout=parse_duration(table.get("timeout", "5m"), f"{field}.timeout", least=least, most=TIMEOUT_MAX),
+        act=require_one_of(table["act"], (STOP, TERMINATE), f"{field}.act") if do == ASK else "",
+    )
+
+
+def _require_known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> None:
+    if not isinstance(stated, str) or not stated:
+        raise InputError("is missing", field=field, hint='write run = "checkpoint", and a [[hook]] of that name')
+    cure = f'write a [[hook]] with name = "{stated}" and its command'
+    require(bool(hooks), field, f"there is no hook named {describe_value(stated)}", cure)
+    require_one_of(stated, hooks, field)
+
+
+def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreversible: bool) -> None:
+    """InputError for steps out of order, a stop without notice or before its grace, a terminate that nobody allowed."""
+    told: timedelta | None = None
+    for number, step in enumerate(steps, 1):
+        place, before = f"{field} {number}", steps[max(number - 2, 0)].after
+        if number == 1:
+            what = "the first step has nothing to wait for"
+            require(not step.after, f"{place}.after", what, "say in `for` how long the condition must hold")
+        earlier = f"comes before the step above it, at {format_duration(before)}"
+        require(step.after >= before, f"{place}.after", earlier, "`after` counts from the first step, in rising order")
+        if step.do in DESTRUCTIVE:
+            what, hint = f"{step.do} comes without a notice before it", 'write { do = "notify" } as the first step'
+            if told is None:
+                raise InputError(what, field=place, hint=hint)
+            least = format_duration(told + GRACE_MIN)
+            early = f"is before the grace of {format_duration(GRACE_MIN)} after the notice has run out"
+            require(step.after - told >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
+        if step.do == TERMINATE:
+            hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
+            require(allow_irreversible, f"{place}.do", "terminate loses data for good, and nobody allowed that", hint)
+        if step.do in (NOTIFY, ASK) and told is None:
+            told = step.after
+
+
+SCHEDULE_KEYS = ("timezone", "off", "holidays", "exemptions")
+DAY_NAMES = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+OFF_PATTERN = re.compile(r"(?:([a-z,\s-]+?)\s*)?(?:(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2}))?", re.IGNORECASE)
+OFF_HINT = 'write "20:00-08:00", "sat-sun" or "mon-fri 20:00-08:00"'
+ENTRIES_MAX, ENTRY_CHARS_MAX = 1000, 100
+"""Days of a list; characters of a text."""
+
+
+def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
+    """The schedule that `stated` says. `zone`: where it states none."""
+    table = read_inner(stated, field, '{ off = ["20:00-08:00"] }')
+    require_known_keys(table, SCHEDULE_KEYS, field)
+    if "timezone" in table:
+        zone = load_zone(read_text(table["timezone"], f"{field}.timezone"), f"{field}.timezone")
+    off = tuple(_parse_off(text, f"{field}.off") for text in read_texts(table.get("off", []), f"{field}.off"))
+    holidays = frozenset(
+        _parse_date(day, f"{field}.holidays") for day in _read_list(table.get("holidays", []), f"{field}.holidays")
+    )
+    require(bool(off or holidays), f"{field}.off", "is missing", OFF_HINT)
+    exemptions = read_tables(table.get("exemptions", []), field.rpartition(".")[0], "schedule.exemptions")
+    return Schedule(
+        zone=zone,
+        off=off,
+        holidays=holidays,
+        exemptions=tuple(_read_exemption(one, f"{field}.exemptions {n}", zone) for n, one in enumerate(exemptions, 1)),
+    )
+
+
+def _read_list(stated: object, field: str) -> list[object]:
+    if not isinstance(stated, list) or len(stated) > ENTRIES_MAX:
+        raise InputError(f"must be a list of days, not {describe_value(stated)}", field=field, hint="write [2026-12-25]")
+    return stated
+
+
+def _parse_off(text: str, field: str) -> OffWindow:
+    found = OFF_PATTERN.fullmatch(text.strip()) if len(text) <= ENTRY_CHARS_MAX else None
+    if found is None or not text.strip():
+        raise InputError(f"says no time: {describe_value(text)}", field=field, hint=OFF_HINT)
+    days = _parse_days(found[1], field) if found[1] else frozenset(range(7))
+    if found[2] is None:
+        return OffWindow(start=time(), end=time(), days=days)
+    start, end = _parse_clock(found[2], found[3], field), _parse_clock(found[4], found[5], field)
+    whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
+    require(start != end or whole_day, field, f"ends when it starts: {describe_value(text)}", 'write "00:00-24:00" for a day')
+    return OffWindow(start=start, end=end, days=days)
+
+
+def _parse_clock(hours: str, minutes: str, field: str) -> time:
+    """24:00 is the midnight at a day's end."""
+    said = f"{hours}:{minutes}"
+    require(said == "24:00" or (int(hours) < 24 and int(minutes) < 60), field, f"there is no {said}", OFF_HINT)  # noqa: PLR2004 - a clock
+    return time(int(hours) % 24, int(minutes))
+
+
+def _parse_days(text: str, field: str) -> frozenset[int]:
+    days = set[int]()
+    for part in text.lower().split(","):
+        first, _, last = part.strip().partition("-")
+        start, end = _parse_day(first, field), _parse_day(last or first, field)
+        days |= {(start + number) % 7 for number in range((end - start) % 7 + 1)}
+    return frozenset(days)
+
+
+def _parse_day(text: str, field: str) -> int:
+    name = text.strip()[:3]
+    if name not in DAY_NAMES:
+        raise UnknownNameError(
+            "day", text.strip(), field=field, nearest=find_nearest_names(text.strip(), DAY_NAMES), hint=OFF_HINT
+        )
+    return DAY_NAMES.index(name)
+
+
+def _parse_date(stated: object, field: str) -> date:
+    try:
+        day = date.fromisoformat(stated) if isinstance(stated, str) else stated
+    except ValueError:
+        day = None
+    if not isinstance(day, date) or isinstance(day, datetime):
+        raise InputError(f"must be a day, not {describe_value(stated)}", field=field, hint="write 2026-12-25")
+    return day
+
+
+def _read_exemption(table: Mapping[str, object], field: str, zone: tzinfo) -> Exemption:
+    require_known_keys(table, ("start", "end", "why"), field)
+    start = _parse_instant(table.get("start"), f"{field}.start", zone, after=timedelta())
+    end = _parse_instant(table.get("end"), f"{field}.end", zone, after=timedelta(days=1))
+    require(start < end, f"{field}.end", "must be after its start", "exchange them")
+    return Exemption(start=start, end=end, why=read_text(table.get("why", ""), f"{field}.why"))
+
+
+def _parse_instant(stated: object, field: str, zone: tzinfo, *, after: timedelta) -> datetime:
+    """The instant; of a day without a time its midnight, or `after` that."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint="write start = 2026-11-24T18:00:00 and end = 2026-11-26")
+    try:
+        at = datetime.fromisoformat(stated) if isinstance(stated, str) else stated
+        if isinstance(stated, str) and "T" not in stated and ":" not in stated:
+            at = date.fromisoformat(stated)
+        if isinstance(at, date) and not isinstance(at, datetime):
+            at = datetime.combine(at, time()) + after
+        if isinstance(at, datetime):
+            at = (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        at = None
+    if not isinstance(at, datetime) or not EARLIEST <= at <= LATEST:
+        raise InputError(f"must be an instant, not {describe_value(stated)}", field=field, hint="write 2026-11-24T18:00:00")
+    return at
+
 
 POLICY_KEYS = (
     *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),

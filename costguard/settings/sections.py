@@ -1,23 +1,56 @@
-"""The values that the settings file becomes. A section of plain fields holds texts and lists of texts, as they are written."""
+"""IANA time zones by their names.
+
+The values that the settings file becomes. A section of plain fields holds texts and lists of texts, as they are written.
+
+Settings from the environment: `COSTGUARD_SECTION__FIELD` is laid over the file, and a slip of the pen is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from costguard.errors import InputError, UnknownNameError
 from costguard.settings.files import expand_path
-from costguard.settings.zones import load_zone
+from costguard.values.checks import find_nearest_names
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
     from costguard.budgets.budget import Budget
     from costguard.guard.alerts.alert import AlertRoute
-    from costguard.guard.hook import Hook
+    from costguard.guard.escalation import Hook
     from costguard.guard.policy import Policy, Rails
     from costguard.reporting.schedule import ReportSchedule
-    from costguard.values.display import ExchangeRate
+    from costguard.values.money import ExchangeRate
+import os
+
+
+def load_zone(name: str, field: str) -> tzinfo:
+    """The zone `name`, such as "Europe/Berlin"; UnknownNameError for `field` with the nearest names where there is none."""
+    if name == "UTC":
+        return UTC  # also where the machine carries no data of zones
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown; no name at all ("../x"); a folder ("Europe")
+        raise _make_unknown_zone_error(name, field) from None
+
+
+def _make_unknown_zone_error(name: str, field: str) -> InputError:
+    from zoneinfo import available_timezones
+
+    known = sorted(available_timezones())
+    if not known:
+        what = "cannot be looked up: this machine has no data of time zones"
+        return InputError(what, field=field, hint="pip install tzdata, or write UTC")
+    near = find_nearest_names(name, known) or tuple(
+        zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold()
+    )
+    return UnknownNameError("time zone", name, field=field, nearest=near, hint='write an IANA name such as "Europe/Berlin"')
+
 
 SQLITE_PREFIX = "sqlite:///"
 GROUP_LABELS = (
@@ -144,7 +177,7 @@ class DisplaySettings:
         """How dollars of `at` are shown; None: as they are."""
         if self.currency is None:
             return None
-        from costguard.values.display import find_exchange_rate, parse_exchange_rate
+        from costguard.values.money import find_exchange_rate, parse_exchange_rate
 
         return find_exchange_rate([parse_exchange_rate(text, "display.rates") for text in self.rates], self.currency, at)
 
@@ -214,6 +247,79 @@ def list_fields(make: object) -> tuple[Field[object], ...]:
 
 
 def _parse_duration(text: str, field: str) -> timedelta:
-    from costguard.settings.lasting import parse_duration
+    from costguard.settings.fields import parse_duration
 
     return parse_duration(text, field)
+
+
+VARIABLE_PREFIX = "COSTGUARD_"
+CONFIG_VARIABLE = f"{VARIABLE_PREFIX}CONFIG"
+OTHER_VARIABLES = (f"{VARIABLE_PREFIX}API_KEY", f"{VARIABLE_PREFIX}API_URL", CONFIG_VARIABLE)
+"""Another product's two variables, and the one that names the file itself."""
+
+SIMILARITY_MIN = 0.8
+"""How much of two names must agree (`difflib`, 0 to 1) for one to be the other mistyped: COSTGUARD__URL just is."""
+
+
+def overlay_environment(table: dict[str, object]) -> dict[str, object]:
+    """`table` with COSTGUARD_SECTION__FIELD laid over it."""
+    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
+    for name, value in sorted(os.environ.items()):
+        section, separator, key = name.removeprefix(VARIABLE_PREFIX).lower().partition("__")
+        if not name.startswith(VARIABLE_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        if not separator:
+            _require_no_typo(name)
+        else:
+            _require_known_field(name, section, key)
+            inner = merged.setdefault(section, {})
+            if isinstance(inner, dict):
+                listed = "list" in _map_fields()[section, key]
+                inner[key] = [part.strip() for part in value.split(",") if part.strip()] if listed else value
+    return merged
+
+
+def _require_known_field(name: str, section: str, key: str) -> None:
+    """UnknownNameError that names the variable, unless it stands for a field."""
+    if (section, key) not in _map_fields():
+        known = _list_variables()
+        near, ours = (
+            find_nearest_names(name, known),
+            [one for one in known if one.startswith(f"{VARIABLE_PREFIX}{section}__".upper())],
+        )
+        hint = f"known: {', '.join(ours)}" if ours else f"{VARIABLE_PREFIX}SECTION__KEY; sections: {', '.join(SECTIONS)}"
+        raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=hint)
+
+
+def _require_no_typo(name: str) -> None:
+    """UnknownNameError for a variable that names no section, but nearly is one of ours: COSTGUARD_LEDGER_URL, with one `_`.
+
+    Whatever resembles none of ours belongs to another program.
+    """
+    from difflib import SequenceMatcher
+
+    near = {known: SequenceMatcher(None, name.upper(), known).ratio() for known in (*_list_variables(), CONFIG_VARIABLE)}
+    best = max(near, key=near.__getitem__)
+    if near[best] >= SIMILARITY_MIN:
+        raise UnknownNameError("variable", name, field="the environment", nearest=(best,))
+
+
+def _map_fields() -> dict[tuple[str, str], Mapping[str, object]]:
+    """(section, key) of every field -> what it is marked with."""
+    return {(section, inner.name): inner.metadata for section, make in SECTIONS.items() for inner in list_fields(make)}
+
+
+def _list_variables() -> list[str]:
+    """The variable of every field."""
+    return [format_variable(section, key) for section, key in _map_fields()]
+
+
+def describe_origin(section: str, key: str, where: str) -> str:
+    """What to call a field in a message: the variable that states it, else its place in the file."""
+    variable = format_variable(section, key)
+    return variable if variable in os.environ else f"{where}: {section}.{key}"
+
+
+def format_variable(section: str, key: str) -> str:
+    """The variable that states a field."""
+    return f"{VARIABLE_PREFIX}{section}__{key}".upper()

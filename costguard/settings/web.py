@@ -8,8 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from costguard.errors import InputError, shorten
-from costguard.settings.environment import describe_origin
-from costguard.settings.sections import WebSettings
+from costguard.settings.sections import WebSettings, describe_origin
 from costguard.values.checks import require
 
 PORT_RANGE = range(65536)

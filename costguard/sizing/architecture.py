@@ -7,6 +7,8 @@ embeddings of 32,000 x 4096 and a final norm of 4096 make 6,738,415,616, which i
 A model whose layers differ (dense first and experts later, local and global attention, encoder and decoder) has
 several Blocks; layers that alternate are gathered by kind (`gathered`), since no count depends on their order.
 Everything outside the layers and the two vocabulary matrices is a named entry in `extras`.
+
+Multi-head latent attention (DeepSeek-V2): keys and values pass a narrow latent, which is all that a cache keeps.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from costguard.values.checks import require, require_one_of, require_whole_numbe
 
 if TYPE_CHECKING:  # a type and no more: few models are walked
     from costguard.sizing.convnet import LayerWalk
-    from costguard.sizing.latent import LatentAttention
+
 
 KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
 NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
@@ -307,3 +309,19 @@ def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
     for block in layers:
         alike[replace(block, layers=1)] += block.layers
     return tuple(replace(block, layers=count) for block, count in alike.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Keys and values pass `kv_rank`, queries `q_rank` (0: nothing)."""
+
+    q_rank: int
+    kv_rank: int
+    rope_dim: int
+    nope_dim: int
+    value_dim: int
+
+    def __post_init__(self) -> None:
+        require_whole_number(self.q_rank, "q_rank", least=0)
+        for name in ("kv_rank", "rope_dim", "nope_dim", "value_dim"):
+            require_whole_number(getattr(self, name), name)

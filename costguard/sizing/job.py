@@ -21,7 +21,7 @@ from costguard.values.resource import TIERS
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.sizing.calibration import Calibration
-    from costguard.sizing.companions import PreferenceTraining
+    from costguard.sizing.preference import PreferenceTraining
 
 DEFAULT_SEQ_LEN = 2048
 DEFAULT_MAX_GPUS = 64

@@ -2,12 +2,17 @@
 
 Authorities are the system's, or those of one file: `ca_file` in [network]. No variable of the environment names any, and none
 turns anything off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY.
+
+The addresses of a name, within a time: the system's resolver knows no deadline, and may hang for half a minute.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
+import threading
 from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,3 +98,31 @@ _TLS_WORDS = {
     "DECRYPT": _CHANGED,
 }
 """Part of OpenSSL's reason -> what it means and what to do."""
+
+
+def resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
+    """The IP addresses of `host`, each once. TimeoutError after `seconds`, any other OSError where there are none.
+
+    It is asked in a thread of its own, which ends by itself when the resolver gives up.
+    """
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        found: list[str] | OSError = []
+
+    def ask() -> None:
+        nonlocal found
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+        except (OSError, UnicodeError) as why:
+            found = OSError(type(why).__name__)
+
+    thread = threading.Thread(target=ask, name="costguard-resolver", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError("the name was not resolved in time")
+    if isinstance(found, OSError):
+        raise found
+    return found

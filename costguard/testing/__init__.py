@@ -9,8 +9,7 @@ acts it received. `RecordingNotifier` keeps what it is sent. Nothing here needs 
 """
 
 from costguard.testing.cloud import PrepaidCloud, ReceivedAction, SimulatedCloud, TerminateOnlyCloud
-from costguard.testing.doubles import FakeClock
-from costguard.testing.recording import RecordedNotification, RecordingNotifier
+from costguard.testing.doubles import FakeClock, RecordedNotification, RecordingNotifier
 from costguard.testing.story_parser import parse_story, read_story
 from costguard.testing.story_player import (
     GuardResult,

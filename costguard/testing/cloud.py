@@ -11,6 +11,8 @@
     cloud.spent(start, clock.now())                     # the truth, a Fraction of nano-dollars
 
 `EndingCloud` has no stop (as Lambda), `PrepaidCloud` is paid in advance (as RunPod and Vast).
+
+What may be wrong with a listing, and when.
 """
 
 from __future__ import annotations
@@ -24,17 +26,27 @@ from typing import NamedTuple
 from costguard.errors import InputError, UnreachableError
 from costguard.guard.policy import STOP, TERMINATE
 from costguard.metering.billing import BillingRule, TimeRule
-from costguard.metering.inventory import Poll
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Handling, Observation
 from costguard.system.clock import Clock
-from costguard.testing.faults import DOWN, ListingFault, apply_listing_faults
-from costguard.testing.machine import COMPUTE, DEAF, DISKS, LOST, OBEYS, REFUSES, UNCLEAR, SimulatedDisk, SimulatedMachine
-from costguard.testing.samples import SILENT, SampleRule, generate_samples
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
-from costguard.values.acting import UNCLEAR as NO_ANSWER
-from costguard.values.balance import PrepaidBalance
-from costguard.values.money import Money, Rate
-from costguard.values.period import Period
+from costguard.testing.machine import (
+    COMPUTE,
+    DEAF,
+    DISKS,
+    LOST,
+    OBEYS,
+    REFUSES,
+    SILENT,
+    UNCLEAR,
+    SampleRule,
+    SimulatedDisk,
+    SimulatedMachine,
+    generate_samples,
+)
+from costguard.values.calendar import Period
+from costguard.values.money import Money, PrepaidBalance, Rate
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
+from costguard.values.provider import UNCLEAR as NO_ANSWER
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, UtilizationSamples
 
@@ -263,3 +275,39 @@ def _is_gone(seen: Observation, at: datetime) -> bool:
 
 
 __all__ = ["INSTANCE", "ReceivedAction", "TerminateOnlyCloud", "PrepaidCloud", "SimulatedCloud"]
+
+
+DOWN, PARTIAL, EMPTY, STALE, HIDES = "down", "partial", "empty", "stale", "hides"
+LISTING_FAULTS = {
+    DOWN: "it cannot be asked at all",
+    PARTIAL: "its second page is lost, and it says so",
+    EMPTY: "it answers 200 with an empty list",
+    STALE: "it answers from a cache, as it was some polls ago",
+    HIDES: "it leaves out one machine, and does not say so",
+}
+
+
+class ListingFault(NamedTuple):
+    """`what` (of LISTING_FAULTS) from `start` on and before `end`. `polls`: of a stale one; `name`: of one that hides."""
+
+    start: datetime
+    end: datetime
+    what: str
+    polls: int = 0
+    name: str = ""
+
+
+def apply_listing_faults(
+    items: tuple[Observation, ...], faults: Sequence[ListingFault], past: Sequence[tuple[Observation, ...]]
+) -> Inventory:
+    """The answer of a cloud that holds `items`, with `faults` at work. `past`: what it truly held at earlier polls."""
+    kinds = {one.what: one for one in faults}
+    if DOWN in kinds:
+        return Failed("the provider answered 503")
+    if EMPTY in kinds:
+        return Complete(())
+    if STALE in kinds:
+        items = past[-kinds[STALE].polls] if len(past) >= kinds[STALE].polls else (past or (items,))[0]
+    hidden = {one.name for one in faults if one.what == HIDES}
+    items = tuple(one for one in items if one.name not in hidden)
+    return Partial(items[: len(items) // 2], "page 2 was lost") if PARTIAL in kinds else Complete(items)

@@ -22,13 +22,24 @@ from costguard.budgets.hold import Hold
 from costguard.errors import InputError, LedgerError
 from costguard.guard.alerts.alert import INFO, AlertRoute
 from costguard.guard.context import GuardConfig
-from costguard.guard.facts import compute_burn_rate
-from costguard.guard.overrides import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
-from costguard.guard.owning import decide_lease, find_owner
+from costguard.guard.overrides import (
+    ACCEPT,
+    APPROVE,
+    ARM,
+    ARMED_FOR,
+    FREEZE,
+    LEASE,
+    PHASE,
+    PROTECT,
+    SNOOZE,
+    Override,
+    decide_lease,
+    find_owner,
+)
 from costguard.guard.policy import Rails
-from costguard.guard.policy_evaluation import matches_target
+from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
+from costguard.ledger.db.connection import SqlSession
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.voices import SqlSession
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore, load_counting_holds
 from costguard.ledger.spans.books import SpendingReader
@@ -40,12 +51,12 @@ from costguard.metering.spending import LiveResource
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.dispatch import OutboxDispatcher
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.latest import PollResults
-from costguard.services.run.holding import take_hold
+from costguard.services.guard_inputs import PollResults
+from costguard.services.run.record_store import take_hold
 from costguard.settings import check_settings
 from costguard.testing.story import StoryEvent
 from costguard.testing.story_player import GuardResult, PollPlayer, StoryReply, StoryStage
-from costguard.values.balance import PrepaidBalance
+from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 from costguard.values.text_format import get_currency_sign

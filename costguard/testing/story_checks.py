@@ -8,12 +8,12 @@ from fractions import Fraction
 
 from costguard.guard.action_intents import CANCELLED, DONE, FAILED, PLANNED, UNCONFIRMED
 from costguard.guard.alerts.alert import PAGE, RESOLVED, WARNING
-from costguard.guard.work import ACTIVITY_STATES
+from costguard.guard.signals import ACTIVITY_STATES
 from costguard.testing.cloud import TerminateOnlyCloud
-from costguard.testing.expecting import ACTION_WORDS, INTENT_WORDS, MESSAGE_WORDS
+from costguard.testing.doubles import RecordedNotification
 from costguard.testing.machine import COMPUTE, DISKS, SimulatedMachine
-from costguard.testing.recording import RecordedNotification
 from costguard.testing.story import StoryExpectation
+from costguard.testing.story_events import ACTION_WORDS, INTENT_WORDS, MESSAGE_WORDS
 from costguard.testing.story_player import StoryOutcome
 from costguard.values.money import NANO
 

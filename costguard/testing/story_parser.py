@@ -31,11 +31,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costguard.errors import InputError
-from costguard.testing.configuring import build_budget_toml, build_policy_toml
-from costguard.testing.expecting import parse_expectation
 from costguard.testing.story import Story, StoryEvent, StoryMachine
-from costguard.testing.story_events import parse_event
-from costguard.testing.story_setup import parse_cloud, parse_machine
+from costguard.testing.story_events import parse_event, parse_expectation
+from costguard.testing.story_setup import build_budget_toml, build_policy_toml, parse_cloud, parse_machine
 from costguard.testing.story_tokens import MomentReader, build_line_error, parse_duration
 from costguard.values.checks import find_nearest_names
 

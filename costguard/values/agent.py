@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 
 CODE_VALID_FOR = timedelta(minutes=10)
 """How long a code may be used."""

@@ -1,4 +1,6 @@
-"""Billing periods: days, weeks, months and years of a time zone, as half-open periods of UTC.
+"""Half-open periods of time in UTC: `[start, end)`.
+
+Billing periods: days, weeks, months and years of a time zone, as half-open periods of UTC.
 
 Example: November 2026 in America/New_York is [2026-11-01T04:00Z, 2026-12-01T05:00Z): 721 hours, because the clocks go back in
 it. A day begins at its first instant: where the clocks skip midnight that is when they have jumped, where midnight comes
@@ -9,11 +11,39 @@ A zone comes in as a `tzinfo`: the settings look it up, and nothing here reads a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from costguard.values.checks import require_whole_number
+from costguard.values.checks import require, require_whole_number
 from costguard.values.instant import EARLIEST, LATEST, require_instant
-from costguard.values.period import Period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """The instants t with start <= t < end. Both are aware and in UTC; an empty period has start == end."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        for field, at in (("period.start", self.start), ("period.end", self.end)):
+            require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
+        require(self.start <= self.end, "period", f"ends ({self.end}) before it starts ({self.start})", "swap them")
+
+    @property
+    def length(self) -> timedelta:
+        """End - start."""
+        return self.end - self.start
+
+    def holds(self, at: datetime) -> bool:
+        """Whether `at` lies inside; the end does not."""
+        return self.start <= at < self.end
+
+    def intersect(self, other: Period) -> Period | None:
+        """The part in both, or None where they only touch or lie apart."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return Period(start=start, end=end) if start < end else None
+
 
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)

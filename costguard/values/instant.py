@@ -1,11 +1,17 @@
 """Instants as whole microseconds since 1970 in UTC, which is how the ledger keeps them: no float ever touches time.
 
 Example: 2026-11-21T00:00:00Z is 1_795_219_200_000_000.
+
+Times as providers write them: RFC 3339 with any offset and fraction, other forms of ISO 8601, or a count since 1970.
+
+Example: "2026-11-21T04:00:00.123456789-08:00", "1795262400", 1795262400.5 and 1795262400123 (milliseconds) are all read.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 
 from costguard.values.checks import require
 
@@ -34,3 +40,59 @@ def require_instant(at: datetime, field: str) -> datetime:
     require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
     require(EARLIEST <= at < LATEST, field, f"is no instant between 2000 and 2200: {at}", "check the clock")
     return at
+
+
+LONGEST_TIME_TEXT = 64
+"""Characters that a time may have."""
+PER_SECOND = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
+"""A number below the first is a count of such parts of a second since 1970: s, ms, us, ns."""
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_ZONE = re.compile(r"\s*(?:UTC|GMT|[zZ])$")
+_FINER = re.compile(r"([.,]\d{6})\d+", re.ASCII)
+
+
+def parse_instant(value: object) -> datetime | None:
+    """The instant that `value` states, in UTC; None where it states none between 2000 and 2200.
+
+    A text that names no zone is taken for UTC. A zero, which is how an unset time is often written, is none.
+    """
+    if isinstance(value, str):
+        return _drop_unlikely(_parse_text(value))
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    return _drop_unlikely(_parse_count(value))
+
+
+def _parse_text(text: str) -> datetime | None:
+    try:  # the form that nearly every answer has, at the speed of C
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return _parse_unusual(text.strip())
+    if at.tzinfo is UTC:
+        return at
+    return at.replace(tzinfo=UTC) if at.tzinfo is None and "-" in text else _parse_unusual(text.strip())
+
+
+def _parse_unusual(text: str) -> datetime | None:
+    if not text or len(text) > LONGEST_TIME_TEXT:
+        return None
+    if _NUMBER.fullmatch(text):
+        return _parse_count(Decimal(text))
+    try:
+        at = datetime.fromisoformat(_FINER.sub(r"\1", _ZONE.sub("+00:00", text)))
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_count(number: float | Decimal) -> datetime | None:
+    try:
+        count = number if isinstance(number, Decimal) else Decimal(repr(number))
+        per = next((per for limit, per in PER_SECOND if abs(count) < limit), None)
+        return None if per is None else EPOCH + timedelta(microseconds=int((count * 10**6 / per).to_integral_value()))
+    except (InvalidOperation, OverflowError, ValueError):
+        return None
+
+
+def _drop_unlikely(at: datetime | None) -> datetime | None:
+    return at if at is not None and EARLIEST <= at < LATEST else None

@@ -2,6 +2,10 @@
 
 A manifest is plain data, so that `costguard providers`, `init`, `doctor` and the settings file can be served without
 importing the provider's SDK.
+
+What `costguard doctor` finds: one check, what came of it, and what to do about it.
+
+How a provider received an act. That it was accepted proves nothing: a deed is done when the listing says so.
 """
 
 from __future__ import annotations
@@ -129,3 +133,55 @@ def _check_setting(value: object, setting: ProviderSetting, where: str) -> objec
     if setting.kind == TEXTS_SETTING and isinstance(value, list) and all(isinstance(one, str) and one.strip() for one in value):
         return list(value)
     raise InputError(f"must be {_KIND_WORDS[setting.kind]}, not {describe_value(value)}", field=where, hint=setting.told)
+
+
+CHECK_GOOD, CHECK_BAD, CHECK_UNSURE, CHECK_SKIPPED = "good", "bad", "unsure", "skipped"
+CHECK_OUTCOMES = (CHECK_GOOD, CHECK_BAD, CHECK_UNSURE, CHECK_SKIPPED)
+"""unsure: it could not be proven without acting, or it limits what costguard can tell; skipped: something before it failed."""
+
+CREDENTIALS_CHECK, REACHABLE_CHECK, IDENTITY_CHECK, PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK = (
+    "credentials",
+    "reachable",
+    "identity",
+    "permission",
+    "clock",
+    "utilization",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """One thing that was looked at.
+
+    `subject`: one of the words above, with what of it ("permission: list pods"). `told`: what was found, in words, without a
+    secret. `fix`: the exact command or setting that mends it, "" where nothing needs mending.
+    """
+
+    subject: str
+    outcome: str
+    told: str
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        require_one_of(self.outcome, CHECK_OUTCOMES, f"check {self.subject}")
+
+
+ACCEPTED, ALREADY, REFUSED, MISSING, UNCLEAR = "accepted", "already", "refused", "missing", "unclear"
+ACTION_RESPONSES = {
+    ACCEPTED: "the provider took the request",
+    ALREADY: "it is in that state, or on its way there",
+    REFUSED: "the provider said no, and nothing was done",
+    MISSING: "the provider says that there is no such instance",
+    UNCLEAR: "no answer that can be believed: it may have worked or not, so look before anything else",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResponse:
+    """`said`: one of RECEPTIONS. `why`: the provider's reason in words, without secrets; "" where there is none to give."""
+
+    said: str
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        require_one_of(self.said, ACTION_RESPONSES, "reception")

@@ -2,11 +2,14 @@
 
 A resource is known by (provider, account, region, id). An instance's *run* begins when it starts; together they are the
 incarnation that verdicts, leases and intents bind to: a restart is a new incarnation, a stop is the end of one.
+
+One life of an instance: what verdicts, leases and intents bind to, never a name and never an id alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from costguard.values.checks import require
@@ -82,3 +85,20 @@ SPOT = "spot"
 
 TIERS = ("on-demand", SPOT, "reserved", "community", "secure")
 """How something is rented. `spot` may be taken away; `community` and `secure` are RunPod's two clouds."""
+
+
+class Incarnation(NamedTuple):
+    """`key` since `started_at`; None where its provider states no start, and then only `created_at` tells two lives apart."""
+
+    key: ResourceKey
+    started_at: datetime | None
+    created_at: datetime | None = None
+
+
+def is_same_life(one: Incarnation, other: Incarnation) -> bool:
+    """Whether both are one life: the same start where both know it, else the same creation; of one resource in any case."""
+    if one.key != other.key:
+        return False
+    if one.started_at and other.started_at:
+        return one.started_at == other.started_at
+    return not (one.created_at and other.created_at) or one.created_at == other.created_at

@@ -1,20 +1,44 @@
-"""Bills held against charges as a document: `costguard.reconcile/1`, one record a resource and kind of charge."""
+"""Bills held against charges as a document: `costguard.reconcile/1`, one record a resource and kind of charge.
+
+How bills were held against charges, as a report tells it; and amounts as `reconcile` writes them.
+
+What is wrong with a FOCUS file, as a document: `costguard.focus_check/1`, one record a finding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.bills.bill_line import CREDIT, TAX, BillImport
-from costguard.bills.drift import BEYOND, UNSURE, WITHIN, CellAmounts, DriftGroup, DriftPart, DriftResult, NanoAmounts
-from costguard.bills.tolerance import Tolerance
+from costguard.bills.drift import (
+    BEYOND,
+    UNSURE,
+    WITHIN,
+    CellAmounts,
+    DriftGroup,
+    DriftPart,
+    DriftResult,
+    NanoAmounts,
+    ReconciliationRecord,
+    Tolerance,
+)
 from costguard.errors import IncompleteError, NoAnswerError, shorten, to_one_line
+from costguard.reporting.focus.cells import FocusFinding
+from costguard.reporting.focus.validator import FocusCheckResult
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, from_micros
-from costguard.values.period import Period
-from costguard.values.text_format import format_exact, format_instant, get_currency_sign, limit_lines
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.text_format import (
+    format_exact,
+    format_instant,
+    format_interval_exact,
+    format_local_time,
+    get_currency_sign,
+    limit_lines,
+)
 from costguard.views.document import Document, TableView
-from costguard.views.reconciled import OUTCOMES, _format_amounts, _format_signed_amount, _to_money
 
 RECONCILE_SCHEMA = "costguard.reconcile/1"
 MOST_SENTENCES = 5
@@ -259,4 +283,107 @@ def _build_amount_record(
         **_format_amounts(charged, result.currency),
         "drift": _to_money(billed - charged[1], result.currency).to_decimal(),
         "cause": whose["cause"],
+    }
+
+
+OUTCOMES = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
+
+
+def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
+    """The report's `reconciliation`: each account whose bill was held against its charges, and providers of which none was."""
+    rows: list[dict[str, object]] = [
+        {
+            "provider": one.provider,
+            "account": one.account,
+            "currency": one.currency,
+            "state": one.outcome,
+            "at": format_instant(one.at),
+            "period": {"start": format_instant(one.period.start), "end": format_instant(one.period.end)},
+            "billed": format_exact(_to_money(one.billed, one.currency)),
+            "charged": _format_amounts(one.charged, one.currency),
+            "drift": format_exact(_to_money(one.billed - one.charged[1], one.currency)),
+            "unexplained": format_exact(_to_money(one.unexplained, one.currency)),
+            "tolerance": one.tolerance,
+        }
+        for one in held
+    ]
+    known = {one.provider for one in held}
+    return rows + [{"provider": name, "state": "not reconciled"} for name in spent if name not in known]
+
+
+def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
+    """The same for people, a sentence each without its full stop."""
+    for one in held:
+        mark = get_currency_sign(one.currency)
+        drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
+        told = (
+            f"held against the bill on {format_local_time(one.at)}: {mark}{_to_money(one.billed, one.currency).format()} billed"
+        )
+        off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
+        yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} beside the charges, {off}, {OUTCOMES[one.outcome]}"
+    known = {one.provider for one in held}
+    missing = [name for name in spent if name not in known]
+    if missing:
+        yield f"Not reconciled with a bill: {', '.join(missing)}"
+
+
+def _to_money(nano: int, currency: str) -> Money:
+    """An amount of the ledger's."""
+    return Money(nano=nano, currency=currency)
+
+
+def _format_amounts(amounts: NanoAmounts, currency: str) -> dict[str, str]:
+    """{"low", "expected", "high"} to the nano-unit."""
+    low, expected, high = (_to_money(nano, currency) for nano in amounts)
+    return format_interval_exact(MoneyInterval(low=low, expected=expected, high=high))
+
+
+def _format_signed_amount(nano: int, currency: str) -> str:
+    """`+$1.68`, `-$0.40`, `$0.00`."""
+    plus = "+" if nano > 0 else "-" if nano < 0 else ""
+    return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"
+
+
+FOCUS_CHECK_SCHEMA = "costguard.focus_check/1"
+
+
+def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document:
+    """All findings that are told, in the order of the file."""
+    records = [_build_finding_record(finding) for finding in checked.findings]
+    data = {
+        "schema": FOCUS_CHECK_SCHEMA,
+        "file": file,
+        "focus_version": checked.version,
+        "rows": checked.rows,
+        "count": checked.count,
+        "findings": records,
+    }
+    rows = tuple(tuple(str(cell) for cell in record.values()) for record in records)
+    more = checked.count - len(records)
+    return Document(
+        data=data,
+        records=tuple(records),
+        lead=(f"{file}: {checked.rows:,} rows held against FOCUS {checked.version}, {_format_count(checked.count)}.",),
+        tables=(TableView(title="", columns=("line>", "column", "rule", "what", "instead"), rows=rows),),
+        notes=(f"{more:,} more of the same kinds are not shown.",) if more else (),
+    )
+
+
+def format_finding_count(count: int) -> str:
+    """What the refusal says."""
+    return f"{_format_count(count)}, and a file that keeps to the standard has none"
+
+
+def _format_count(count: int) -> str:
+    return "no finding" if not count else f"{count:,} finding{'s' if count > 1 else ''}"
+
+
+def _build_finding_record(finding: FocusFinding) -> dict[str, object]:
+    fault = finding.fault
+    return {
+        "line": finding.line,
+        "column": finding.column,
+        "rule": fault.rule,
+        "what": fault.what,
+        "instead": fault.instead,
     }

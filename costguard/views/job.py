@@ -12,7 +12,7 @@ from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
 if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
-    from costguard.sizing.companions import PreferenceTraining
+    from costguard.sizing.preference import PreferenceTraining
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 

@@ -1,10 +1,16 @@
-"""What `costguard db` says of the ledger as a file, as a document: `costguard.db/1`, whose `action` tells the four apart."""
+"""What `costguard db` says of the ledger as a file, as a document: `costguard.db/1`, whose `action` tells the four apart.
+
+What `costguard audit` says, as a document: `costguard.audit/1`, whose `action` tells the two apart.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costguard.views.document import Document
+from costguard.guard.audit import AuditAnchor, AuditFinding, AuditRecord, describe_audit_row, format_anchor, format_audit_time
+from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
+from costguard.values.text_format import format_instant
+from costguard.views.document import Document, TableView
 
 DB_SCHEMA = "costguard.db/1"
 
@@ -42,3 +48,80 @@ def build_upgrade_document(ledger: str, *, before: str | None, after: str, copy:
         lead = f"Brought {ledger} from schema {before} to {after}."
     kept = (f"As it was before: {copy}.",) if copy else ()
     return Document(data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=kept)
+
+
+AUDIT_SCHEMA = "costguard.audit/1"
+MOST_FINDINGS_SHOWN = 50
+"""Findings that are written out for people. JSON holds all of them."""
+NO_ANCHOR_NOTE = (
+    "Without --anchor nobody can tell that the last rows were cut off with all they tell of, or all rows written anew: "
+    "give it a head from an old message."
+)
+
+
+def build_audit_verification_document(
+    ledger: str, *, rows: int, head: str, anchors: Sequence[AuditAnchor], findings: Sequence[AuditFinding]
+) -> Document:
+    """Whether it is whole. `rows`: how many there are; `head`: the last one's short form, "" for none."""
+    records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
+    data = {
+        "schema": AUDIT_SCHEMA,
+        "action": "verify",
+        "ledger": ledger,
+        "whole": not findings,
+        "rows": rows,
+        "head": head or None,
+        "anchors": [format_anchor(*anchor) for anchor in anchors],
+        "findings": list(records),
+    }
+    through = f" It passes through {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
+    whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
+    notes = [f"- {found.what}." for found in findings[:MOST_FINDINGS_SHOWN]]
+    more = len(findings) - MOST_FINDINGS_SHOWN
+    notes += [f"and {more} more: --json shows all"] if more > 0 else []
+    notes += [f"Head: audit {head}"] if head else []
+    notes += [NO_ANCHOR_NOTE] if not findings and not anchors else []
+    lead = f"The audit of {ledger} does not hold:" if findings else whole
+    return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
+
+
+def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
+    """The rows in words, in order."""
+    records = tuple(
+        {
+            "seq": row.seq,
+            "at": _format_at(row.at_us),
+            "kind": row.kind,
+            "what": describe_audit_row(row.kind, row.body),
+            "hash": row.hash,
+        }
+        for row in rows
+    )
+    data = {
+        "schema": AUDIT_SCHEMA,
+        "action": "show",
+        "ledger": ledger,
+        "head": head or None,
+        "rows": [record | {"body": row.body} for record, row in zip(records, rows, strict=True)],
+    }
+    table = TableView(
+        title="",
+        columns=("row>", "at", "what", "hash"),
+        rows=tuple(
+            (str(r.seq), format_audit_time(r.at_us), describe_audit_row(r.kind, r.body), format_anchor(r.seq, r.hash))
+            for r in rows
+        ),
+    )
+    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that young."
+    return Document(
+        data=data,
+        records=records,
+        lead=(lead,),
+        tables=(table,) if rows else (),
+        notes=(f"Head: audit {head}",) if head else (),
+    )
+
+
+def _format_at(at_us: int) -> str | None:
+    """None where somebody edited it to be no instant."""
+    return format_instant(from_micros(at_us)) if to_micros(EARLIEST) <= at_us < to_micros(LATEST) else None

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.errors import shorten
-from costguard.guard.policy import OBSERVE, STEP_LEVELS
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Proposal, Verdict
-from costguard.guard.work import Activity
+from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, OBSERVE, STEP_LEVELS, Proposal, Verdict
+from costguard.guard.signals import Activity
 from costguard.values.money import Money
 from costguard.values.text_format import (
     RATE_PLACES,

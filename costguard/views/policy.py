@@ -1,4 +1,7 @@
-"""Policies in words, and what one finds of given facts, as documents: `costguard.policy/1`, whose `action` tells them apart."""
+"""Policies in words, and what one finds of given facts, as documents: `costguard.policy/1`, whose `action` tells them apart.
+
+What somebody just told the guard, as a document: `costguard.wish/1`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.guard.condition import FACTS, ConditionResult
-from costguard.guard.overrides import ARMED_FOR
+from costguard.guard.context import ACTIVITY_WINDOW_MIN
+from costguard.guard.overrides import ARMED_FOR, Override
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
     CAP_RULE,
     DESTRUCTIVE,
+    FACTS,
     GRACE_MIN,
     HOOK,
     IDLE_RULE,
@@ -21,17 +25,17 @@ from costguard.guard.policy import (
     OBSERVE,
     SCHEDULE_RULE,
     STEP_LEVELS,
+    ConditionResult,
     Policy,
     PolicyStep,
     PolicyTarget,
     Rails,
     reaches_level,
 )
-from costguard.guard.seat import ACTIVITY_WINDOW_MIN
-from costguard.guard.work import ACTIVE
+from costguard.guard.signals import ACTIVE
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import RUNNING
-from costguard.values.text_format import format_length, format_local_time
+from costguard.values.text_format import format_instant, format_length, format_local_time
 from costguard.views.document import Document
 
 SCHEMA = "costguard.policy/1"
@@ -242,3 +246,41 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
 
 def _build_step_data(step: PolicyStep) -> dict[str, object]:
     return {"after_seconds": int(step.after.total_seconds()), "do": step.do, "told": format_step(step)}
+
+
+OVERRIDE_SCHEMA = "costguard.wish/1"
+
+
+def build_override_document(
+    action: str,
+    wishes: Sequence[Override],
+    *,
+    lead: Sequence[str],
+    notes: Sequence[str] = (),
+    more: Mapping[str, object] | None = None,
+) -> Document:
+    """`action`: recorded, lifted, or none where nothing had to be done. `lead`: in words. `more`: further keys of the data."""
+    rows = [build_override_data(wish) for wish in wishes]
+    data = {"schema": OVERRIDE_SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
+    return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
+
+
+def build_override_data(wish: Override) -> dict[str, object]:
+    """A wish as scripts read it."""
+    key = wish.key
+    return {
+        "id": wish.id,
+        "what": wish.what,
+        "who": wish.who,
+        "why": wish.why,
+        "at": format_instant(wish.at),
+        "until": format_instant(wish.until) if wish.until else None,
+        "provider": key.provider if key else None,
+        "account": key.account if key else None,
+        "region": key.region if key else None,
+        "resource": key.id if key else None,
+        "subject": wish.subject or None,
+        "value": wish.value or None,
+        "lifted_at": format_instant(wish.lifted_at) if wish.lifted_at else None,
+        "lifted_by": wish.lifted_by or None,
+    }

@@ -10,12 +10,11 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from costguard.errors import IncompleteError
-from costguard.metering.coverage import CoverageGap, UncoveredScope
+from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement import CostGroup, CurrencySums, Statement
 from costguard.reporting.statement.waste import Waste
-from costguard.values.display import ExchangeRate
 from costguard.values.instant import HOUR_US
-from costguard.values.money import Money, MoneyInterval
+from costguard.values.money import ExchangeRate, Money, MoneyInterval
 from costguard.values.text_format import (
     describe_misdated_scope,
     format_instant,
@@ -28,17 +27,16 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.beside_tables import list_section_tables
+from costguard.views.bills import build_bill_comparison_data, list_bill_comparison_lines
 from costguard.views.document import Document, TableView
-from costguard.views.figures import list_headline_figures
-from costguard.views.reconciled import build_bill_comparison_data, list_bill_comparison_lines
-from costguard.views.report_charts import list_report_charts
+from costguard.views.report_charts import list_headline_figures, list_report_charts
 from costguard.views.report_sections import (
     build_group_data,
     build_savings_data,
     build_section_data,
     list_lead_sentences,
     list_section_notes,
+    list_section_tables,
 )
 
 SCHEMA = "costguard.report/1"

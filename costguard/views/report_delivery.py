@@ -6,18 +6,22 @@ Idle: $99.00, and $12.00 partly idle, of the 90% of computing that could be judg
 Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
 
 Dearest: runpod train-7 (alice): $400.00.
+
+What became of a report that was sent by hand: `costguard.report_sent/1`, one record a channel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from costguard.errors import shorten
+from costguard.guard.alerts.alert import DeliveryResult
 from costguard.reporting.statement import CostGroup, Statement
 from costguard.reporting.statement.sections import TopResource
 from costguard.values.money import sum_intervals
 from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
-from costguard.views.document import Document
+from costguard.views.document import Document, TableView
 from costguard.views.report import list_not_counted
 
 MOST_SPENDERS, MOST_GROUPS = 3, 10
@@ -82,3 +86,39 @@ def _list_group_lines(statement: Statement) -> Iterator[str]:
 
 def _format_group_name(group: CostGroup) -> str:
     return ", ".join(f"{key} {shorten(value or '-', LONGEST_NAME)}" for key, value in group.by.items()) or "everything"
+
+
+SCHEMA = "costguard.report_sent/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDelivery:
+    """One try. `to`: the channel as people may see it. `enclosed`: the names of the files that went with it."""
+
+    to: str
+    delivery: DeliveryResult
+    enclosed: tuple[str, ...] = ()
+
+
+def build_delivery_document(label: str, title: str, sent: Sequence[ReportDelivery]) -> Document:
+    """All tries. `label`: of the period. `title`: of the message."""
+    records = tuple(
+        {
+            "to": one.to,
+            "sent": one.delivery.sent,
+            "why": one.delivery.why or None,
+            "enclosed": list(one.enclosed),
+        }
+        for one in sent
+    )
+    rows = tuple((one.to, _format_outcome(one.delivery), ", ".join(one.enclosed) or "-") for one in sent)
+    return Document(
+        data={"schema": SCHEMA, "period": label, "title": title, "sent": list(records)},
+        records=tuple({**record, "enclosed": " ".join(one.enclosed)} for record, one in zip(records, sent, strict=True)),
+        lead=(title,),
+        tables=(TableView(title="", columns=("to", "sent", "enclosed"), rows=rows),),
+    )
+
+
+def _format_outcome(delivery: DeliveryResult) -> str:
+    return "yes" if delivery.sent else f"no: {delivery.why}"

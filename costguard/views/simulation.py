@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from costguard.errors import shorten
-from costguard.guard.replay.replayed import REST_ENDINGS
+from costguard.guard.replay.engine import REST_ENDINGS
 from costguard.guard.replay.simulation import (
     FALSE_STOP_ANSWERS,
     NOT_KNOWN,

@@ -21,8 +21,7 @@ from costguard.values.text_format import (
     format_local_time,
     get_currency_sign,
 )
-from costguard.views.status import list_status_warnings
-from costguard.views.status_data import list_runway_lines
+from costguard.views.status import list_runway_lines, list_status_warnings
 
 WINDOW, SPARK_PARTS = timedelta(hours=1), 12
 """How far a row looks back, and in how many parts."""

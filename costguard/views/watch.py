@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.work import Activity
+from costguard.guard.signals import Activity
 from costguard.reporting.status import ScopeStatus
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import ResourceKey

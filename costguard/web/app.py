@@ -10,12 +10,12 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from costguard import __version__
-from costguard.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, MessageRefusedError
+from costguard.agents.messages import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, MessageRefusedError
 from costguard.errors import LedgerError
 from costguard.services.agent_gateway import AgentGateway
-from costguard.services.agents import Seal
+from costguard.services.ports import Seal
 from costguard.services.web_backend import WebServices
-from costguard.web import agents, reading
+from costguard.web import routes
 from costguard.web.middleware import build_refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
@@ -33,8 +33,8 @@ def build_application(
         swagger_ui_oauth2_redirect_url=None,
         redirect_slashes=False,
     )
-    app.include_router(agents.build_agent_router(desk, seal))
-    app.include_router(reading.build_reader_router(parts, agent_zip or reading.build_agent_zip_once()))
+    app.include_router(routes.build_agent_router(desk, seal))
+    app.include_router(routes.build_reader_router(parts, agent_zip or routes.build_agent_zip_once()))
 
     @app.exception_handler(MessageRefusedError)
     async def refused(_: Request, error: MessageRefusedError) -> Response:

@@ -4,6 +4,8 @@
 
 A body is read here as a whole, so that routes see one that is small and complete. What is refused is one sentence of JSON; what
 breaks is logged with its name, and its caller learns no more than that it broke.
+
+How often somebody may ask: a bucket of permissions each, which fills with time. Nobody waits: who has none is told when.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from costguard_agent.protocol import BODY_MOST, JOIN_PATH
 
-from costguard.agents.refusals import (
+from costguard.agents.messages import (
     BROKEN,
     ENCODED,
     MALFORMED,
@@ -27,12 +29,14 @@ from costguard.agents.refusals import (
     MessageRefusedError,
 )
 from costguard.settings.web import normalize_host
-from costguard.web.rates import RateLimiter
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from costguard.watchdog import Log
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 
 BODY_S, WHOLE_S = 10.0, 60.0
 """Seconds that a body may take to come, and a request to be answered."""
@@ -155,3 +159,34 @@ def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], by
     if REFUSALS[refused.name].status == REFUSALS["no_token"].status:
         headers["www-authenticate"] = "Bearer" if refused.name == "no_token" else "Costguard-Signature"
     return refused.status, headers, body
+
+
+class RateLimiter:
+    """Buckets by name: `per_s` permissions a second, at most `burst` at once. The `most` names used last are remembered."""
+
+    def __init__(self, per_s: float, burst: float, *, most: int = 20_000, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s, self._burst, self._most, self._clock = per_s, burst, most, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, name: str) -> float:
+        """Seconds to wait; 0 where it may go now, which takes a permission."""
+        left = self.left(name)
+        if left < 1:
+            return (1 - left) / self._per_s
+        self._put(name, left - 1)
+        return 0.0
+
+    def spend(self, name: str) -> None:
+        """Take a permission, also where there is none: for what turned out to cost one."""
+        self._put(name, max(0.0, self.left(name) - 1))
+
+    def left(self, name: str) -> float:
+        """Permissions that `name` has now."""
+        tokens, at = self._buckets.get(name, (self._burst, self._clock()))
+        return min(self._burst, tokens + (self._clock() - at) * self._per_s)
+
+    def _put(self, name: str, left: float) -> None:
+        self._buckets[name] = (left, self._clock())
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)

@@ -12,13 +12,13 @@ from costguard.agents.messages import (
     LAST_MS,
     OVER_MOST_S,
     RECORDS_MOST,
+    REFUSALS,
     REQUEST_KINDS,
     SIGNAL_BOUNDS,
     TEXT_MOST,
     TROUBLES_MOST,
     VERSION_MOST,
 )
-from costguard.agents.refusals import REFUSALS
 
 Schema = dict[str, Any]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from costguard.agents.refusals import MALFORMED, MessageRefusedError
+from costguard.agents.messages import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.web_backend import WebServices
 from costguard.settings import WebSettings, expand_path

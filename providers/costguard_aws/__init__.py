@@ -114,7 +114,7 @@ class AwsPlugin:
     def bill_files(self) -> BillFiles:
         """Cost and Usage Reports; what FOCUS files call it."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_aws.cur import CUR_FORMAT
+        from costguard_aws.cost_exports import CUR_FORMAT
 
         return BillFiles(formats=(CUR_FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
 

@@ -18,9 +18,8 @@ from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import REFUSED, ActionResponse
-from costguard.values.health import HealthCheck
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import REFUSED, ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
 from costguard_aws.actions import InstanceActions
@@ -32,14 +31,13 @@ from costguard_aws.credentials import CredentialSource
 from costguard_aws.ec2_xml import read_text
 from costguard_aws.errors import AWS, format_error
 from costguard_aws.examination import AccountExamination
-from costguard_aws.instance_types import InstanceTypeCatalogue
+from costguard_aws.instance_types import GpuInstanceType, InstanceTypeCatalogue
 from costguard_aws.listing import LONGEST_WHY, RegionListing
 from costguard_aws.live_offers import LiveOffers
-from costguard_aws.prices import OnDemandPrices
+from costguard_aws.price_list import OnDemandPrices
 from costguard_aws.session import AwsSession, limit_requests
 from costguard_aws.spot import SpotHistory
 from costguard_aws.translation import ListingScope, add_protections, observe_address, observe_volume
-from costguard_aws.types import GpuInstanceType
 
 REGIONS_HOLD = timedelta(hours=1)
 """How long the list of enabled regions is taken to hold: aws.md section 1."""

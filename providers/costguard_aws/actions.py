@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping
 from xml.etree.ElementTree import Element
 
 from costguard.errors import ForbiddenError, InputError, InvalidAnswerError, MissingError, ProviderError, UnreachableError
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_aws.api import Ec2Api
-from costguard_aws.controllers import Controller, find_controller
 from costguard_aws.ec2_xml import list_tags, read_flag, read_text
-from costguard_aws.translation import list_local_losses
-from costguard_aws.types import GpuInstanceType
+from costguard_aws.instance_types import GpuInstanceType
+from costguard_aws.translation import Controller, find_controller, list_local_losses
 
 GONE = ("shutting-down", "terminated")
 OFF = ("stopping", "stopped")

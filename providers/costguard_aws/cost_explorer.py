@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
+from costguard.bills.bill_files import classify_charge, parse_export_instant
 from costguard.bills.bill_line import BillLine, BillLines
-from costguard.bills.focus_rows import classify_charge, parse_export_instant
 from costguard.errors import InputError, InvalidAnswerError, shorten
 from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
+from costguard.values.calendar import Period
 from costguard.values.instant import EPOCH
 from costguard.values.money import LARGEST_AMOUNT, Money
-from costguard.values.period import Period
 from costguard.values.resource import make_storable
-from costguard_aws.seam import AwsClients, call_operation
+from costguard_aws.errors import AwsClients, call_operation
 
 HOME = "us-east-1"
 """Cost Explorer answers there for all regions."""

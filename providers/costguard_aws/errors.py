@@ -1,6 +1,10 @@
 """What AWS means by an answer that is no good: its own code decides, the HTTP status only where it gives none.
 
 EC2 throttles with 503 and CloudWatch with 400, a wrong key is 401 here and 403 there, a dry run that would have worked is 412.
+
+The small seam between what is asked of AWS and how it is sent: prices, metrics and bills know nothing of credentials.
+
+`session.Session` keeps the promise with botocore over costguard's transport; a test may keep it with any botocore client.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, Protocol
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -184,3 +189,24 @@ NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_
 def format_error(broken: ProviderError | InputError) -> str:
     """What is wrong and what to do about it, in one line."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
+
+
+class AwsClients(Protocol):
+    """One account's credentials, able to ask any service in any region."""
+
+    account: str
+    """The twelve digits that STS calls the account; "" before it was asked."""
+
+    def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
+        """Botocore's client of `service` in `region`."""
+
+
+def call_operation(aws: AwsClients, service: str, region: str, operation: str, **arguments: Any) -> Mapping[str, Any]:  # noqa: ANN401 - AWS's words
+    """The answer of one operation, one page of it: `ask(aws, "pricing", "us-east-1", "get_products", ServiceCode=...)`.
+
+    A ProviderError, whose `code` is AWS's word, and nothing else.
+    """
+    client = aws.client(service, region)
+    with translate_botocore_errors(aws.account):
+        answer: Mapping[str, Any] = getattr(client, operation)(**arguments)
+    return answer

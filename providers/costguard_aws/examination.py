@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from costguard.errors import CostguardError, CredentialsError, ForbiddenError, MissingError, ProviderError
 from costguard.system.clock import Clock
-from costguard.values.health import (
+from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
     CHECK_SKIPPED,
@@ -21,7 +21,7 @@ from costguard.values.health import (
 )
 from costguard_aws.api import Ec2Api
 from costguard_aws.ec2_xml import list_tags, read_text
-from costguard_aws.seam import call_operation
+from costguard_aws.errors import call_operation
 from costguard_aws.session import AwsSession
 
 MOST_SKEW_S = 30.0

@@ -23,7 +23,7 @@ from costguard_aws.api import CutShortError, Ec2Api
 from costguard_aws.ec2_xml import read_text
 from costguard_aws.errors import AWS, format_error
 from costguard_aws.instance_types import InstanceTypeCatalogue
-from costguard_aws.prices import OnDemandPrices, PriceKey
+from costguard_aws.price_list import OnDemandPrices, PriceKey
 from costguard_aws.session import limit_requests
 from costguard_aws.spot import LINUX, SpotHistory, SpotMarket
 from costguard_aws.translation import (

@@ -15,10 +15,10 @@ from costguard.quoting.offer import Offer, OfferListing
 from costguard.system.clock import Clock
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
-from costguard_aws.prices import OnDemandPrices, PriceKey
-from costguard_aws.seam import AwsClients
+from costguard_aws.errors import AwsClients
+from costguard_aws.instance_types import GpuInstanceType, load_known_types
+from costguard_aws.price_list import OnDemandPrices, PriceKey
 from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, read_pages
-from costguard_aws.types import GpuInstanceType, load_known_types
 
 
 class LiveOffers:

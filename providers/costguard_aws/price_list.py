@@ -1,21 +1,265 @@
-"""The Price List's products to prices: pure. What is asked for is checked again in the answer, as filters are easily forgotten.
+"""On-demand list prices from AWS's Price List: one price for each (type, region, operation, tenancy), kept for a day.
+
+The trap: a product stands in the list several times, by `capacitystatus`. `AllocatedCapacityReservation` costs $0 and
+`UnusedCapacityReservation` is billed where nothing runs, so only `Used` is asked for, and only `Used` is believed. What is
+left must have one price; two different ones are no price at all.
+
+The price list is public: every account reads the same one, and no price of it is a secret.
+
+The Price List's products to prices: pure. What is asked for is checked again in the answer, as filters are easily forgotten.
 
 A product is a JSON text. Its price stands under keys that mean nothing (`sku.offerTermCode.rateCode`), so all are looked at.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import msgspec
 
-from costguard.bills.focus_rows import parse_export_instant
-from costguard.metering.observation import parse_hourly_rate
+from costguard.bills.bill_files import parse_export_instant
+from costguard.errors import InvalidAnswerError, ProviderError, ThrottledError, UnreachableError
+from costguard.metering.observation import Price, parse_hourly_rate
+from costguard.providers.ports import Cache
+from costguard.system.clock import Clock
+from costguard.values.instant import EARLIEST
 from costguard.values.money import Rate
+from costguard_aws.errors import AwsClients, call_operation
+from costguard_aws.instance_types import load_known_types
+
+ENDPOINTS = ("us-east-1", "eu-central-1", "ap-south-1")
+"""The regions where the Price List answers, whichever region is priced: botocore's endpoint list, 2026-11."""
+
+FRESH, FRESH_NONE = timedelta(hours=24), timedelta(hours=1)
+"""How long a price and a "there is none" are taken to hold. AWS cut P4 and P5 without notice in June 2025."""
+
+USABLE = timedelta(days=30)
+"""How old a kept price may be where the list cannot be asked: as long as a list price counts as fresh (core/offer.py)."""
+
+QUIET = timedelta(minutes=5)
+"""How long the list is left alone after it could not be asked, so that a poll does not wait for it again and again."""
+
+SOURCE = "AWS price list"
+MOST_PAGES = 20
+LONGEST_VALUE = 1024
+"""Characters of a filter's value: botocore's model."""
+
+
+class PriceKey(NamedTuple):
+    """What a price hangs on. `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host."""
+
+    instance_type: str
+    region: str
+    operation: str = "RunInstances"
+    tenancy: str = "default"
+
+
+class _CachedPrice(msgspec.Struct):
+    """A price as the cache holds it. `nano` None: there is none, and `why`."""
+
+    at: datetime
+    nano: int | None
+    since: datetime | None = None
+    why: str = ""
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceAnswer:
+    """A price, unknown with a `why`; a `why` beside a known price says how old it is and why.
+
+    `doubtful`: the list could not be asked, or its answer not be read; not set where the list has no such price.
+    """
+
+    price: Price
+    why: str = ""
+    doubtful: bool = False
+
+
+class OnDemandPrices:
+    """Prices for all accounts of one process. Asked from several threads at once."""
+
+    def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
+        self._aws, self._cache, self._clock = aws, cache, clock
+        self._asking = defaultdict[str, threading.Lock](threading.Lock)
+        self._kept: dict[PriceKey, _CachedPrice] = {}
+        self._quiet_until, self._silence = EARLIEST, ""
+        self._several: bool | None = None
+
+    def find_rate(self, instance_type: str, region: str, operation: str = "RunInstances", tenancy: str = "default") -> Price:
+        """The price of one type; unknown (never zero) where the list has none, several, or cannot be asked."""
+        return self.find_price(PriceKey(instance_type, region, operation or "RunInstances", tenancy or "default")).price
+
+    def find_price(self, key: PriceKey) -> PriceAnswer:
+        """The same with the reason. It asks the list at most once a day for each key."""
+        self.learn((key,))
+        return self.peek_price(key)
+
+    def peek_price(self, key: PriceKey) -> PriceAnswer:
+        """What was learned of it. Nothing is asked: thousands of machines of one type cost a look into a table each."""
+        return _make_answer(self._kept.get(key), self._clock.now(), self._silence)
+
+    def learn(self, keys: Collection[PriceKey]) -> None:
+        """Ask for all of `keys` that are not known freshly, many types in one request; what cannot be asked stays unknown.
+
+        Regions are asked for at the same time by whoever polls them, and each by one thread.
+        """
+        now = self._clock.now()
+        missing = [key for key in dict.fromkeys(keys) if not self._peek_cached(key, now)]
+        for region in dict.fromkeys(key.region for key in missing):
+            with self._asking[region]:
+                if self._clock.now() >= self._quiet_until:
+                    self._learn_region([key for key in missing if key.region == region and not self._peek_cached(key, now)])
+
+    def _learn_region(self, missing: list[PriceKey]) -> None:
+        groups: dict[tuple[str, str, str], list[str]] = {}
+        for key in missing:
+            groups.setdefault((key.region, key.operation, key.tenancy), []).append(key.instance_type)
+        try:
+            for (region, operation, tenancy), types in groups.items():
+                self._learn(types, region, operation, tenancy)
+        except ProviderError as broken:
+            self._silence = f"the price list cannot be asked: {broken.what}"
+            self._quiet_until = self._clock.now() + QUIET
+
+    def _peek_cached(self, key: PriceKey, now: datetime) -> bool:
+        kept = self._kept.get(key) or self._read_cached(key, now)
+        if kept is None:
+            return False
+        self._kept[key] = kept
+        return now - kept.at < (FRESH if kept.nano is not None else FRESH_NONE)
+
+    def _read_cached(self, key: PriceKey, now: datetime) -> _CachedPrice | None:
+        data = self._cache.get(_build_cache_name(key), now - USABLE)
+        try:
+            return None if data is None else msgspec.json.decode(data, type=_CachedPrice)
+        except msgspec.DecodeError:
+            return None
+
+    def _learn(self, types: list[str], region: str, operation: str, tenancy: str) -> None:
+        priced = self._fetch(types, region, operation, tenancy)
+        now = self._clock.now()
+        for instance_type in types:
+            key = PriceKey(instance_type, region, operation, tenancy)
+            one = priced.get(instance_type, ListedPrice())
+            nano = one.rate.nano_per_hour if one.rate else None
+            kept = _CachedPrice(
+                at=now,
+                nano=nano,
+                since=one.since,
+                why=one.why or ("" if nano else _explain_no_price(key)),
+                doubtful=bool(one.why),
+            )
+            self._kept[key] = kept
+            self._cache.put(_build_cache_name(key), msgspec.json.encode(kept))
+
+    def _fetch(self, types: list[str], region: str, operation: str, tenancy: str) -> Mapping[str, ListedPrice]:
+        """What the list says of `types`: all in one question where it understands that, else one by one."""
+        if tenancy == "host" or region.startswith("cn-"):
+            return {}
+        products: list[object] = []
+        for batch in _split_batches(types):
+            products += self._fetch_batch(batch, region, operation, tenancy)
+        gpus = {name: _bound_gpu_count(name) for name in types}
+        return parse_prices(products, gpus, region=region, operation=operation, tenancy=tenancy, now=self._clock.now())
+
+    def _fetch_batch(self, types: list[str], region: str, operation: str, tenancy: str) -> list[object]:
+        """All in one question; one by one where the list does not know that, or nothing yet shows that it does."""
+        if len(types) > 1 and self._several is not False:
+            products = self._fetch_pages(build_filters(types, region, operation, tenancy))
+            self._several = False if products is None else True if products else self._several
+            if products or self._several:
+                return products or []
+        singly = (self._fetch_pages(build_filters([one], region, operation, tenancy)) for one in types)
+        return [product for products in singly for product in products or ()]
+
+    def _fetch_pages(self, asked: list[PriceFilter]) -> list[object] | None:
+        """The products of every page; None: the list does not know this kind of filter."""
+        products: list[object] = []
+        token, seen = "", set[str]()
+        endpoints: tuple[str, ...] = ENDPOINTS
+        for _ in range(MOST_PAGES):
+            try:
+                page, token, endpoint = self._fetch_page(asked, token, endpoints)
+            except ProviderError as refused:
+                if refused.code == "InvalidParameterException" and not products:
+                    return None
+                raise
+            products += page
+            if not token or token in seen:
+                break
+            seen.add(token)
+            endpoints = (endpoint,)
+        return products
+
+    def _fetch_page(self, asked: list[PriceFilter], token: str, endpoints: tuple[str, ...]) -> tuple[list[object], str, str]:
+        """One page, the next one's token, and the endpoint that gave it: the first that answers. A clear no holds for all."""
+        more = {"MaxResults": 100, **({"NextToken": token} if token else {})}
+        for endpoint in endpoints:
+            try:
+                page = call_operation(
+                    self._aws, "pricing", endpoint, "get_products", ServiceCode="AmazonEC2", Filters=asked, **more
+                )
+                products = _parse_products(page)
+            except (UnreachableError, InvalidAnswerError, ThrottledError):
+                if endpoint == endpoints[-1]:
+                    raise
+            else:
+                return products, str(page.get("NextToken") or ""), endpoint
+        raise AssertionError(endpoints)
+
+
+def _parse_products(page: Mapping[str, object]) -> list[object]:
+    """The list of a page; OddAnswerError where there is none: a list that is missing is not an empty one."""
+    found = page.get("PriceList")
+    if not isinstance(found, list):
+        raise InvalidAnswerError("answered without its PriceList", provider="aws")
+    return found
+
+
+def _make_answer(kept: _CachedPrice | None, now: datetime, silence: str) -> PriceAnswer:
+    if kept is None or now - kept.at >= USABLE:
+        return PriceAnswer(price=Price(None, None, SOURCE), why=silence or "the price list was not asked", doubtful=True)
+    if kept.nano is None:
+        return PriceAnswer(price=Price(None, None, SOURCE), why=kept.why, doubtful=kept.doubtful)
+    old = f"price of {kept.at:%Y-%m-%d}: {silence or 'the price list was not asked since'}" if now - kept.at >= FRESH else ""
+    return PriceAnswer(price=Price(Rate(nano_per_hour=kept.nano), kept.since, SOURCE), why=old, doubtful=bool(old))
+
+
+def _explain_no_price(key: PriceKey) -> str:
+    if key.tenancy == "host":
+        return f"{key.instance_type} stands on a dedicated host, which is billed in its place"
+    if key.region.startswith("cn-"):
+        return f"{key.region} has a price list of its own, which is not read"
+    return f"the price list has no on-demand price of {key.instance_type} ({key.operation}, {key.tenancy}) in {key.region}"
+
+
+def _build_cache_name(key: PriceKey) -> str:
+    """The name of a cache entry: letters, digits, dots and dashes."""
+    return "-".join(("aws-price", *("".join(c if c.isalnum() or c == "." else "-" for c in part) for part in key)))
+
+
+def _split_batches(types: list[str]) -> list[list[str]]:
+    """`types` in lists whose names, joined by commas, a filter can hold."""
+    batches: list[list[str]] = [[]]
+    for one in sorted(types):
+        if batches[-1] and sum(map(len, batches[-1])) + len(batches[-1]) + len(one) > LONGEST_VALUE:
+            batches.append([])
+        batches[-1].append(one)
+    return batches
+
+
+def _bound_gpu_count(instance_type: str) -> float:
+    """How many GPUs bound its price; sixteen (p2.16xlarge, trn1.32xlarge) where the type is not known."""
+    kind = load_known_types().get(instance_type)
+    return max(1.0, kind.gpu_count) if kind else 16.0
+
 
 TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 PLAIN = "RunInstances"

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from costguard.errors import InvalidAnswerError, ProviderError
 from costguard.metering.observation import Price, parse_hourly_rate
 from costguard.values.money import Rate
-from costguard_aws.seam import AwsClients, call_operation
+from costguard_aws.errors import AwsClients, call_operation
 
 LINUX = "Linux/UNIX"
 VPC = " (Amazon VPC)"

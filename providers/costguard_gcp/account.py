@@ -11,22 +11,18 @@ from costguard.metering.inventory import Poll
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import MISSING, ActionResponse
-from costguard.values.health import HealthCheck
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import MISSING, ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
 from costguard_gcp import actions
-from costguard_gcp.absence import AbsenceCheck
-from costguard_gcp.api import RESOURCES, GoogleApi
-from costguard_gcp.catalogue import PriceCatalogue
+from costguard_gcp.actions import find_resource
+from costguard_gcp.api import RESOURCES, ComputeSdk, GoogleApi
 from costguard_gcp.credentials import Login, TokenSource
-from costguard_gcp.inventory import ProjectLister
-from costguard_gcp.listing import AggregatedList
-from costguard_gcp.sdk import ComputeSdk
+from costguard_gcp.inventory import AbsenceCheck, AggregatedList, ProjectLister
+from costguard_gcp.machine_types import ShapeCatalogue
+from costguard_gcp.price_list import PriceCatalogue
 from costguard_gcp.settings import GcpSettings
-from costguard_gcp.shapes import ShapeCatalogue
-from costguard_gcp.singles import find_resource
 from costguard_gcp.translation import observe_instance
 from costguard_gcp.wire import Instance, ProjectPage, take_last_part
 

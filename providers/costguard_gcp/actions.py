@@ -2,11 +2,14 @@
 
 Compute Engine acts on names, and names are used again: so the machine is found by its number first, and the number of the one
 that was acted on is held against it. An operation may come back DONE and have failed.
+
+One disk or address, looked up by its number: an absence from a listing is not believed without it.
 """
 
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,16 +27,15 @@ from costguard.errors import (
     shorten,
     to_one_line,
 )
+from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline, HttpResponse
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
-from costguard_gcp.handling import find_replacer, make_handling, sum_scratch_gb
-from costguard_gcp.inventory import CLIENTS, format_reason
-from costguard_gcp.listing import MOST_PAGES, read_aggregated
-from costguard_gcp.machine_types import MachineShape
-from costguard_gcp.sdk import PAGE, ComputeSdk
-from costguard_gcp.shapes import ShapeCatalogue
-from costguard_gcp.wire import Instance, Numbered, Operation, PersistentDisk, WireObject, take_last_part
+from costguard_gcp.api import PAGE, ComputeSdk
+from costguard_gcp.inventory import CLIENTS, MOST_PAGES, format_reason, read_aggregated
+from costguard_gcp.machine_types import MachineShape, ShapeCatalogue
+from costguard_gcp.translation import find_replacer, make_handling, observe_address, observe_disk, sum_scratch_gb
+from costguard_gcp.wire import Address, Instance, Numbered, Operation, PersistentDisk, WireObject, take_last_part
 
 T = TypeVar("T", Instance, PersistentDisk)
 
@@ -213,3 +215,57 @@ def interpret_operation(reply: HttpResponse, key: ResourceKey) -> ActionResponse
         said = shorten(to_one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
         return ActionResponse(said=REFUSED, why=f"the operation failed ({said})")
     return ActionResponse(said=ACCEPTED)
+
+
+ItemT = TypeVar("ItemT")
+
+GLOBAL = "global"
+
+
+def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
+    """The disk of a zone, the disk or address of a region, or the global address with the number of `key`; None for none."""
+    if key.region.count("-") > 1:
+        return _find_zonal(compute, key, deadline)
+    if key.region == GLOBAL:
+        return _find_address(compute, ("GlobalAddressesClient", "ListGlobalAddressesRequest"), {}, key, deadline)
+    where = {"region": key.region}
+    found = _find_disk(compute, ("RegionDisksClient", "ListRegionDisksRequest"), where, key, deadline)
+    return found or _find_address(compute, ("AddressesClient", "ListAddressesRequest"), where, key, deadline)
+
+
+def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
+    """None too where the project answers to no question about disks: its machines were asked about before, in the same zone."""
+    try:
+        return _find_disk(compute, ("DisksClient", "ListDisksRequest"), {"zone": key.region}, key, deadline)
+    except MissingError:
+        with suppress(MissingError):
+            disk = find_in_project(compute, "disks", PersistentDisk, key, deadline)
+            return None if disk is None else observe_disk(disk, key.region, key.account)[0]
+    return None
+
+
+def _find_disk(
+    compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+) -> Observation | None:
+    for raw in list_by_id(compute, listed, where, key, deadline):
+        disk = _parse_item(raw, PersistentDisk)
+        if str(disk.id) == key.id:
+            return observe_disk(disk, key.region, key.account)[0]
+    return None
+
+
+def _find_address(
+    compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+) -> Observation | None:
+    for raw in list_by_id(compute, listed, where, key, deadline):
+        address = _parse_item(raw, Address)
+        if str(address.id) == key.id:
+            return observe_address(address, key.region, key.account)
+    return None
+
+
+def _parse_item(raw: msgspec.Raw, kind: type[ItemT]) -> ItemT:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidAnswerError("the item cannot be read", provider="gcp") from None

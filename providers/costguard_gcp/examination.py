@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError, to_one_line
 from costguard.providers.transport import Deadline
-from costguard.values.health import (
+from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
     CHECK_SKIPPED,
@@ -21,11 +21,9 @@ from costguard.values.health import (
     UTILIZATION_CHECK,
     HealthCheck,
 )
-from costguard_gcp.absence import is_no_compute_refusal
 from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
 from costguard_gcp.credentials import FIX
-from costguard_gcp.inventory import CLIENTS
-from costguard_gcp.listing import parse_aggregated_page
+from costguard_gcp.inventory import CLIENTS, is_no_compute_refusal, parse_aggregated_page
 from costguard_gcp.wire import Permissions, SeriesPage
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 from costguard.errors import InvalidAnswerError, MissingError, ProviderError, to_one_line
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.instant import parse_instant
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Sample, UtilizationSamples
-from costguard.values.stated_time import parse_instant
 from costguard_gcp.api import MONITORING, GoogleApi
 from costguard_gcp.machine_types import LIVE_SM
 from costguard_gcp.wire import Point, Series, SeriesPage, parse_whole_number

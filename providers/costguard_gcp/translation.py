@@ -1,22 +1,28 @@
 """Compute Engine's words about machines in costguard's. Pure: no network, no clock.
 
 The trap of the house: TERMINATED means stopped. The machine can be started again, and its disks go on billing.
+
+Disks and static addresses, which bill beside and after a machine, in costguard's words. Pure.
+
+What acting on a Compute Engine machine would do: who would bring it back, what it would lose, when it ends by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from costguard.errors import UnknownNameError, shorten
-from costguard.metering.observation import Disk, Observation, Price
-from costguard.values.gpu_names import GpuNames
-from costguard.values.resource import SPOT, ResourceKey, make_storable
-from costguard.values.stated_time import parse_instant
-from costguard_gcp.handling import make_handling
+import msgspec
+
+from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
+from costguard.metering.observation import Disk, Handling, Observation, Price
+from costguard.values.gpu import GpuNames
+from costguard.values.instant import parse_instant
+from costguard.values.resource import ADDRESS, SPOT, VOLUME, ResourceKey, make_storable
 from costguard_gcp.machine_types import MachineShape
 from costguard_gcp.price_list import FLEX, ON_DEMAND
-from costguard_gcp.wire import Accelerator, Instance, Named, parse_whole_number, take_last_part
+from costguard_gcp.wire import Accelerator, Address, Instance, Named, PersistentDisk, parse_whole_number, take_last_part
 
 STATES = {
     "PENDING": "pending",
@@ -215,3 +221,181 @@ def sort_labels(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
 def find_owner(labels: dict[str, str] | None) -> str:
     """The label `owner`, whatever its case."""
     return next((v for k, v in sorted((labels or {}).items()) if k.lower() == "owner"), "")
+
+
+DISK_STATES = {
+    "READY": "running",
+    "CREATING": "running",
+    "RESTORING": "running",
+    "DELETING": "running",
+    "UNAVAILABLE": "running",
+    "FAILED": "failed",
+}
+"""Every disk bills from its creation until it is gone, whether a machine runs on it or not (gcp.md, section 2)."""
+
+ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "running"}
+
+
+def observe_disk(disk: PersistentDisk, where: str, project: str) -> tuple[Observation, tuple[str, ...]]:
+    """A persistent disk or Hyperdisk, a boot disk too: machines are listed without the price of theirs."""
+    size = parse_whole_number(disk.size_gb)
+    notes = [] if size is not None else ["size is missing or cannot be read"]
+    try:
+        disks = (Disk(size, take_last_part(disk.type)),)
+    except InputError:
+        disks, notes = (Disk(None, take_last_part(disk.type)),), [f"size {size} GB is more than any disk has"]
+    seen = Observation(
+        key=_make_key(project, take_last_part(disk.zone) or take_last_part(disk.region) or where, disk.id),
+        kind=VOLUME,
+        state=DISK_STATES.get(disk.status or "", "unknown"),
+        name=make_storable(shorten(disk.name or "")),
+        instance_type=make_storable(shorten(take_last_part(disk.type))),
+        owner=make_storable(shorten(find_owner(disk.labels))),
+        labels=sort_labels(disk.labels),
+        created_at=parse_instant(disk.creation_timestamp),
+        disks=disks,
+        why=make_storable(shorten(disk.status or "")),
+    )
+    return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
+
+
+def observe_address(address: Address, where: str, project: str) -> Observation | None:
+    """A static external IPv4 address; None for those that cost nothing: internal ones, and IPv6."""
+    if (address.address_type or "EXTERNAL") != "EXTERNAL" or address.ip_version == "IPV6":
+        return None
+    return Observation(
+        key=_make_key(project, take_last_part(address.region) or where, address.id),
+        kind=ADDRESS,
+        state=ADDRESS_STATES.get(address.status or "", "unknown"),
+        name=make_storable(shorten(address.name or "")),
+        owner=make_storable(shorten(find_owner(address.labels))),
+        labels=sort_labels(address.labels),
+        created_at=parse_instant(address.creation_timestamp),
+        why=make_storable(shorten(address.status or "")),
+    )
+
+
+def _make_key(project: str, where: str, number: str | int) -> ResourceKey:
+    return ResourceKey(PROVIDER, project, where, str(number))
+
+
+LOCAL_SSD = "local SSD"
+WORKBENCH, SCHEDULE = "Vertex AI Workbench", "an instance schedule"
+LONGEST_MAX_RUN_S = 366 * 86_400
+
+
+def make_handling(instance: Instance, shape: MachineShape | None, started: datetime | None) -> Handling:
+    """Facts about acts on `instance`. `shape`: its machine type, None where unknown. `started`: its present run."""
+    scratch = sum_scratch_gb(instance, shape)
+    ssd = (f"{scratch} GB of {LOCAL_SSD}",) if scratch else ()
+    status = instance.status or ""
+    return Handling(
+        controller=find_controller(instance),
+        stops=None if status not in _STOPPABLE and status not in _STOPPED else status in _STOPPABLE,
+        terminates=True if status in _STOPPABLE or status in _STOPPED else None,
+        protected=("terminate",) if instance.deletion_protection else (),
+        stop_loses=ssd if status not in _STOPPED else (),
+        terminate_loses=(*ssd, *_list_deleted_disks(instance)),
+        restart_doubtful=bool(instance.guest_accelerators) or bool(shape and shape.gpus),
+        committed=_describe_commitment(instance),
+        ends_at=_find_end(instance, started),
+    )
+
+
+def sum_scratch_gb(instance: Instance, shape: MachineShape | None) -> int:
+    """GB of local SSD that a stop throws away: of attached scratch disks, or, unseen among them, of the type's own."""
+    attached = sum(parse_whole_number(disk.disk_size_gb) or 0 for disk in instance.disks or () if disk.type == "SCRATCH")
+    return max(attached, shape.ssd_gib if shape else 0)
+
+
+def find_controller(instance: Instance) -> str:
+    """Who would bring it back or must be asked instead; "" for nobody that is known."""
+    maker = read_creator(instance)
+    labels = instance.labels or {}
+    if "/instanceGroupManagers/" in maker and not _find_label_owner(labels, "goog-gke"):
+        return f"managed instance group {_shorten_name(take_last_part(maker))}"
+    for starts, told, named_by in _OWNERS:
+        if _find_label_owner(labels, *starts):
+            name = next((labels[key] for key in named_by if labels.get(key)), "")
+            return f"{told} {_shorten_name(name)}".rstrip()
+    if "/instanceGroupManagers/" in maker:
+        return f"managed instance group {_shorten_name(take_last_part(maker))}"
+    if (instance.name or "").startswith("gke-"):
+        return "GKE node pool"
+    return f"{SCHEDULE}, which may start it again" if instance.resource_policies else ""
+
+
+def find_replacer(instance: Instance) -> str:
+    """Who would make it anew, or lose its work, were it stopped by itself; "" for nobody, as of a notebook."""
+    owner = find_controller(instance)
+    return "" if owner.startswith((WORKBENCH, SCHEDULE)) else owner
+
+
+def read_creator(instance: Instance) -> str:
+    """The value of the metadata key `created-by`; no other value is ever read."""
+    for item in (instance.metadata.items if instance.metadata else None) or ():
+        if item.key == "created-by":
+            try:
+                return msgspec.json.decode(item.value, type=str)
+            except msgspec.DecodeError:
+                return ""
+    return ""
+
+
+def _find_label_owner(labels: Mapping[str, str], *starts: str) -> bool:
+    return any(key.startswith(starts) for key in labels)
+
+
+def _shorten_name(name: str) -> str:
+    return shorten(to_one_line(name))
+
+
+_OWNERS = (
+    (("goog-gke", "goog-k8s"), "GKE node pool", ("goog-k8s-node-pool-name", "goog-k8s-cluster-name")),
+    (("goog-dataproc",), "Dataproc cluster", ("goog-dataproc-cluster-name",)),
+    (("goog-dataflow",), "Dataflow job", ("goog-dataflow-job-id",)),
+    (("goog-vertex-ai", "goog-caip-notebook", "consumer-project-id"), WORKBENCH, ()),
+    (("goog-batch", "batch-job-id"), "Batch job", ("batch-job-id", "goog-batch-job-id", "goog-batch-job-uid")),
+    (("ghpc_deployment", "slurm_instance_role"), "Slurm cluster", ("ghpc_deployment", "slurm_cluster_name")),
+)
+"""Starts of label keys, who that is, labels with its name: gcp.md, section 7, 2026-11."""
+
+_STOPPED = frozenset(("TERMINATED", "STOPPED"))
+_STOPPABLE = frozenset(
+    ("PROVISIONING", "STAGING", "RUNNING", "PENDING_STOP", "STOPPING", "SUSPENDING", "SUSPENDED", "REPAIRING")
+)
+
+
+def _list_deleted_disks(instance: Instance) -> tuple[str, ...]:
+    """Persistent disks that go with the machine."""
+    told: list[str] = []
+    for disk in instance.disks or ():
+        if disk.auto_delete and disk.type != "SCRATCH":
+            size = parse_whole_number(disk.disk_size_gb)
+            name = _shorten_name(take_last_part(disk.source) or disk.device_name or "?")
+            told.append(f"{'boot disk' if disk.boot else 'disk'} {name}{'' if size is None else f' ({size} GB)'}")
+    return tuple(told)
+
+
+def _describe_commitment(instance: Instance) -> str:
+    """A machine that is bound to a reservation is paid for either way; others may be, which the API does not say."""
+    affinity, scheduling = instance.reservation_affinity, instance.scheduling
+    if scheduling and scheduling.provisioning_model == "RESERVATION_BOUND":
+        return "bound to a reservation, which bills whether it runs or not"
+    if affinity and affinity.consume_reservation_type == "SPECIFIC_RESERVATION":
+        name = _shorten_name(take_last_part(next(iter(affinity.values or ()), "")))
+        return f"uses reservation {name}".rstrip() + ", which bills whether it runs or not"
+    return ""
+
+
+def _find_end(instance: Instance, started: datetime | None) -> datetime | None:
+    scheduling = instance.scheduling
+    if scheduling is None or instance.status in _STOPPED:
+        return None
+    stated = parse_instant(scheduling.termination_time)
+    if stated is not None:
+        return stated
+    seconds = parse_whole_number(scheduling.max_run_duration.seconds) if scheduling.max_run_duration else None
+    if started is None or not seconds or seconds > LONGEST_MAX_RUN_S:
+        return None
+    return started + timedelta(seconds=seconds)

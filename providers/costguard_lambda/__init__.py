@@ -65,7 +65,7 @@ class LambdaPlugin:
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account; InputError and CredentialsError name the setting or the places."""
-        from costguard_lambda.opening import open_accounts
+        from costguard_lambda.account import open_accounts
 
         return open_accounts(table, around, per_s=self._per_s, pause_s=self._pause_s)
 

@@ -1,24 +1,49 @@
 """One account of Lambda Cloud: what it can be asked, and the one act that it has.
 
 Lambda has no stop, states no utilisation, no balance and no bill; so this account is no Stopper, and none of the others.
+
+From `[providers.lambda]` to accounts that can be asked: settings, keys, and one rate limiter for each key.
+
+Where Lambda's key is kept by other tools: the variable, and the file of SkyPilot.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from costguard.errors import ForbiddenError, InvalidAnswerError, MissingError, ProviderError, RefusedError, shorten, to_one_line
+from costguard.errors import (
+    CredentialsError,
+    ForbiddenError,
+    InvalidAnswerError,
+    MissingError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    UnreachableError,
+    shorten,
+    to_one_line,
+)
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import KeyedAccount
-from costguard.providers.transport import Deadline, ProviderContext
+from costguard.providers.api_keys import (
+    DEFAULT_ACCOUNT,
+    KeyedAccount,
+    KeyLocations,
+    check_account_table,
+    open_keyed_accounts,
+    read_timeout,
+)
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Deadline, ProviderChannel, ProviderContext, Secret, TokenBucket, check_url
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.acting import REFUSED, ActionResponse
-from costguard.values.health import HealthCheck
+from costguard.values.provider import REFUSED, ActionResponse, HealthCheck
 from costguard.values.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
+from costguard_lambda import MANIFEST
 from costguard_lambda.actions import terminate_instance
-from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi
+from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi, make_fault_reader
 from costguard_lambda.examination import examine_account
 from costguard_lambda.launches import LONGEST_S, LaunchTimes
 from costguard_lambda.translation import (
@@ -171,3 +196,66 @@ class LambdaAccount:
 def _format_reason(broken: ProviderError) -> str:
     """What happened, on one line and without the name of the provider, which the scope bears."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
+
+
+WHERE = "providers.lambda"
+VERSION = "/api/v1"
+BASE_URL = f"https://cloud.lambda.ai{VERSION}"
+"""The old host, cloud.lambdalabs.com, is marked as deprecated (OpenAPI 1.10.0, 2026-08)."""
+ADVICE = {
+    CredentialsError: "make a key at https://cloud.lambda.ai/api-keys and set LAMBDA_API_KEY",
+    ForbiddenError: "look at the account at https://cloud.lambda.ai: what runs in an unpaid one may go on billing",
+    ThrottledError: "Lambda allows about one request a second for all keys and tools of an account together",
+    UnreachableError: "see https://status.lambda.ai",
+}
+
+
+def open_accounts(
+    table: Mapping[str, object], around: ProviderContext, *, per_s: float, pause_s: float
+) -> Sequence[InstanceSource]:
+    """An account for each that `table` states; without any, the one of the default key."""
+    stated = check_account_table(table, MANIFEST)
+    base_url, timeout_s = parse_base_url(str(stated.get("base_url", BASE_URL))), read_timeout(stated, MANIFEST)
+
+    def account(key: KeyedAccount) -> LambdaAccount:
+        name = key.account or DEFAULT_ACCOUNT
+        api = LambdaApi(_open_channel(around, key, name, base_url, per_s=per_s, pause_s=pause_s))
+        return LambdaAccount(name=name, api=api, key=key, around=around, timeout_s=timeout_s)
+
+    return open_keyed_accounts(stated, MANIFEST, list_key_places(around.home), around, account)
+
+
+def parse_base_url(stated: str) -> str:
+    """Where the API is. Lambda's spec names the host alone as its server, and begins every path with the version."""
+    base = check_url(stated, f"{WHERE}.base_url")
+    return base if urlsplit(base).path else f"{base}{VERSION}"
+
+
+def _open_channel(
+    around: ProviderContext, key: KeyedAccount, name: str, base_url: str, *, per_s: float, pause_s: float
+) -> ProviderChannel:
+    """With one bucket for everything: a burst of one, for which an act goes before every waiting read."""
+    return ProviderChannel(
+        around.transport,
+        provider=MANIFEST.name,
+        base_url=base_url,
+        account=name,
+        headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
+        buckets={"": TokenBucket(per_s)},
+        fault=make_fault_reader(pause_s),
+        advice=ADVICE,
+    )
+
+
+def list_key_places(home: Path) -> KeyLocations:
+    """In the order in which they count."""
+    return KeyLocations(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", parse_key),))
+
+
+def parse_key(text: str) -> str:
+    """The key in `text`: the line `api_key = KEY` (SkyPilot's form), else all of it; "" where it is empty."""
+    for line in text.splitlines():
+        name, found, value = line.partition("=")
+        if found and name.strip() == "api_key":
+            return value.strip().strip("\"'")
+    return text.strip()

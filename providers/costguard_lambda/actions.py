@@ -18,7 +18,7 @@ from costguard.errors import (
     to_one_line,
 )
 from costguard.providers.transport import Deadline
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard_lambda.api import LambdaApi
 from costguard_lambda.translation import OVER
 

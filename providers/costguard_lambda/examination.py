@@ -9,7 +9,7 @@ from costguard.errors import CredentialsError, ForbiddenError, ProviderError, to
 from costguard.providers.api_keys import KeyedAccount
 from costguard.providers.transport import Deadline
 from costguard.system.clock import Clock
-from costguard.values.health import (
+from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
     CHECK_SKIPPED,

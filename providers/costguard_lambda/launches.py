@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from costguard.errors import ForbiddenError, ProviderError
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
-from costguard.values.stated_time import parse_instant
+from costguard.values.instant import parse_instant
 from costguard_lambda.wire import AuditEvent, ItemPage
 
 RECENT = timedelta(days=7)

@@ -16,10 +16,10 @@ from decimal import Decimal
 from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
 from costguard.metering.observation import LARGEST_GB, MOST_GPUS, Disk, Handling, Observation, Price, parse_hourly_rate
 from costguard.quoting.offer import Offer
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
+from costguard.values.instant import parse_instant
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, RUNNING, UNKNOWN, VOLUME, ResourceKey, make_storable
-from costguard.values.stated_time import parse_instant
 from costguard_lambda.wire import Filesystem, Instance, InstanceType, OfferedType, Specs, UnreadableItem
 
 NAME = "lambda"

@@ -70,7 +70,7 @@ class RunpodPlugin:
     def bill_files(self) -> BillFiles:
         """Its billing answers, kept as JSON."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_runpod.bill_files import BILL_FORMAT
+        from costguard_runpod.billing import BILL_FORMAT
 
         return BillFiles(formats=(BILL_FORMAT,))
 

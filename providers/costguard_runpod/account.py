@@ -2,12 +2,16 @@
 
 A poll asks for every page of pods, members of clusters among them, then for the network volumes, and for the catalogue only
 where a pod that may be billed does not say what it costs: two requests for an account of up to 1,000 pods, mostly.
+
+Where RunPod's own tools keep their key: the variable, then the file of runpodctl and of the Python SDK.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from costguard.bills.bill_line import BillLine, BillLines
 from costguard.errors import (
@@ -23,18 +27,23 @@ from costguard.errors import (
 )
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import DEFAULT_ACCOUNT, KeyedAccount, check_account_table, open_keyed_accounts, read_timeout
+from costguard.providers.api_keys import (
+    DEFAULT_ACCOUNT,
+    KeyedAccount,
+    KeyLocations,
+    check_account_table,
+    open_keyed_accounts,
+    read_timeout,
+)
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Deadline, ProviderChannel, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import ActionResponse
-from costguard.values.balance import PrepaidBalance
-from costguard.values.health import HealthCheck
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.money import PrepaidBalance
+from costguard.values.provider import ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_runpod import MANIFEST, actions, api, billing
 from costguard_runpod.examination import ExaminedAccount, examine_account
-from costguard_runpod.keys import list_key_places
 from costguard_runpod.pagination import decode_pods, decode_volumes, read_all_pages
 from costguard_runpod.translation import (
     PROVIDER,
@@ -250,3 +259,20 @@ def _find_graphql_url(stated: Mapping[str, object]) -> str:
 
 def _format_instant(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def list_key_places(home: Path) -> KeyLocations:
+    """In the order in which they count."""
+    return KeyLocations(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", parse_key),))
+
+
+def parse_key(text: str) -> str:
+    """The key in RunPod's own file: `apikey` (runpodctl), or `api_key` under [default] (the Python SDK); "" where none is."""
+    try:
+        table: Mapping[str, object] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return ""
+    default = table.get("default")
+    held = (table, default) if isinstance(default, Mapping) else (table,)
+    keys = (one.get(name) for one in held for name in ("apikey", "api_key", "apiKey"))
+    return next((key for key in keys if isinstance(key, str)), "")

@@ -21,7 +21,7 @@ from costguard.errors import (
     shorten,
 )
 from costguard.providers.transport import HttpResponse, ProviderChannel
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_runpod.api import build_pod_path, fetch_pod, parse_pod
 from costguard_runpod.translation import PROVIDER, make_handling

@@ -1,7 +1,14 @@
-"""How RunPod is asked: two channels, what its statuses mean, and the few questions that are no lists of pages."""
+"""How RunPod is asked: two channels, what its statuses mean, and the few questions that are no lists of pages.
+
+The rate headers of REST v2: how long to wait when a window of the quota is used up.
+
+Example: `RateLimit: "minute";r=0;t=12, "hour";r=0;t=1812, "day";r=49500;t=45012` with `Retry-After: 12`: wait 1812 s, for
+the hour is used up as well. They come with every answer, also with 200 (the specification of 2026-08-20).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
@@ -15,6 +22,7 @@ from costguard.errors import (
     InvalidAnswerError,
     ProviderError,
     RefusedError,
+    ThrottledError,
     shorten,
 )
 from costguard.providers.api_keys import KeyedAccount
@@ -28,10 +36,9 @@ from costguard.providers.transport import (
     check_url,
     make_status_fault_reader,
 )
-from costguard.providers.transport.channel import RETRY_AFTER_MOST_S
+from costguard.providers.transport.channel import RETRY_AFTER_MOST_S, parse_retry_after
 from costguard.values.resource import ResourceKey
 from costguard_runpod.pagination import UNREADABLE, make_odd_answer, parse_leniently
-from costguard_runpod.rates import apply_rate_limit, compute_pause
 from costguard_runpod.wire import BillPage, CatalogueGpu, GpuCatalogue, GraphAnswer, KeyOwner, Pod, ProblemDetail
 
 T = TypeVar("T")
@@ -180,3 +187,26 @@ def fetch_key_owner(channel: ProviderChannel) -> KeyOwner | None:
     code = (first.extensions.code if first.extensions else None) or ""
     kind = {"UNAUTHENTICATED": CredentialsError, "FORBIDDEN": ForbiddenError}.get(code, RefusedError)
     raise kind(f"GraphQL says: {shorten(first.message or 'an error without words')}", provider="runpod", code=code)
+
+
+MEMBER = re.compile(r'"[^"]{0,40}"((?:\s*;\s*[a-z]{1,8}=\d{1,9})+)', re.ASCII)
+PARAMETER = re.compile(r"([a-z]{1,8})=(\d{1,9})", re.ASCII)
+LONGEST_HEADER = 2000
+
+
+def compute_pause(reply: HttpResponse) -> float:
+    """Seconds until every window that is used up begins anew; 0 where none is, or nothing is said."""
+    waits = [0.0]
+    for member in MEMBER.finditer(reply.headers.get("ratelimit", "")[:LONGEST_HEADER]):
+        stated = dict(PARAMETER.findall(member[1]))
+        if stated.get("r") == "0":
+            waits.append(float(stated.get("t", 0)))
+    return max(waits)
+
+
+def apply_rate_limit(reply: HttpResponse, found: ProviderError) -> ProviderError:
+    """`found`; one of too many requests waits for the longest of Retry-After and every window that is used up."""
+    if isinstance(found, ThrottledError):
+        pause, stated = compute_pause(reply), parse_retry_after(reply)
+        found.retry_after_s = max(pause, stated or 0.0) if pause or stated is not None else None
+    return found

@@ -3,23 +3,30 @@
 Example: of `{"podId": "k3v9", "startTime": "2026-11-01T00:00:00Z", "gpuAmount": 0.69, "diskAmount": 0.01, "totalAmount": 0.7}`
 come two lines, `pods:k3v9:2026-11-01T00:00:00Z:compute` of $0.69 and `...:storage` of $0.01. The same record asked for again
 gives the same ids, so that the newer statement replaces the older.
+
+RunPod's billing answers, kept as JSON files (`GET /v2/billing/pods`, `/network-volumes`, `/v2/billing`), as bill lines.
+
+The records are those that the account is asked for, so they have the same names: a file and an answer of one hour are one line.
+Buckets longer than an hour are a statement of their own, which is never added to the hours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 
+import msgspec
+
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
 from costguard.bills.bill_line import COMPUTE, OTHER, STORAGE, TRAFFIC, BillLine
-from costguard.errors import InputError
+from costguard.errors import InputError, shorten
 from costguard.metering.observation import parse_hourly_rate
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.balance import PrepaidBalance
-from costguard.values.money import Money, Rate
-from costguard.values.period import Period
-from costguard.values.stated_time import parse_instant
+from costguard.values.calendar import Period
+from costguard.values.instant import EARLIEST, LATEST, MICROSECOND, parse_instant
+from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard_runpod.translation import PROVIDER, REGION, TIERS, TranslationContext
 from costguard_runpod.wire import BillRecord, CatalogueGpu, KeyOwner
 
@@ -191,3 +198,38 @@ def _parse_rate(stated: Decimal | None) -> Rate | None:
         return None
     nano = int(stated.scaleb(9))
     return Rate(nano_per_hour=nano) if nano else None
+
+
+HOUR = timedelta(hours=1)
+OF_A_RESOURCE = frozenset(("gpuAmount", "cpuAmount", "diskAmount", "standardAmount", "highPerformanceAmount"))
+"""Amounts that no total of an account has: without an id their money would be of nobody, and be left out."""
+EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
+
+
+def is_bill_record(record: BillFileRecord) -> bool:
+    """Whether a record is one bucket of a bill of RunPod's."""
+    amounts = any(key.endswith("Amount") for key in record)
+    return "startTime" in record and "endTime" in record and amounts
+
+
+def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
+    """A line for each part of a bucket that is not zero."""
+    try:
+        bucket = msgspec.convert(record, BillRecord, strict=False)
+    except (msgspec.ValidationError, ArithmeticError) as odd:
+        raise InputError(f"is no bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
+    stated = {name for name, value in record.items() if value is not None}
+    if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:
+        hint = "podId or networkVolumeId is wanted: export it again, without grouping it"
+        raise InputError("states amounts of a resource and not of which", field="record", hint=hint)
+    kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
+    lines, unread = parse_bill_lines([bucket], BillStatement(kind=kind, account=about.account, now=about.as_of, period=EVER))
+    if unread:
+        raise InputError("states no time, no resource or no amount", field="record")
+    for line in lines:
+        hours = line.end - line.start
+        whole = line if hours == HOUR else replace(line, statement=f"buckets of {hours // HOUR} h")
+        yield whole, Decimal(0)
+
+
+BILL_FORMAT = BillFormat(name="RunPod billing (JSON)", known=is_bill_record, read=read_bill_record, sums=False)

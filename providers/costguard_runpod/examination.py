@@ -9,7 +9,7 @@ from datetime import datetime
 from costguard.errors import CredentialsError, ForbiddenError, ProviderError
 from costguard.providers.api_keys import KeyedAccount
 from costguard.providers.transport import Deadline, ProviderChannel
-from costguard.values.health import (
+from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
     CHECK_SKIPPED,

@@ -16,10 +16,10 @@ from decimal import Decimal
 
 from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
 from costguard.metering.observation import MOST_GPUS, Disk, Handling, Observation, Price, parse_hourly_rate
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
+from costguard.values.instant import parse_instant
 from costguard.values.resource import VOLUME, ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_MEMORY_UTIL, GPU_UTIL, MEMORY_USED, Sample
-from costguard.values.stated_time import parse_instant
 from costguard_runpod.wire import CatalogueGpu, Count, Pod, Stamp, Volume, Work
 
 PROVIDER, REGION = "runpod", "global"

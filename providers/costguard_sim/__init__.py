@@ -17,9 +17,17 @@ from costguard.metering.inventory import Poll
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
 from costguard.system.clock import Clock
-from costguard.values.health import CHECK_GOOD, CREDENTIALS_CHECK, REACHABLE_CHECK, HealthCheck
-from costguard.values.period import Period
-from costguard.values.provider import WHOLE_SETTING, ProviderManifest, ProviderSetting, check_provider_table
+from costguard.values.calendar import Period
+from costguard.values.provider import (
+    CHECK_GOOD,
+    CREDENTIALS_CHECK,
+    REACHABLE_CHECK,
+    WHOLE_SETTING,
+    HealthCheck,
+    ProviderManifest,
+    ProviderSetting,
+    check_provider_table,
+)
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_sim.plan import PlannedListing, WatchPlan
 from costguard_sim.view import make_key, make_poll, observe_resource
@@ -92,7 +100,7 @@ class SimClouds:
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """What the clouds would charge, day by day."""
-        from costguard_sim.statement import make_billed
+        from costguard_sim.view import make_billed
 
         return make_billed(self.world.resources, period, self.clock.now())
 

@@ -97,13 +97,13 @@ class VastPlugin:
     def bill_files(self) -> BillFiles:
         """Its charges and invoices, kept as files."""
         from costguard.bills.bill_files import BillFiles
-        from costguard_vast.bill_files import CHARGES_FORMAT, INVOICES_FORMAT
+        from costguard_vast.charges import CHARGES_FORMAT, INVOICES_FORMAT
 
         return BillFiles(formats=(CHARGES_FORMAT, INVOICES_FORMAT))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account that `table` states."""
-        from costguard_vast.opening import open_accounts
+        from costguard_vast.account import open_accounts
 
         return open_accounts(table, around)
 

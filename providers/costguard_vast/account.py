@@ -1,13 +1,19 @@
 """One Vast account: what it holds, what it has left, what it was charged, and the two things that can be done to a contract.
 
 The ledger knows it by its user id, which is asked for once. One listing covers all of it: contracts, and their volumes.
+
+From `[providers.vast]` to accounts: which settings, which key, which address.
+
+Where Vast's own tools keep their key: the variable, which wins, then the files of the vastai command.
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
@@ -15,23 +21,28 @@ from costguard.bills.bill_line import BillLines
 from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import KeyedAccount
-from costguard.providers.transport import Deadline, ProviderContext
+from costguard.providers.api_keys import (
+    KeyedAccount,
+    KeyLocations,
+    check_account_table,
+    open_keyed_accounts,
+    read_plain_key,
+    read_timeout,
+)
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Deadline, ProviderContext, check_url
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import ActionResponse
-from costguard.values.balance import PrepaidBalance
-from costguard.values.health import HealthCheck
-from costguard.values.money import Money
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.checks import require
+from costguard.values.money import Money, PrepaidBalance
+from costguard.values.provider import ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
-from costguard_vast import actions, charges, examination, measures, offers
-from costguard_vast.api import NOT_THERE, PAGE, STATE_IT, VastApi
-from costguard_vast.listing import format_reason, read_rows
-from costguard_vast.numbers import parse_finite, to_nano
-from costguard_vast.prices import describe_increase
+from costguard_vast import BASE_URL, MANIFEST, actions, charges, examination, offers, translation
+from costguard_vast.api import NOT_THERE, PAGE, STATE_IT, VastApi, format_reason, read_rows
+from costguard_vast.prices import MB_PER, describe_increase
 from costguard_vast.translation import PROVIDER, REGION, SCOPE, VOLUME_MARK, ItemReader, PollNotes, VastGpuNames
-from costguard_vast.wire import User
+from costguard_vast.wire import User, parse_finite, to_nano
 
 INCREASES_EVERY = timedelta(minutes=10)
 """How often proposed price increases are asked for; a host's proposal stands for days: an assumption, 2026-11."""
@@ -151,7 +162,7 @@ class VastAccount:
             if seen is not None:
                 items.append(seen)
             if seen is not None and one is not None and seen.state in ("running", "paused"):
-                measured += measures.build_samples(one, seen.key, now, self._proven, telling.make_voice(seen.key.id))
+                measured += translation.build_samples(one, seen.key, now, self._proven, telling.make_voice(seen.key.id))
         return items, tuple(measured)
 
     def _list_volumes(self, account: str, deadline: Deadline, telling: PollNotes) -> list[Observation]:
@@ -251,3 +262,58 @@ class VastAccount:
         except (ProviderError, InputError) as broken:
             return "; ".join(str(broken).splitlines())
         return "" if key.account == account else f"it is of account {key.account[:40]}, and this key is of {account}"
+
+
+WHERE = "providers.vast"
+
+
+def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
+    """A source for each account; every key is looked for, and nothing is asked."""
+    stated = check_account_table(table, MANIFEST)
+    base_url = parse_base_url(str(stated.get("base_url", BASE_URL)))
+    unit, timeout_s = _parse_traffic_unit(str(stated.get("traffic_unit", "")).strip()), read_timeout(stated, MANIFEST)
+    _check_account_ids(stated)
+
+    def account(key: KeyedAccount) -> VastAccount:
+        return VastAccount(
+            api=VastApi(around.transport, base_url=base_url, key=key),
+            around=around,
+            key=key,
+            timeout_s=timeout_s,
+            traffic_unit=unit,
+            unverified=stated.get("unverified") is True,
+        )
+
+    return open_keyed_accounts(stated, MANIFEST, list_key_places(around.home, around.environ), around, account, nameless="")
+
+
+def parse_base_url(stated: str) -> str:
+    """Where the API is, without its /api and version: both versions are asked."""
+    base = check_url(stated, f"{WHERE}.base_url")
+    return re.sub(r"/api(?:/v[01])?$", "", base)
+
+
+def _parse_traffic_unit(stated: str) -> str:
+    """What traffic is counted in, "" where nobody says."""
+    hint = "leave it out if you are unsure"
+    require(not stated or stated in MB_PER, f"{WHERE}.traffic_unit", f"must be {' or '.join(MB_PER)}", hint)
+    return stated
+
+
+def _check_account_ids(stated: Mapping[str, object]) -> None:
+    """An account is called by its user id, which Vast says itself."""
+    several = stated.get("accounts")
+    for one in (stated, *(several if isinstance(several, list) else ())):
+        name = str(one.get("account", "0")).strip()
+        hint = "`costguard doctor` shows the user id of a key"
+        require(name.isascii() and name.isdigit(), f"{WHERE}.account", "must be a user id, which is a whole number", hint)
+
+
+def list_key_places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
+    """In the order in which they count: the file of today, then that of former versions."""
+    stated = environ.get("XDG_CONFIG_HOME", "")
+    config = Path(stated) if stated.startswith("/") else home / ".config"
+    return KeyLocations(
+        env="VAST_API_KEY",
+        files=((config / "vastai" / "vast_api_key", read_plain_key), (home / ".vast_api_key", read_plain_key)),
+    )

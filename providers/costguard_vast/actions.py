@@ -8,11 +8,10 @@ import msgspec
 
 from costguard.errors import InvalidAnswerError, MissingError, ProviderError, RefusedError, UnreachableError
 from costguard.providers.transport import Deadline
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
-from costguard_vast.api import VastApi
-from costguard_vast.listing import format_reason
-from costguard_vast.states import is_settled
+from costguard_vast.api import VastApi, format_reason
+from costguard_vast.translation import is_settled
 from costguard_vast.wire import ActAnswer, Instance
 
 BEFORE_S = 5.0

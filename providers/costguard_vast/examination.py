@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError
-from costguard.values import health
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
-from costguard_vast.api import GROUPS, KEY_AT, NOT_THERE, STATE_IT
-from costguard_vast.listing import format_reason
-from costguard_vast.numbers import parse_percent
+from costguard.values import provider
+from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
+from costguard_vast.api import GROUPS, KEY_AT, NOT_THERE, STATE_IT, format_reason
 from costguard_vast.translation import SCOPE
-from costguard_vast.wire import Instance, InstancePage
+from costguard_vast.wire import Instance, InstancePage, parse_percent
 
 T = TypeVar("T")
 
@@ -36,7 +34,7 @@ def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
         fix = f"put a key that Vast knows into {account.key.source}; {KEY_AT}"
         return (
             HealthCheck(
-                subject=health.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {format_reason(broken)}", fix=fix
+                subject=provider.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {format_reason(broken)}", fix=fix
             ),
             *_skip_checks(account),
         )
@@ -45,11 +43,11 @@ def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
     except ProviderError as broken:
         if broken.status in NOT_THERE:
             return _check_known_key(account, source, "", format_reason(broken))
-        unknown = HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}, not tried")
+        unknown = HealthCheck(subject=provider.CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}, not tried")
         fix = f"see whether {account.api.channel.base_url} can be reached from here"
         return (
             unknown,
-            HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_BAD, told=format_reason(broken), fix=fix),
+            HealthCheck(subject=provider.REACHABLE_CHECK, outcome=CHECK_BAD, told=format_reason(broken), fix=fix),
             *_skip_checks(account, 1),
         )
     return _check_known_key(account, source, f"{user.id}", "" if user.credit is not None else "Vast does not state the credit")
@@ -63,8 +61,8 @@ def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: st
     outcome = CHECK_GOOD if not no_balance else CHECK_BAD if fix else CHECK_UNSURE
     balance = HealthCheck(subject="permission: balance", outcome=outcome, told=no_balance or "users/current answers", fix=fix)
     return (
-        HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_GOOD if id_ or page else CHECK_UNSURE, told=source),
-        HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_GOOD, told=account.api.channel.base_url),
+        HealthCheck(subject=provider.CREDENTIALS_CHECK, outcome=CHECK_GOOD if id_ or page else CHECK_UNSURE, told=source),
+        HealthCheck(subject=provider.REACHABLE_CHECK, outcome=CHECK_GOOD, told=account.api.channel.base_url),
         _check_identity(account, id_),
         listed,
         _try_call("list offers", lambda: account.api.search(("RTX 4090",), account.make_deadline(), rows=1), "misc")[1],
@@ -80,10 +78,10 @@ def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: st
 def _skip_checks(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
     """What was not looked at, for a reason that stands before it."""
     subjects = (
-        health.REACHABLE_CHECK,
-        health.IDENTITY_CHECK,
+        provider.REACHABLE_CHECK,
+        provider.IDENTITY_CHECK,
         *(f"permission: {right}" for right in RIGHTS),
-        health.UTILIZATION_CHECK,
+        provider.UTILIZATION_CHECK,
     )
     yield from (HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told="not looked at") for subject in subjects[after:])
     yield _check_clock(account)
@@ -94,12 +92,14 @@ def _check_identity(account: VastAccount, id_: str) -> HealthCheck:
         name = account.fetch_account_id(account.make_deadline())
     except (ProviderError, InputError) as broken:
         fix = f'write account = "{id_}", or give another key' if id_ else getattr(broken, "hint", None) or STATE_IT
-        return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_BAD, told="; ".join(str(broken).splitlines()), fix=fix)
+        return HealthCheck(
+            subject=provider.IDENTITY_CHECK, outcome=CHECK_BAD, told="; ".join(str(broken).splitlines()), fix=fix
+        )
     if not id_:
         return HealthCheck(
-            subject=health.IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"user {name}, as stated: Vast does not tell"
+            subject=provider.IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"user {name}, as stated: Vast does not tell"
         )
-    return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"user {name}, scope {SCOPE}")
+    return HealthCheck(subject=provider.IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"user {name}, scope {SCOPE}")
 
 
 def _try_call(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, HealthCheck]:
@@ -132,30 +132,30 @@ def _check_acts() -> Iterator[HealthCheck]:
 def _check_clock(account: VastAccount) -> HealthCheck:
     theirs, ours = account.api.channel.date, account.clock.now()
     if theirs is None:
-        return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
+        return HealthCheck(subject=provider.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
     skew = (ours - theirs) / timedelta(seconds=1)
     if abs(skew) > SKEW_S:
         fix = "set this machine's clock: timedatectl set-ntp true"
         return HealthCheck(
-            subject=health.CLOCK_CHECK, outcome=CHECK_BAD, told=f"this clock is {skew:+.0f} s off Vast's", fix=fix
+            subject=provider.CLOCK_CHECK, outcome=CHECK_BAD, told=f"this clock is {skew:+.0f} s off Vast's", fix=fix
         )
-    return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {abs(skew):.0f} s of Vast's")
+    return HealthCheck(subject=provider.CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {abs(skew):.0f} s of Vast's")
 
 
 def _check_measures(page: InstancePage | None) -> HealthCheck:
     """What the first page can tell of work."""
     if page is None:
-        return HealthCheck(subject=health.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
+        return HealthCheck(subject=provider.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
     running = [one for raw in page.instances if (one := _decode_instance(raw)) is not None and one.actual_status == "running"]
     told = sum(parse_percent(one.gpu_util) is not None for one in running)
     limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
     if not running:
         return HealthCheck(
-            subject=health.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"nothing runs; of what runs Vast tells {limits}"
+            subject=provider.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"nothing runs; of what runs Vast tells {limits}"
         )
     outcome = CHECK_GOOD if told == len(running) else CHECK_UNSURE
     return HealthCheck(
-        subject=health.UTILIZATION_CHECK, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}"
+        subject=provider.UTILIZATION_CHECK, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}"
     )
 
 

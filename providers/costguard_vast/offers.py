@@ -17,11 +17,9 @@ from costguard.metering.observation import parse_hourly_rate
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
-from costguard_vast.api import QUOTA, SEARCH_ROWS
-from costguard_vast.listing import format_reason
-from costguard_vast.numbers import parse_finite, parse_gpu_count, parse_positive
+from costguard_vast.api import QUOTA, SEARCH_ROWS, format_reason
 from costguard_vast.translation import PROVIDER, VastGpuNames
-from costguard_vast.wire import HostOffer
+from costguard_vast.wire import HostOffer, parse_finite, parse_gpu_count, parse_positive
 
 if TYPE_CHECKING:
     from costguard_vast.account import VastAccount

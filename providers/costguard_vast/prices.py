@@ -4,20 +4,34 @@
 contract accrues now, and is believed where it differs (vast.md, section 3, 2026-11-21).
 
 Example: dph_base 0.76, disk_space 64, storage_cost 0.15: $0.76 an hour while it runs, and 64 GB x $0.15 a month of 720 h.
+
+Traffic, which Vast bills in every state: counted where somebody has said in what unit.
+
+One public exporter reads `inet_up_billed` and `inet_down_billed` as GB, another as MB, and the spec has neither field (vast.md,
+section 3, 2026-11-21). A thousandfold mistake is no estimate, so without the setting `traffic_unit` nothing is counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
 from costguard.errors import shorten, to_one_line
 from costguard.metering.billing import HIGHEST_PER_GB
-from costguard.metering.observation import LARGEST_GB, Disk, Price, parse_hourly_rate
-from costguard.values.stated_time import parse_instant
-from costguard_vast.numbers import MONTH_H, NANO, parse_finite, parse_positive
-from costguard_vast.traffic import Say
-from costguard_vast.wire import AccruedRates, Instance, PriceIncrease, Volume
+from costguard.metering.observation import LARGEST_GB, LARGEST_MB, Disk, Price, TrafficCounter, parse_hourly_rate
+from costguard.values.instant import parse_instant
+from costguard_vast.wire import (
+    MONTH_H,
+    NANO,
+    AccruedRates,
+    Instance,
+    PriceIncrease,
+    Volume,
+    parse_finite,
+    parse_positive,
+    to_nano,
+)
 
 AGREE = Decimal("0.01")
 """Two statements of one price that differ by less are the same, rounded."""
@@ -121,3 +135,27 @@ def describe_increase(one: PriceIncrease) -> str:
     ends = parse_instant(one.contract_end_date)
     until = f" after {ends:%Y-%m-%d}" if ends else ""
     return f"vast {shorten(to_one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its GPUs{change}{until}"
+
+
+MB_PER = {"GB": 1000, "MB": 1}
+UNCOUNTED = "traffic is stated without a unit and not counted: traffic_unit says whether inet_*_billed is in GB or MB"
+
+Say = Callable[[str], None]
+
+
+def list_counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
+    """What went in and out since the contract began; `unit` "": nobody says, and nothing is counted."""
+    stated = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
+    used = [(name, amount, cost) for name, raw, cost in stated if (amount := parse_finite(raw)) is not None and amount >= 0]
+    if used and not unit:
+        say(UNCOUNTED)
+        return ()
+    return tuple(found for name, amount, cost in used if (found := _make_counter(name, amount * MB_PER[unit], cost, say)))
+
+
+def _make_counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:
+    if mb > LARGEST_MB:
+        say(f"{name} is {mb:.3g} MB, which is not believed")
+        return None
+    price = parse_positive(cost)
+    return TrafficCounter(name, int(mb), to_nano(price) if price else None)

@@ -1,6 +1,19 @@
 """From Vast's contracts and volumes to observations. Pure: no network, no clock.
 
 What cannot be read of one item is said about that item and costs no other.
+
+Vast's words for what a contract does, four of them a contract, to one of ours.
+
+`actual_status` is of the container, by its last heartbeat; `intended_status` what was asked for; `cur_state` and `next_state`
+are of the contract, which is what bills. Where the two differ the contract may still hold its GPU, and the state is one that
+nobody is sure of. Source: the project's provider notes (vast.md, section 3, 2026-11-21).
+
+Example: container "exited", contract "running": the process died and the GPU is still held, so `failed`, which may bill.
+
+Measures of work that come with Vast's listing.
+
+Vast states percent; its spec says fraction (vast.md, sections 3 and 9, 2026-11-21). A value above 1 settles it. An
+instance that never had one and whose GPU is hot may be busy on the other scale: it has no sample, which is not idle.
 """
 
 from __future__ import annotations
@@ -8,20 +21,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 
 import msgspec
 
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.metering.observation import Handling, Observation
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
+from costguard.values.instant import parse_instant
 from costguard.values.resource import VOLUME, ResourceKey
-from costguard.values.stated_time import parse_instant
+from costguard.values.sample import CPU_UTIL, GPU_TEMPERATURE, GPU_UTIL, MEMORY_USED, Sample
 from costguard_vast import prices
-from costguard_vast.numbers import parse_finite, parse_gpu_count, parse_positive
-from costguard_vast.states import WAITING, find_state, is_settled, normalise_word
-from costguard_vast.traffic import Say, list_counters
-from costguard_vast.wire import UNREADABLE, Instance, ItemIdentity, Volume, parse_leniently
+from costguard_vast.prices import Say, list_counters
+from costguard_vast.wire import (
+    UNREADABLE,
+    Instance,
+    ItemIdentity,
+    Volume,
+    parse_finite,
+    parse_gpu_count,
+    parse_leniently,
+    parse_percent,
+    parse_positive,
+)
 
 PROVIDER, SCOPE, REGION = "vast", "contracts", "global"
 """Vast has no regions: ids are unique, and `geolocation` is a host's word that may change, so it is in no key."""
@@ -208,3 +231,101 @@ def _observe_volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
         disks=prices.list_volume_disks(one, say),
         why=normalise_word(one.status),
     )
+
+
+HELD = {"running": "running", "rebooting": "running", "recycling": "running", "frozen": "paused", "exited": "failed"}
+ARRIVING = frozenset(("", "loading", "created", "scheduling"))
+OFF = frozenset(("stopped", "unloaded"))
+LONGEST_WORD = 80
+WAITING = "waits for its GPU, and then starts and bills by itself"
+MAY_RESUME = "interruptible: it resumes by itself when its bid wins"
+
+
+def find_state(one: Instance) -> tuple[str, str]:
+    """Our state, and Vast's word for it where that says more."""
+    actual, wanted = normalise_word(one.actual_status), normalise_word(one.intended_status)
+    state = _find_base_state(actual, wanted, one)
+    shown = (one.actual_status or "").strip()[:LONGEST_WORD] if actual != state else ""
+    if state == "stopped" and wanted == "running":
+        return state, f"{shown or 'stopped'}, {WAITING}"
+    if state == "stopped" and one.is_bid:
+        return state, f"{shown or 'stopped'}, {MAY_RESUME}"
+    return state, shown
+
+
+def is_settled(one: Instance) -> bool:
+    """Whether contract and intention both say stopped, and nothing else is on its way."""
+    return (
+        normalise_word(one.cur_state) in OFF
+        and normalise_word(one.intended_status) == "stopped"
+        and normalise_word(one.next_state) in (*OFF, "")
+    )
+
+
+def normalise_word(text: str | None) -> str:
+    """A state as it is compared: some carry spaces and newlines."""
+    return (text or "").strip().lower()[:LONGEST_WORD]
+
+
+def _find_base_state(actual: str, wanted: str, one: Instance) -> str:
+    contract = normalise_word(one.cur_state)
+    if actual == "offline":
+        return "repairing"
+    if is_settled(one):
+        return "stopped"
+    if actual in ARRIVING:
+        return _find_arriving_state(actual, contract, wanted)
+    if actual == "stopped":
+        return _find_stopped_state(contract, wanted)
+    if actual in HELD:
+        return _find_held_state(actual, contract, wanted)
+    return "unknown"
+
+
+def _find_arriving_state(actual: str, contract: str, wanted: str) -> str:
+    """No container yet. Where nothing says anything, that is no statement either."""
+    if contract in OFF:
+        return "stopped"
+    return "starting" if actual or contract == "running" or wanted in ("running", "stopped") else "unknown"
+
+
+def _find_stopped_state(contract: str, wanted: str) -> str:
+    """The container is stopped, but the contract may hold its GPU still or again."""
+    if contract in OFF or not contract:
+        return "stopped"
+    return "starting" if wanted == "running" else "stopping"
+
+
+def _find_held_state(actual: str, contract: str, wanted: str) -> str:
+    if contract in OFF:
+        return "stopped" if actual == "exited" else "stopping"
+    return "stopping" if wanted == "stopped" else HELD[actual]
+
+
+HOT_C = 60.0
+"""Degrees at which a GPU surely works, or has just worked: an assumption, 2026-11."""
+HOTTEST_C = 150.0
+
+
+def build_samples(one: Instance, key: ResourceKey, at: datetime, proven: set[str], say: Say) -> tuple[Sample, ...]:
+    """What the last heartbeat of a running instance said. `proven`: ids that are known to state percent; it grows."""
+    use, heat = parse_percent(one.gpu_util), parse_finite(one.gpu_temp)
+    heat_c = float(heat) if heat is not None and 0 < heat <= Decimal(HOTTEST_C) else None
+    if use is not None and use > 1:
+        proven.add(key.id)
+    if use is not None and key.id not in proven and heat_c is not None and heat_c >= HOT_C:
+        say(f"scale suspicious: gpu_util {use:g} at {heat_c:.0f} degrees, so it is taken for unknown, not for idle")
+        use = None
+    found = {
+        GPU_UTIL: use,
+        GPU_TEMPERATURE: heat_c,
+        CPU_UTIL: parse_percent(one.cpu_util),
+        MEMORY_USED: _compute_memory_percent(one),
+    }
+    return tuple(Sample(key=key, signal=name, at=at, value=value) for name, value in found.items() if value is not None)
+
+
+def _compute_memory_percent(one: Instance) -> float | None:
+    """Main memory held, in percent. Both figures are in one unit, whichever that is."""
+    used, limit = parse_finite(one.mem_usage), parse_positive(one.mem_limit)
+    return float(100 * used / limit) if used is not None and limit is not None and 0 <= used <= limit else None

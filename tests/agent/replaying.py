@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from costguard.guard.activity import classify_activity
-from costguard.guard.alerts.silence import get_agent_state
-from costguard.guard.seat import estimate_interval_of_samples
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
+from costguard.guard.alerts.rules import get_agent_state
+from costguard.guard.context import estimate_interval_of_samples
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.services.web_backend import WebServices
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
@@ -39,7 +39,7 @@ from costguard.values.sample import (
     STEP,
     Sample,
 )
-from costguard.web import agents, middleware
+from costguard.web import middleware, routes
 from costguard.web.server import serve_http
 from tests.guard.traces import HANGS, MINUTE, START, WASTE, WORK, Trace, dice_of, machine, traced
 from tests.web.desks import MIN, NOON, Rig, keys, ledger_at, rig
@@ -160,7 +160,7 @@ class Stage:
 @contextmanager
 def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> Iterator[Stage]:
     """A server that is asked as fast as virtual time goes by, and a process of agents that has not begun yet."""
-    for module, name in ((agents, "PER_AGENT"), (middleware, "PER_ADDRESS")):
+    for module, name in ((routes, "PER_AGENT"), (middleware, "PER_ADDRESS")):
         monkeypatch.setattr(module, name, 1e6)
     with rig(ledger_at(folder), machines=machines) as desk:
         clock = Shared(folder / "clock")

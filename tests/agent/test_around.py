@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.around import ActivityProbe, BackgroundQuery
-from costguard_agent.seen import ProbeResult, merge_probe_results
+from costguard_agent.collector import ActivityProbe, BackgroundQuery
+from costguard_agent.signals import ProbeResult, merge_probe_results
 from costguard_agent.user_sessions import SessionProbe
 
 from tests.agent.near import Machine, answering
@@ -135,7 +135,7 @@ def test_all_of_it_runs_on_python_3_9(tmp_path: Path) -> None:
 import json, sys, time
 from pathlib import Path
 from costguard_agent import deadman_policy, ending, kernels, queues, quiet, switch
-from costguard_agent.around import ActivityProbe
+from costguard_agent.collector import ActivityProbe
 from costguard_agent.host import HostView
 here = HostView({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
 seen = ActivityProbe(here).look(time.time(), within_s=20)

@@ -16,6 +16,7 @@ from costguard_agent.deadman_policy import (
     NOT_IDLE_YET,
     PROTECTED,
     PROTECTION_UNKNOWN,
+    REQUIRED,
     SILENT_TOO_SHORT,
     TRIED,
     UNCHECKED,
@@ -23,11 +24,12 @@ from costguard_agent.deadman_policy import (
     WORKING,
     DeadmanFacts,
     DeadmanSettings,
+    IdleEvidence,
+    IdleHistory,
     compute_delay_s,
     decide_shutdown,
     parse_settings,
 )
-from costguard_agent.quiet import REQUIRED, IdleEvidence, IdleHistory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -387,7 +387,7 @@ def test_turning_off_a_container_is_no_way(machine: Machine, name: str) -> None:
 def test_a_shutdown_that_fails_is_refused_and_one_that_hangs_is_unknown(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("costguard_agent.off.WITHIN_S", 0.5)
+    monkeypatch.setattr("costguard_agent.shutdown.WITHIN_S", 0.5)
     with answering(vm(machine)) as (_, port):  # type: ignore[arg-type]
         machine.env["COSTGUARD_GCP_METADATA"] = f"http://127.0.0.1:{port}"
         way = certain(machine, "stop")

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import costguard_agent
 import pytest
-from costguard_agent import hints, listening, state_dir
+from costguard_agent import hints, local_requests, state_dir
 from costguard_agent.diagnostics import AgentError
-from costguard_agent.listening import HintListener, HintState
-from costguard_agent.local_requests import LocalRequestQueue
+from costguard_agent.local_requests import HintListener, HintState, LocalRequestQueue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -277,7 +276,9 @@ def test_who_asks_is_told_what_became_of_it(listener: HintListener) -> None:
     answers: list[object] = []
     asking = threading.Thread(
         target=lambda: answers.append(
-            listening.send_local_request(hints.list_hint_sockets(), {"what": "busy", "for_s": 7200, "name": "", "why": ""}, 5)
+            local_requests.send_local_request(
+                hints.list_hint_sockets(), {"what": "busy", "for_s": 7200, "name": "", "why": ""}, 5
+            )
         )
     )
     asking.start()
@@ -292,8 +293,8 @@ def test_who_asks_is_told_what_became_of_it(listener: HintListener) -> None:
 
 def test_where_no_agent_runs_it_is_said(here: Path) -> None:
     with pytest.raises(AgentError, match="no agent runs on this machine"):
-        listening.send_local_request([str(here / "none")], {}, 1)
+        local_requests.send_local_request([str(here / "none")], {}, 1)
     stale = HintListener(here / "stale", LocalRequestQueue(here))
     stale._socket.close()
     with pytest.raises(AgentError, match="no agent answers at"):
-        listening.send_local_request([str(here / "stale")], {}, 1)
+        local_requests.send_local_request([str(here / "stale")], {}, 1)

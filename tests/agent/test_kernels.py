@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 from costguard_agent import notebooks as kernels
-from costguard_agent.seen import ProbeResult
+from costguard_agent.signals import ProbeResult
 
 from tests.agent.near import Machine, Server, answering
 from tests.fakes.server import Answer, Asked, serving

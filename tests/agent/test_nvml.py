@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_agent.binding import import_pynvml
-from costguard_agent.nvml import GpuReader, GpuReading
-from costguard_agent.watching import GpuWatcher
+from costguard_agent.nvml import GpuReader, GpuReading, GpuWatcher, import_pynvml
 
 FAKE = Path(__file__).parent / "fake_nvml"
 GPU = {
@@ -206,7 +204,7 @@ def test_a_driver_that_hangs_is_unknown_and_said(nvidia: Nvidia, monkeypatch: py
     watching = GpuWatcher(1.0)
     assert watching.take().latest.gpus is not None
     nvidia(GPU, hang=True)
-    monkeypatch.setattr("costguard_agent.watching.STALE_S", 0.0)
+    monkeypatch.setattr("costguard_agent.nvml.STALE_S", 0.0)
     taken = watching.take()
     assert (taken.looks, taken.latest) == ([], GpuReading(None, None, ()))
     assert taken.troubles[0].startswith("NVML has not answered for ")

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from costguard_agent import installation, unit
+from costguard_agent import installation
 from costguard_agent.diagnostics import AgentError
 
 from tests.agent.test_agent_process import ROOT, oldest
@@ -97,7 +97,7 @@ def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:
 
 
 def test_the_unit_in_config_is_the_one_that_is_installed() -> None:
-    assert (ROOT / "config" / "systemd" / "costguard-agent.service").read_text() == unit.format_unit()
+    assert (ROOT / "config" / "systemd" / "costguard-agent.service").read_text() == installation.format_unit()
 
 
 def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,12 +107,12 @@ def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path,
     (commands / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(unit, "PROGRAM", tmp_path / "lib" / "agent")
-    monkeypatch.setattr(unit, "UNIT", tmp_path / "costguard-agent.service")
-    monkeypatch.setattr(unit, "_find_python", lambda: sys.executable)
+    monkeypatch.setattr(installation, "PROGRAM", tmp_path / "lib" / "agent")
+    monkeypatch.setattr(installation, "UNIT", tmp_path / "costguard-agent.service")
+    monkeypatch.setattr(installation, "_find_python", lambda: sys.executable)
     (tmp_path / "lib").mkdir()
     for _ in range(2):
-        assert unit.install_service(systemd=tmp_path).startswith("costguard-agent.service runs")
+        assert installation.install_service(systemd=tmp_path).startswith("costguard-agent.service runs")
     done = subprocess.run([sys.executable, "-I", str(tmp_path / "lib" / "agent"), "version"], capture_output=True, check=True)
     assert done.stdout.startswith(b"costguard-agent ")
     assert f"ExecStart={sys.executable} " in (tmp_path / "costguard-agent.service").read_text()
@@ -126,13 +126,13 @@ def test_what_systemd_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(AgentError, match="systemctl enable x ended with 3: masked"):
-        unit._run_systemctl(["enable", "x"])
+        installation._run_systemctl(["enable", "x"])
 
 
 def test_without_systemd_it_says_how_to_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(AgentError, match=r"there is no systemd here. Start it .*: nohup .* run >>"):
-        unit.install_service(systemd=tmp_path / "none")
+        installation.install_service(systemd=tmp_path / "none")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(AgentError, match="needs root: sudo costguard-agent install"):
-        unit.install_service(systemd=tmp_path)
+        installation.install_service(systemd=tmp_path)

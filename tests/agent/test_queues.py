@@ -10,10 +10,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from costguard_agent import commands, schedulers
+from costguard_agent import host, schedulers
 from costguard_agent.http_client import UnansweredError
 from costguard_agent.schedulers import slurm
-from costguard_agent.seen import ProbeResult
+from costguard_agent.signals import ProbeResult
 
 from tests.agent.near import Machine, answering
 from tests.fakes.server import Answer
@@ -237,14 +237,14 @@ def test_a_command_that_leaves_a_child_behind_is_ended_with_it(tmp_path: Path) -
     file = tmp_path / "pid"
     path = machine.command("slow", f"(sleep 300 & echo $! > {file}; wait)")
     with pytest.raises(UnansweredError, match="did not end in time"):
-        commands.run_command([str(path)], machine.around, within_s=1.0)
+        host.run_command([str(path)], machine.around, within_s=1.0)
     child = int(file.read_text())
     state = Path(f"/proc/{child}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
-    assert not commands._hanging
+    assert not host._hanging
 
 
 def test_commands_hear_no_locale_and_nothing_on_their_input(tmp_path: Path) -> None:
     machine = Machine(tmp_path, LC_ALL="de_DE.UTF-8")
     path = machine.command("say", "echo $LC_ALL; cat")
-    assert commands.run_command([str(path)], machine.around).out == "C\n"
+    assert host.run_command([str(path)], machine.around).out == "C\n"

@@ -17,11 +17,11 @@ import trustme
 from costguard_agent import enrollment as joining
 from costguard_agent import protocol
 from costguard_agent.diagnostics import AgentError
+from costguard_agent.http_client import parse_address
 from costguard_agent.local_requests import LocalRequestQueue
 from costguard_agent.protocol import SEQ_MOST
 from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, UNVERIFIED, BeatSender
 from costguard_agent.spool import RecordSpool, SequenceNumbers
-from costguard_agent.wire import parse_address
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.agent.watchdog import AGENT, CODE, Asked, Misbehaviour, Watchdog

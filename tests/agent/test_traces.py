@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.alerts.silence import REPORTS, SILENT
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
+from costguard.guard.alerts.rules import REPORTS, SILENT
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.values.sample import GPU_POWER_BUSIEST
 from tests.agent.replaying import WARM, Replayed, Stage, lost, stage, stop, told, trace_of
 from tests.guard.traces import HANGS, MINUTE, WASTE, WORK, Trace, dice_of, traced

@@ -25,7 +25,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from costguard_agent import around, clock, collector, daemon, enrollment, sender, signals, state_dir, watching
+from costguard_agent import clock, collector, daemon, enrollment, sender, signals, state_dir
+from costguard_agent import nvml as watching
 from costguard_agent.gpu_processes import GpuProcessTrees
 from costguard_agent.host import HostView
 from costguard_agent.host_metrics import HostMetrics
@@ -221,9 +222,9 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
     Thread.clock = Event.clock = now
     near = HostView({"HOME": "/home/ubuntu"}, root)
     threads = SimpleNamespace(Thread=Thread, Event=Event, Lock=threading.Lock)
-    for module in (around, clock, daemon, collector, watching):
+    for module in (collector, clock, daemon, collector, watching):
         vars(module)["time"] = now.module()
-    for module in (around, daemon, watching):
+    for module in (collector, daemon, watching):
         vars(module)["threading"] = threads
     vars(daemon)["select"] = now
     vars(collector).update(

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.bills import drift_causes as causes
+from costguard.bills import reconciliation as causes
 from costguard.bills.bill_line import COMPUTE, CREDIT, STORAGE, TAX
 from costguard.bills.drift import (
     AFTER,
     BEFORE,
     BEYOND,
+    DEFAULT_TOLERANCE,
     INSIDE,
     UNSURE,
     WITHIN,
@@ -25,12 +26,12 @@ from costguard.bills.drift import (
     ChargedCell,
     DriftPart,
     DriftResult,
+    Tolerance,
+    parse_tolerance,
 )
-from costguard.bills.drift_causes import explain_drift
-from costguard.bills.reconciliation import compare_bills
-from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
+from costguard.bills.reconciliation import compare_bills, explain_drift
 from costguard.errors import InputError
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from costguard.views.bills import OUTSIDE_STATEMENT, Reconciliation, build_reconciliation_document
 
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.bills import bill_files
-from costguard.bills.bill_files import sum_bill_lines
-from costguard.bills.bill_line import BillLine, BillLines
-from costguard.bills.focus_rows import (
+from costguard.bills.bill_files import (
     ExportRow,
     FocusSource,
     classify_charge,
     get_arn_tail,
     parse_export_instant,
     parse_focus_line,
+    sum_bill_lines,
 )
+from costguard.bills.bill_line import BillLine, BillLines
 from costguard.errors import InputError
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.campaign import examples
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

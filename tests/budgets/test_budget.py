@@ -17,9 +17,8 @@ from costguard.budgets.budget_status import BudgetStatus, admit_hold, admit_to_a
 from costguard.errors import InputError
 from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
-from costguard.values.calendar import make_month
+from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, VOLUME, Attribution
 
 ALICE = Attribution("aws", "main", "us-east-1", INSTANCE, "H100-SXM", 8, "spot", "alice", "p5", (("team", "vision"),))

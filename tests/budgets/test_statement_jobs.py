@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from costguard.budgets.hold import COMMITTED, Hold
-from costguard.reporting.statement.jobs import group_runs_by_job
-from costguard.reporting.statement.sections import QuotedRun
+from costguard.reporting.statement.sections import QuotedRun, group_runs_by_job
 from costguard.values.money import Money
-from costguard.views.beside_tables import _list_quoted_rows
+from costguard.views.report_sections import _list_quoted_rows
 
 TEN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 

@@ -12,9 +12,17 @@ from costguard.metering.inventory import Complete, Inventory, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_UNSURE, HealthCheck
 from costguard.values.money import Rate
-from costguard.values.provider import WHOLE_SETTING, ProviderManifest, ProviderSetting, check_provider_table
+from costguard.values.provider import (
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_UNSURE,
+    WHOLE_SETTING,
+    HealthCheck,
+    ProviderManifest,
+    ProviderSetting,
+    check_provider_table,
+)
 from costguard.values.resource import ResourceKey, ScopeKey
 
 GOOD_CHECKS = (

@@ -16,7 +16,7 @@ from costguard.cli.demo import AS_TYPED
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.testing import demo as showing
-from costguard.testing import weekend
+from costguard.testing import demo as weekend
 from tests.conftest import Command
 from tests.played import FORTNIGHT, NOW, WEEKEND, played, tell_again
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from costguard.ledger.db.sqlite_version import has_wal_fix
+from costguard.ledger.db.maintenance import has_wal_fix
 from costguard.providers import plugins
-from costguard.services import doctor as flow
-from costguard.values.health import CHECK_GOOD, HealthCheck
+from costguard.services import setup as flow
+from costguard.values.provider import CHECK_GOOD, HealthCheck
 from tests.cli.acme import BAD_CHECKS, GOOD_CHECKS, Account, Acme, installed, no_key
 from tests.cli.test_status_polls import Setup, setup
 from tests.conftest import Command
@@ -127,7 +127,7 @@ def test_it_is_known_which_sqlite_has_the_fault(version: str, *, mended: bool) -
 
 def test_the_linked_sqlite_is_told(costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     setup(Acme("one"))
-    monkeypatch.setattr("costguard.ledger.db.sqlite_version.read_sqlite_version", lambda: "3.51.3")
+    monkeypatch.setattr("costguard.ledger.db.maintenance.read_sqlite_version", lambda: "3.51.3")
     checks = costguard("doctor", "--json").data["ledger"]["checks"]
     assert (checks[1]["outcome"], checks[1]["told"]) == (CHECK_GOOD, "SQLite 3.51.3")
 

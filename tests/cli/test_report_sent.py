@@ -9,7 +9,7 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.services import ledger_answers, sending
+from costguard.services import ledger_answers, report_delivery
 from tests.conftest import Command
 from tests.fakes.server import Answer, serving
 from tests.golden.test_golden import NOON, polls
@@ -31,7 +31,7 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         books.record_polls(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
-    monkeypatch.setattr(sending, "get_utc_now", lambda: NOON)
+    monkeypatch.setattr(report_delivery, "get_utc_now", lambda: NOON)
     (tmp_path / "costguard.toml").write_text(MAIL)
     return costguard
 

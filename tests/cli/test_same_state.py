@@ -17,12 +17,11 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.context import GuardSnapshot
-from costguard.guard.replay.backdrop import ReplaySetup
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN
+from costguard.guard.replay.history import ReplaySetup
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.ledger.db import maintenance
 from costguard.services import configured_providers, ledger_answers
-from costguard.services.lags import read_measurement_lags
-from costguard.services.latest import PollResults
+from costguard.services.guard_inputs import PollResults, read_measurement_lags
 from costguard.services.top import TopSession
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.story_parser import parse_story

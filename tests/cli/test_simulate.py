@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.services import simulating
+from costguard.services import simulate
 from tests.cli.recorded import END, POLICY, RAILS, record
 from tests.conftest import Command
 
@@ -21,7 +21,7 @@ def recorded(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     url = f"sqlite:///{tmp_path}/ledger.db"
     record(url)
     (tmp_path / "costguard.toml").write_text(POLICY + RAILS + f'[ledger]\nurl = "{url}"\n')
-    monkeypatch.setattr(simulating, "_get_now", lambda: END)
+    monkeypatch.setattr(simulate, "_get_now", lambda: END)
     return costguard
 
 

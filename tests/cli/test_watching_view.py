@@ -11,7 +11,7 @@ from rich.console import Console
 
 from costguard.cli.watch import _build_line_printer
 from costguard.cli.watch_screen import draw_watch
-from costguard.guard.work import HUNG, IDLE, Activity
+from costguard.guard.signals import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
 from costguard.values.money import Money

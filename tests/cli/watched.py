@@ -31,10 +31,8 @@ from costguard.metering.observation import Handling
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
 from costguard.services.guard import GuardRunner
-from costguard.services.guard_inputs import build_guard_config
-from costguard.services.lags import read_measurement_lags
-from costguard.services.measured import measure_activity
-from costguard.services.poll import poll_sources
+from costguard.services.guard_inputs import build_guard_config, read_measurement_lags
+from costguard.services.poll import measure_activity, poll_sources
 from costguard.settings import check_settings
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample

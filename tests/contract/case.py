@@ -18,7 +18,7 @@ from costguard.errors import CostguardError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Poll, remove_duplicates
 from costguard.metering.observation import Observation
 from costguard.providers.ports import Stopper, Terminator
-from costguard.values.acting import ActionResponse
+from costguard.values.provider import ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import WRONG, Rig
 

@@ -13,7 +13,7 @@ import pytest
 import stamina
 
 from costguard.providers.transport import Deadline, TokenBucket
-from costguard.providers.transport.circuit import CircuitBreakers
+from costguard.providers.transport.channel import CircuitBreakers
 from tests.contract.adapters import RIGS
 from tests.contract.case import Case
 from tests.contract.rig import Rig

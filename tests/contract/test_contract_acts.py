@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costguard.metering.observation import Observation
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
 from tests.contract.case import Case, ids, instances
 from tests.fakes.server import Answer

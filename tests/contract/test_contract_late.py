@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from costguard.system.timely import is_too_late_to_send, limit_sending
-from costguard.values.acting import ACCEPTED, ALREADY
+from costguard.system.clock import is_too_late_to_send, limit_sending
+from costguard.values.provider import ACCEPTED, ALREADY
 from tests.contract.case import Case
 
 pytestmark = pytest.mark.parametrize("verb", ["stop", "terminate"])

@@ -27,8 +27,8 @@ from costguard.providers.ports import (
     UtilizationSource,
 )
 from costguard.providers.transport import Transport
-from costguard.values.health import CHECK_BAD, CHECK_OUTCOMES, CLOCK_CHECK, CREDENTIALS_CHECK
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import CHECK_BAD, CHECK_OUTCOMES, CLOCK_CHECK, CREDENTIALS_CHECK
 from tests.contract.case import Case, instances, is_complete, said
 from tests.fakes.server import Answer
 

@@ -15,9 +15,8 @@ from costguard.errors import MissingError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.providers.transport import Deadline, HttpResponse, ProviderChannel
-from costguard.values.acting import ACCEPTED, MISSING, ActionResponse
-from costguard.values.health import CHECK_GOOD, HealthCheck
 from costguard.values.money import Rate
+from costguard.values.provider import ACCEPTED, CHECK_GOOD, MISSING, ActionResponse, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract import test_contract as listing
 from tests.contract import test_contract_acts as acts

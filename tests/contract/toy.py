@@ -32,8 +32,20 @@ from costguard.errors import (
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Handling, Observation, Price, parse_hourly_rate
 from costguard.providers.transport import Deadline, ProviderChannel, ProviderContext, Secret, TokenBucket, check_url
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CLOCK_CHECK, CREDENTIALS_CHECK, REACHABLE_CHECK, HealthCheck
+from costguard.values.provider import (
+    ACCEPTED,
+    ALREADY,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CLOCK_CHECK,
+    CREDENTIALS_CHECK,
+    MISSING,
+    REACHABLE_CHECK,
+    REFUSED,
+    UNCLEAR,
+    ActionResponse,
+    HealthCheck,
+)
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import Rig
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands

@@ -14,9 +14,9 @@ from costguard.errors import UnreachableError
 from costguard.guard.action_intents import EXECUTING, Intent
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation
-from costguard.system.timely import is_too_late_to_send
-from costguard.values.acting import ACCEPTED, UNCLEAR, ActionResponse
+from costguard.system.clock import is_too_late_to_send
 from costguard.values.instant import to_micros
+from costguard.values.provider import ACCEPTED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.crashes.acting_cloud import ask
 from tests.crashes.points import LET_GO, SENT, Marker

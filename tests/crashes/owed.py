@@ -13,8 +13,8 @@ from costguard_sim.world import EPOCH
 
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
+from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.period import Period
 from tests.crashes.story import Story, reached
 from tests.providers.sim import worlds
 from tests.providers.sim.worlds import LAYERS, WRITTEN_MB, Told

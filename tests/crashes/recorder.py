@@ -32,8 +32,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import open_engine
-from costguard.ledger.db.voices import SqlSession, WriteConnection, _open_file_session
+from costguard.ledger.db.connection import SqlSession, WriteConnection, _open_file_session, open_engine
 from costguard.metering.inventory import Poll
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read

@@ -14,7 +14,7 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.voices import SqlSession, WriteConnection
+from costguard.ledger.db.connection import SqlSession, WriteConnection
 from tests.crashes.story import make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 

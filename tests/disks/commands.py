@@ -33,8 +33,8 @@ from costguard.metering.observation import Handling, Observation
 from costguard.providers import plugins
 from costguard.quoting.offer import OfferListing
 from costguard.services import configured_providers, ledger_answers, overrides
-from costguard.values.acting import ACCEPTED, ActionResponse
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample, UtilizationSamples
 from tests import shop
@@ -192,7 +192,7 @@ def main() -> None:
     """Serve lives."""
     import alembic.command  # noqa: F401 - the slowest import, once for all lives
 
-    from costguard.services import pricing, watch  # noqa: F401 - the same
+    from costguard.services import offers, watch  # noqa: F401 - the same
 
     gc.freeze()  # what all lives share is not looked through
     told = os.dup(1)

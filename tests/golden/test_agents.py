@@ -12,7 +12,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.services import agent_commands
-from costguard.services.one_time import hash_code
+from costguard.services.agent_gateway import hash_code
 from costguard.values.agent import Agent
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.conftest import Command

@@ -11,10 +11,11 @@ import pytest
 
 from costguard.guard.policy import Rails
 from costguard.providers.plugins import load_providers
-from costguard.settings import SECTIONS, check_settings, guard, hooks, notify, policies, reports, steps
-from costguard.settings.budgets import BUDGET_KEYS
+from costguard.settings import SECTIONS, check_settings, guard, notify, policies
+from costguard.settings import notify as reports
+from costguard.settings import policies as steps
+from costguard.settings.budgets import BUDGET_KEYS, MATCH_KEYS
 from costguard.settings.example import FIELD_EXAMPLES, render_settings_file
-from costguard.settings.matching import MATCH_KEYS
 from costguard.settings.sections import list_fields
 from costguard.values.provider import ABILITIES, check_provider_table
 
@@ -61,7 +62,7 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
     (policy,), (route,) = table["policy"], table["notify"]["route"]
     assert set(policy) == set(policies.POLICY_KEYS)
     assert {key for step in policy["then"] for key in step} == set(steps.STEP_KEYS)
-    assert {key for hook in table["hook"] for key in hook} == set(hooks.HOOK_KEYS)
+    assert {key for hook in table["hook"] for key in hook} == set(guard.HOOK_KEYS)
     assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
         key: set(inner) for key, inner in guard.RAIL_FIELDS.items()
     }

@@ -22,7 +22,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.providers import plugins
-from costguard.services import ledger_answers, sending
+from costguard.services import ledger_answers, report_delivery
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
@@ -125,7 +125,7 @@ def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(ledger_answers, "_get_now", lambda: NOON)
-    monkeypatch.setattr(sending, "get_utc_now", lambda: NOON)
+    monkeypatch.setattr(report_delivery, "get_utc_now", lambda: NOON)
     return costguard
 
 
@@ -235,8 +235,8 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     folder = Path(market).parent
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
-    monkeypatch.setattr("costguard.ledger.db.sqlite_version.read_sqlite_version", lambda: "3.40.1")
-    monkeypatch.setattr("costguard.services.pricing._get_today", lambda: TODAY)
+    monkeypatch.setattr("costguard.ledger.db.maintenance.read_sqlite_version", lambda: "3.40.1")
+    monkeypatch.setattr("costguard.services.offers._get_today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))
     command, code = LOOKING[name]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.runs.record import LOST, JobRecord
-from costguard.runs.terms import JobMachine, JobTerms
+from costguard.runs.record import LOST, JobMachine, JobRecord, JobTerms
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.views.runs import RunSummary, build_run_data

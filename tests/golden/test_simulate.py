@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.services import simulating
+from costguard.services import simulate
 from tests.cli.recorded import END, POLICY, RAILS, record
 from tests.conftest import Command
 
@@ -19,7 +19,7 @@ def test_the_json_of_a_simulation_is_the_sample_to_the_letter(
     url = f"sqlite:///{tmp_path}/ledger.db"
     record(url)
     (tmp_path / "costguard.toml").write_text(POLICY + RAILS + f'[ledger]\nurl = "{url}"\n')
-    monkeypatch.setattr(simulating, "_get_now", lambda: END)
+    monkeypatch.setattr(simulate, "_get_now", lambda: END)
     ran = costguard("simulate", "--since", "4h", "--json")
     assert ran.code == 0, ran.err
     if request.config.getoption("--write-golden"):

@@ -8,15 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from costguard.guard.action_plan import PolicyCase, RunConstraints
-from costguard.guard.condition import ConditionResult
 from costguard.guard.escalation import advance_escalation
-from costguard.guard.facts import FactInputs, build_facts
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import Override
-from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep
-from costguard.guard.policy_evaluation import evaluate_policy
-from costguard.guard.verdict import EscalationState, Verdict
-from costguard.guard.work import IDLE, Activity
+from costguard.guard.policy import NOTIFY, STOP, ConditionResult, EscalationState, Policy, PolicyStep, Verdict
+from costguard.guard.policy_evaluation import FactInputs, build_facts, evaluate_policy
+from costguard.guard.signals import IDLE, Activity
 from costguard.metering.observation import Handling, identify_incarnation
 from costguard.metering.spending import LiveResource
 from tests.books import live, meter

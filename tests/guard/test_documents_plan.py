@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.condition import ConditionResult
-from costguard.guard.policy import Policy, PolicyStep
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, Proposal, Verdict
-from costguard.guard.work import ACTIVE, IDLE, Activity
+from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, ConditionResult, Policy, PolicyStep, Proposal, Verdict
+from costguard.guard.signals import ACTIVE, IDLE, Activity
 from costguard.renderers.table import render
-from costguard.values.incarnation import Incarnation
 from costguard.values.money import Money
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 from costguard.views.plan import PlanRow, PlanView, build_plan_document
 
 SAMPLE = Path(__file__).with_name("plan.json")

@@ -25,13 +25,12 @@ from costguard.guard.cap_forecast import (
 )
 from costguard.guard.escalation import advance_escalation, list_due_steps, mark_step_done
 from costguard.guard.policy import Rails
-from costguard.guard.work import ACTIVE, Activity
+from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.burn import list_burns
 from costguard.metering.observation import Handling
 from costguard.metering.span import MAYBE
 from costguard.metering.spending import LiveResource
-from costguard.values.balance import PrepaidBalance
-from costguard.values.money import Money, Rate
+from costguard.values.money import Money, PrepaidBalance, Rate
 from tests.books import NOW, attribution, money, spent
 from tests.guard.cases import H100, POD, POLL, idle, machine
 

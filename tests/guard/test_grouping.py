@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.context import GuardConfig, GuardSnapshot
-from costguard.guard.evaluation import evaluate_snapshot
-from costguard.guard.facts import compute_waste
-from costguard.guard.grouping import (
+from costguard.guard.activity import (
     GroupKey,
     GroupMember,
     apply_group_activity,
@@ -21,9 +18,11 @@ from costguard.guard.grouping import (
     counts_for_group,
     find_group,
 )
-from costguard.guard.seat import build_contexts
-from costguard.guard.verdict import HOLDS
-from costguard.guard.work import ACTIVE, ACTIVITY_STATES, HUNG, IDLE, UNKNOWN, WARMING, Activity
+from costguard.guard.context import GuardConfig, GuardSnapshot, build_contexts
+from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.policy import HOLDS
+from costguard.guard.policy_evaluation import compute_waste
+from costguard.guard.signals import ACTIVE, ACTIVITY_STATES, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.spending import LiveResource
 from costguard.settings import Settings
 from costguard.values.resource import ResourceKey

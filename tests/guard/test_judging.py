@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from costguard.guard.activity import classify_activity, probe_activity
-from costguard.guard.work import ACTIVE, AGENT, CPU, DUTY, HUNG, IDLE, IO, UNKNOWN, WARMING, Activity
+from costguard.guard.signals import ACTIVE, AGENT, CPU, DUTY, HUNG, IDLE, IO, UNKNOWN, WARMING, Activity
 from costguard.values.sample import (
     AGENT_ALIVE,
     CONNECTIONS,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.guard.activity import classify_activity
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Activity
+from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, Activity
 from costguard.values.sample import (
     CPU_CORES,
     DISK,

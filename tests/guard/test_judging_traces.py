@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from costguard.guard.activity import classify_activity
-from costguard.guard.work import ACTIVE, HUNG, IDLE, Activity
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, Activity
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.guard.traces import HANGS, MINUTE, START, VARIANTS, WASTE, WORK, Trace, dice_of, machine, traced
 

@@ -7,11 +7,33 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from costguard.guard.escalation import DueStep, advance_escalation, compute_grace, list_due_steps, mark_step_done
-from costguard.guard.hook import HookProgress, HookRun, find_ended_steps, summarize_hook_runs
-from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, Policy, PolicyStep
-from costguard.guard.verdict import CANNOT_SAY, HOLDS, NOT_YET, EscalationState
-from costguard.guard.work import ACTIVE, Activity
+from costguard.guard.escalation import (
+    DueStep,
+    HookProgress,
+    HookRun,
+    advance_escalation,
+    compute_grace,
+    find_ended_steps,
+    list_due_steps,
+    mark_step_done,
+    summarize_hook_runs,
+)
+from costguard.guard.policy import (
+    ASK,
+    CANNOT_SAY,
+    CAP_RULE,
+    HOLDS,
+    HOOK,
+    NOT_YET,
+    NOTIFY,
+    SCHEDULE_RULE,
+    STOP,
+    TERMINATE,
+    EscalationState,
+    Policy,
+    PolicyStep,
+)
+from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.spending import LiveResource
 from tests.guard.cases import friday, idle, judged, machine, minutes, policy
 

@@ -11,11 +11,9 @@ from costguard_aws import provider as aws
 from costguard_gcp import provider as gcp
 
 from costguard.guard.activity import classify_activity, find_probe_start, probe_activity
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.context import GuardConfig, GuardSnapshot, estimate_interval_of_samples
 from costguard.guard.evaluation import evaluate_snapshot
-from costguard.guard.evidence import build_columns, find_sample_bounds
-from costguard.guard.seat import estimate_interval_of_samples
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
+from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, build_columns, find_sample_bounds
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import from_micros
 from costguard.values.provider import ProviderManifest

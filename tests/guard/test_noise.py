@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from costguard.guard.activity import classify_activity
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Activity
+from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, Activity
 from costguard.values.sample import GPU_UTIL
 from tests.guard.traces import MINUTE, START, machine, sample
 

@@ -7,8 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
-from costguard.guard.owning import (
+from costguard.guard.overrides import (
+    APPROVE,
+    ARM,
+    FREEZE,
+    LEASE,
+    PHASE,
+    PROTECT,
+    SNOOZE,
+    Override,
     decide_lease,
     find_armed_level,
     find_freeze,

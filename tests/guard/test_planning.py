@@ -10,13 +10,24 @@ import pytest
 
 from costguard.guard.action_plan import PolicyCase, build_action_plan
 from costguard.guard.escalation import advance_escalation, mark_step_done
-from costguard.guard.facts import compute_waiting_cost
 from costguard.guard.limits import Headroom
-from costguard.guard.overrides import FREEZE, LEASE, PHASE
-from costguard.guard.owning import Protection
-from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, OBSERVE, STOP, TERMINATE, Policy, PolicyStep
-from costguard.guard.verdict import HOLD_REASONS, EscalationState, Proposal
-from costguard.guard.work import Activity
+from costguard.guard.overrides import FREEZE, LEASE, PHASE, Protection
+from costguard.guard.policy import (
+    ASK,
+    CAP_RULE,
+    HOLD_REASONS,
+    HOOK,
+    NOTIFY,
+    OBSERVE,
+    STOP,
+    TERMINATE,
+    EscalationState,
+    Policy,
+    PolicyStep,
+    Proposal,
+)
+from costguard.guard.policy_evaluation import compute_waiting_cost
+from costguard.guard.signals import Activity
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
 from tests.books import AWS

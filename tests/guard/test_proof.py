@@ -9,24 +9,22 @@ import pytest
 
 from costguard.guard.action_intents import (
     CANCELLED,
+    CONTRADICTING_STATES,
     DONE,
     EXECUTING,
     FAILED,
+    PROVING_STATES,
     READY,
     TRANSITIONS,
     UNCONFIRMED,
     VERIFYING,
     Intent,
-)
-from costguard.guard.policy import STOP, TERMINATE
-from costguard.guard.proof import (
-    CONTRADICTING_STATES,
-    PROVING_STATES,
     IntentUpdate,
     confirm_outcome,
     describe_difference,
     explain_refusal,
 )
+from costguard.guard.policy import STOP, TERMINATE
 from costguard.metering.observation import Handling, Observation
 from costguard.values.resource import STATES
 from tests.services.deeds import BEGAN, LIFE, MIN, START, S, intent, machine

@@ -26,7 +26,7 @@ from costguard.guard.limits import (
     update_breaker,
 )
 from costguard.guard.policy import Rails
-from costguard.guard.work import ACTIVE, Activity
+from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money

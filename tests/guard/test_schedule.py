@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
-from costguard.guard.schedule import Exemption, OffWindow, Schedule, evaluate_schedule
+from costguard.guard.policy import Exemption, OffWindow, Schedule, evaluate_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)

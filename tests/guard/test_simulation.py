@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.evidence import estimate_sample_interval
+from costguard.guard.replay.checkpoints import find_change_points
 from costguard.guard.replay.history import (
     RecordedChange,
     ResourceHistory,
@@ -28,15 +28,13 @@ from costguard.guard.replay.simulation import (
     subtract_costs,
     sum_cost_intervals,
 )
-from costguard.guard.replay.turning import find_change_points
-from costguard.guard.work import Activity
+from costguard.guard.signals import Activity, estimate_sample_interval
 from costguard.metering.observation import Observation
 from costguard.metering.spending import PollStretch
-from costguard.values.incarnation import Incarnation
+from costguard.values.calendar import Period
 from costguard.values.instant import from_micros
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
-from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.resource import Incarnation, ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, NETWORK, SampleHour
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)

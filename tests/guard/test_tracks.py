@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from costguard.guard.activity import _build_window
-from costguard.guard.evidence import select_counted_series
 from costguard.guard.signal_summary import summarize_each_sample, summarize_signal
+from costguard.guard.signals import select_counted_series
 from costguard.values.instant import to_micros
 from costguard.values.sample import CPU_CORES, DISK, GPU_POWER_BUSIEST, GPU_UTIL, NETWORK, PCIE, QUEUE_JOBS
 from tests.guard.cases import friday, minutes

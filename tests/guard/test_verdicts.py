@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.guard.condition import FACTS
-from costguard.guard.facts import FactInputs, build_facts, compute_waste, find_tightest_budget
 from costguard.guard.overrides import LEASE
-from costguard.guard.policy import PolicyTarget
-from costguard.guard.policy_evaluation import matches_pattern, matches_target
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, EscalationState
-from costguard.guard.work import ACTIVE, HUNG, UNKNOWN, Activity
+from costguard.guard.policy import CANNOT_SAY, DOES_NOT, FACTS, HOLDS, NOT_YET, EscalationState, PolicyTarget
+from costguard.guard.policy_evaluation import (
+    FactInputs,
+    build_facts,
+    compute_waste,
+    find_tightest_budget,
+    matches_pattern,
+    matches_target,
+)
+from costguard.guard.signals import ACTIVE, HUNG, UNKNOWN, Activity
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.metering.observation import identify_incarnation
 from costguard.values.money import Money, Rate

@@ -11,17 +11,15 @@ import pytest
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import OVER_CAP, Admission, BudgetStatus
 from costguard.budgets.hold import Hold
-from costguard.guard.alerts import alarms, wording
-from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, Notification
-from costguard.guard.alerts.denials import build_denial, build_denial_alert
-from costguard.guard.alerts.fleet import explain_cap
-from costguard.guard.alerts.letters import ALERTS_SHOWN, format_body, format_title
-from costguard.guard.alerts.wording import AlertSubject
+from costguard.guard.alerts import alert, fleet
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubject, Notification
+from costguard.guard.alerts.dispatch import ALERTS_SHOWN, format_body, format_title
+from costguard.guard.alerts.fleet import build_denial, build_denial_alert, explain_cap
 from costguard.guard.cap_forecast import forecast_cap
-from costguard.guard.work import IDLE, Activity
-from costguard.settings.zones import load_zone
+from costguard.guard.signals import IDLE, Activity
+from costguard.settings.sections import load_zone
+from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, Rate
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.text_format import format_local_time
 
@@ -61,8 +59,8 @@ def text_of(notice: Alert) -> str:
 
 
 def test_an_idle_warning_says_all_that_somebody_needs() -> None:
-    so_far = wording.compute_rate_cost(rate("32.77"), NOTICED - IDLE_SINCE)
-    notice = wording.build_idle_alert(matter(), WORK, at=NOTICED, since=IDLE_SINCE, so_far=so_far, then="stop", then_at=DUE)
+    so_far = alert.compute_rate_cost(rate("32.77"), NOTICED - IDLE_SINCE)
+    notice = alert.build_idle_alert(matter(), WORK, at=NOTICED, since=IDLE_SINCE, so_far=so_far, then="stop", then_at=DUE)
     assert (
         text_of(notice)
         == """\
@@ -83,8 +81,8 @@ train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
 
 def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
     confirmed = IDLE_SINCE + timedelta(minutes=62)
-    cost = wording.compute_rate_cost(rate("32.77"), confirmed - IDLE_SINCE)
-    notice = wording.build_done_alert(
+    cost = alert.compute_rate_cost(rate("32.77"), confirmed - IDLE_SINCE)
+    notice = alert.build_done_alert(
         matter("0.0548"), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, saves=rate("32.77"), afterwards=rate("0.0548")
     )
     assert notice.severity == INFO
@@ -94,7 +92,7 @@ def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
 
 
 def test_a_planned_stop_says_when_and_what_would_be_lost() -> None:
-    notice = wording.build_planned_alert(
+    notice = alert.build_planned_alert(
         matter(), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=("ram",)
     )
     text = text_of(notice)
@@ -104,7 +102,7 @@ def test_a_planned_stop_says_when_and_what_would_be_lost() -> None:
 
 
 def test_story_19_an_ask_says_that_waiting_costs_11_96_per_30_minutes() -> None:
-    notice = wording.build_question_alert(
+    notice = alert.build_question_alert(
         matter("23.92"), WORK, act="terminate", at=NOTICED, since=IDLE_SINCE, so_far=usd("17.94"),
         loses=("all data on its disk",), because="its provider has no stop",
     )  # fmt: skip
@@ -116,21 +114,19 @@ def test_story_19_an_ask_says_that_waiting_costs_11_96_per_30_minutes() -> None:
 
 def test_story_5_a_hang_is_a_page_with_what_it_cost_so_far() -> None:
     since = NOTICED - timedelta(hours=1)
-    so_far = wording.compute_rate_cost(rate("32.77"), timedelta(hours=1))
-    notice = wording.build_hang_alert(matter(), WORK, at=NOTICED, since=since, so_far=so_far)
+    so_far = alert.compute_rate_cost(rate("32.77"), timedelta(hours=1))
+    notice = alert.build_hang_alert(matter(), WORK, at=NOTICED, since=since, so_far=so_far)
     assert notice.severity == PAGE
     assert "so far: $32.77\n" in text_of(notice)
 
 
 def test_story_8_seven_of_eight_idle_gpus_waste_172_04_in_6_hours() -> None:
-    notice = wording.build_waste_alert(
-        matter(), WORK, idle_gpus=7, gpus=8, at=IDLE_SINCE + timedelta(hours=6), since=IDLE_SINCE
-    )
+    notice = alert.build_waste_alert(matter(), WORK, idle_gpus=7, gpus=8, at=IDLE_SINCE + timedelta(hours=6), since=IDLE_SINCE)
     assert notice.what == "7 of 8 GPUs of train-3 (8xA100-80GB) do nothing: $172.04"
 
 
 def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
-    notice = alarms.build_hard_cap_alert(
+    notice = fleet.build_hard_cap_alert(
         "all", owner="", spent=usd("482.10"), cap=usd("500"), rate=rate("98.32"), reaction=timedelta(seconds=600),
         stops=("i-1",), at=NOTICED,
     )  # fmt: skip
@@ -139,12 +135,12 @@ def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
 
 
 def test_story_12_a_refused_run_is_told_with_what_was_left() -> None:
-    notice = alarms.build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
+    notice = fleet.build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
     assert notice.what == "budget agents refuses a run: $8.97 is more than the $6.00 left"
 
 
 def test_story_18_a_balance_of_41_20_lasts_3_44_hours() -> None:
-    notice = alarms.build_runway_alert(
+    notice = fleet.build_runway_alert(
         "runpod/lab", owner="", balance=usd("41.20"), rate=rate("11.96"), losing=("pod-4",), at=NOTICED
     )
     assert notice.what == "the balance of runpod/lab lasts 3.44 h"
@@ -152,7 +148,7 @@ def test_story_18_a_balance_of_41_20_lasts_3_44_hours() -> None:
 
 
 def test_story_22_an_act_that_was_not_confirmed_says_what_it_still_costs() -> None:
-    notice = wording.build_unconfirmed_alert(matter(), act="stop", at=NOTICED, asked_at=NOTICED, sends=4, so_far=usd("5.46"))
+    notice = alert.build_unconfirmed_alert(matter(), act="stop", at=NOTICED, asked_at=NOTICED, sends=4, so_far=usd("5.46"))
     assert (
         format_title(
             Notification(id="1", channel="", why_now="first", severity=PAGE, title=notice.what, notices=(notice,), at=NOTICED)
@@ -162,7 +158,7 @@ def test_story_22_an_act_that_was_not_confirmed_says_what_it_still_costs() -> No
 
 
 def test_an_unknown_price_is_said_to_be_unknown() -> None:
-    notice = wording.build_unconfirmed_alert(matter(None), act="stop", at=NOTICED, asked_at=NOTICED, sends=1, so_far=None)
+    notice = alert.build_unconfirmed_alert(matter(None), act="stop", at=NOTICED, asked_at=NOTICED, sends=1, so_far=None)
     assert "at an unknown price" in notice.what
     assert "$" not in text_of(notice)
 
@@ -170,34 +166,34 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
 @pytest.mark.parametrize(
     ("notice", "severity", "says"),
     [
-        (wording.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "cannot be said"),
+        (alert.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "cannot be said"),
         (
-            wording.build_churn_alert(matter(), controller="asg/web", times=3, within=timedelta(hours=1), at=NOTICED),
+            alert.build_churn_alert(matter(), controller="asg/web", times=3, within=timedelta(hours=1), at=NOTICED),
             WARNING,
             "asg/web replaces its machines: 3 times in 1 h",
         ),
         (
-            alarms.build_breaker_alert(
+            fleet.build_breaker_alert(
                 turned=9, fleet=30, within=timedelta(minutes=10), share="all in us-east-1", until=DUE, at=NOTICED
             ),
             PAGE,
             "9 of 30 turned idle or unknown within 10 min; in common: all in us-east-1",
         ),
         (
-            alarms.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
+            fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
             PAGE,
             "8 of 10 machines of aws/1/us",
         ),
-        (alarms.build_ledger_unwritable_alert(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
+        (fleet.build_ledger_unwritable_alert(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
         (
-            alarms.build_provider_down_alert(
+            fleet.build_provider_down_alert(
                 "vast", scopes=[ScopeKey("vast", "a", "all")], why="401", since=NOTICED, rate=rate("2.99"), at=DUE
             ),
             WARNING,
             "vast cannot be asked (1 scope)",
         ),
         (
-            alarms.build_budget_alert(
+            fleet.build_budget_alert(
                 "vision", owner="", says=["pace is ahead"], spent=usd("900"), cap=usd("3000"), rate=None, at=NOTICED
             ),
             WARNING,
@@ -213,18 +209,18 @@ def test_every_other_notice_says_what_it_is_about(notice: Alert, severity: str, 
 
 
 def test_many_names_are_counted_beyond_the_first_ten() -> None:
-    assert alarms.join_names([str(n) for n in range(14)]).endswith("9 and 4 more")
+    assert fleet.join_names([str(n) for n in range(14)]).endswith("9 and 4 more")
 
 
 def test_a_message_of_a_thousand_notices_writes_out_twenty() -> None:
-    notices = (wording.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None),) * 1000
+    notices = (alert.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None),) * 1000
     message = Notification(id="1", channel="c", why_now="first", severity=WARNING, title="t", notices=notices, at=NOTICED)
     assert f"and {1000 - ALERTS_SHOWN} more: costguard status" in format_body(message)
 
 
 def test_people_are_told_by_the_clocks_of_their_zone() -> None:
     berlin = load_zone("Europe/Berlin", "zone")
-    notice = wording.build_planned_alert(
+    notice = alert.build_planned_alert(
         matter(zone=berlin), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
     text = text_of(notice)
@@ -236,7 +232,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
     because = ("$484.00 of $500.00 of budget all is surely spent",)
-    notice = wording.build_planned_alert(
+    notice = alert.build_planned_alert(
         matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
     assert dict(notice.facts)["why"] == because[0]

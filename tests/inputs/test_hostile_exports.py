@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.files.cells import format_cell, parse_json
-from costguard.files.table import open_table
+from costguard.files.table import format_cell, open_table, parse_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
-from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
+from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.resource import ResourceKey, make_storable
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item

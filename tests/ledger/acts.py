@@ -11,11 +11,9 @@ from sqlalchemy import Connection, insert
 from costguard.guard.action_intents import PLANNED, READY, Intent
 from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
-from costguard.ledger.db.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
-from costguard.ledger.db.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
+from costguard.ledger.db.tables import AGENT, AGENT_CODE, GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WEB_TOKEN, WISH
 from costguard.ledger.guard.store import GuardStore
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, insert, text
 
 from costguard.ledger.db.codecs import encode_attribution, encode_span
 from costguard.ledger.db.connection import begin_write
-from costguard.ledger.spans.rollup import is_machine_time
+from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
 from costguard.metering.meter import Meter, PriceRange
 from costguard.metering.span import Span, compute_amounts, split_by_day

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hypothesis import strategies as st
 
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import LedgerReader
 from costguard.metering.billing import BillingRule, StorageRule, TimeRule

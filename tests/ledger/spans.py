@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.codecs import SPAN_COLUMNS, decode_span
+from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, decode_span
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span
 from costguard.values.resource import ResourceKey

@@ -17,11 +17,10 @@ from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.holds import HoldStore
-from costguard.ledger.reports import burnt
+from costguard.ledger.reports import reader
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans import sums
-from costguard.ledger.spans.samples import record_samples, roll_up_samples
-from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.spans.writer import LedgerWriter, record_samples, roll_up_samples
 from costguard.metering.observation import Disk
 from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
 from costguard.reporting.statement.savings import compute_savings
@@ -32,10 +31,9 @@ from costguard.reporting.statement.sections import (
     rank_top_resources,
 )
 from costguard.reporting.statement.waste import SampledHour
-from costguard.values.incarnation import Incarnation
+from costguard.values.calendar import Period
 from costguard.values.money import Money, sum_intervals
-from costguard.values.period import Period
-from costguard.values.resource import GROUPED_LABELS
+from costguard.values.resource import GROUPED_LABELS, Incarnation
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.ledger.acts import WIDE, intent
 from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
@@ -133,7 +131,7 @@ def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
 def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ReportReader(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
         each, rates = sorted(books.load_costs(NIGHT, AT), key=str), books.load_rate_changes(NIGHT, AT)
-        monkeypatch.setattr(burnt, "BATCH_SPANS", 1)
+        monkeypatch.setattr(reader, "BATCH_SPANS", 1)
         for most in (0, 10**9):
             monkeypatch.setattr(sums, "SCAN_FRACTION", most)
             assert sorted(books.load_costs(NIGHT, AT), key=str) == each
@@ -142,7 +140,7 @@ def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, mon
             assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
 
 
-@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, burnt._SPANS_BY_ID, burnt._LONG_SPANS])
+@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, reader._SPANS_BY_ID, reader._LONG_SPANS])
 def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
     bare = sums.drop_unused_corrections(lambda _, __: [], sql)
     assert "correction" not in bare

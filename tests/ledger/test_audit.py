@@ -21,15 +21,14 @@ from costguard.errors import InputError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, VERIFYING
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFinding, describe_audit_row, parse_anchor
-from costguard.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
+from costguard.guard.context import GuardRun
+from costguard.guard.escalation import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
-from costguard.guard.run import GuardRun
-from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.voices import open_sql_session
-from costguard.ledger.guard.audit_check import check_audit
 from costguard.ledger.guard.audit_log import (
     append_entry,
+    check_audit,
     encode_canonical_json,
     find_first_break,
     hash_entry,
@@ -412,12 +411,12 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardSto
 
 
 def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardStore, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
-    from costguard.ledger.guard import audit
+    from costguard.ledger.guard import audit_log
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(audit, "append_entry", broken)
+    monkeypatch.setattr(audit_log, "append_entry", broken)
     with pytest.raises(KeyboardInterrupt):
         book.add_override(wish("w1"))
     with pytest.raises(KeyboardInterrupt):

@@ -26,9 +26,9 @@ from costguard.ledger.bills.store import BillStore, GatheredStatement
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import Money
-from costguard.values.period import Period
 from tests.ledger.fleet import asked
 from tests.processes import BESIDE
 

@@ -12,14 +12,13 @@ from sqlalchemy import event
 
 from costguard.errors import LedgerError
 from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
-from costguard.guard.run import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
-from costguard.guard.verdict import EscalationState
+from costguard.guard.context import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.policy import EscalationState
 from costguard.ledger.db.connection import open_engine
-from costguard.ledger.guard import climbs, outbox
+from costguard.ledger.guard import guard_state, outbox
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import observations
-from costguard.ledger.spans.samples import record_samples
-from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.spans.writer import LedgerWriter, record_samples
 from costguard.values.resource import ENDED
 from costguard.values.sample import Sample
 from tests.ledger import fleet
@@ -107,7 +106,7 @@ def test_a_run_whose_turn_was_stolen_leaves_nothing(book: GuardStore) -> None:
 
 
 def test_only_the_last_runs_are_kept(book: GuardStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(climbs, "RUNS_KEPT", 3)
+    monkeypatch.setattr(guard_state, "RUNS_KEPT", 3)
     for number in range(5):
         book.record_run(replace(RUN, id=f"r{number}"))
     assert [run.id for run in book.load_last_runs(9)] == ["r4", "r3", "r2"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.files.cells import parse_json
+from costguard.files.table import parse_json
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -25,10 +25,10 @@ from costguard.metering.meter import COMPUTE, GB, GB_MONTH
 from costguard.metering.meter import HOUR as HOURS
 from costguard.metering.observation import Disk, TrafficCounter
 from costguard.renderers import focus
-from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
+from costguard.reporting.focus.validator import check_focus_file
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, to_micros
-from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 from costguard.views.document import Document
 from tests.campaign import examples

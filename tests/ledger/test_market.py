@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.ledger.market import OFFER_SORTS, MarketReader
-from costguard.ledger.market_file import SCHEMA_VERSION, write_market
+from costguard.ledger.market import OFFER_SORTS, SCHEMA_VERSION, MarketReader, write_market
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.money import Rate
 from tests.campaign import examples

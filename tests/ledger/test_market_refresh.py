@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import MARKET
-from costguard.ledger.market import CEILING_MARGIN, MarketReader
-from costguard.ledger.market_file import write_market
-from costguard.ledger.market_refresh import refresh_market, select_newest_market
+from costguard.ledger.market import CEILING_MARGIN, MarketReader, refresh_market, select_newest_market, write_market
 from costguard.quoting.offer import OfferListing, OfferSelection
 from tests import shop
 from tests.shop import offer

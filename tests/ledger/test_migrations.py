@@ -18,11 +18,10 @@ from sqlalchemy import CheckConstraint, Connection, Engine, Table, create_engine
 
 from costguard.errors import LedgerError
 from costguard.ledger.db import connection as opening
-from costguard.ledger.db import found, schema, triggers
+from costguard.ledger.db import reader, schema, triggers
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.connection import open_engine, upgrade_schema
-from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, migrate_schema
-from costguard.ledger.db.views import generate_views
+from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, generate_views, migrate_schema
 from costguard.ledger.spans.tables import METADATA
 from tests.ledger.entries import begin, scalar
 
@@ -178,9 +177,9 @@ def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(MIGRATIONS_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "versions" / "0005_more.py").write_text(SECOND)
     monkeypatch.setattr(schema, "MIGRATIONS_FOLDER", folder)
-    for module in (schema, found):
+    for module in (schema, reader):
         monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, "0005"))
-    for module in (schema, found, opening):
+    for module in (schema, reader, opening):
         monkeypatch.setattr(module, "HEAD", "0005")
 
 

@@ -25,8 +25,7 @@ from costguard.data import MARKET
 from costguard.errors import CostguardError, InputError, LedgerError
 from costguard.ledger.db.address import LedgerAddress, parse_ledger_address
 from costguard.ledger.db.connection import begin_write, open_engine, set_pragmas, upgrade_schema
-from costguard.ledger.db.found import identify_file
-from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.reader import LedgerReader, identify_file
 from costguard.system.atomic_file import hold_file_lock
 from tests.ledger.entries import begin, scalar
 

@@ -9,22 +9,28 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from costguard.guard.asked import NO_COST_FACTS, add_cost_facts, compute_price_age, compute_runways, find_spending_starts
 from costguard.guard.context import GuardConfig
-from costguard.guard.facts import FactInputs, build_facts
-from costguard.guard.work import Activity
-from costguard.ledger.db.asking import Query
+from costguard.guard.policy_evaluation import (
+    NO_COST_FACTS,
+    FactInputs,
+    add_cost_facts,
+    build_facts,
+    compute_price_age,
+    compute_runways,
+    find_spending_starts,
+)
+from costguard.guard.signals import Activity
+from costguard.ledger.db.codecs import Query
 from costguard.ledger.spans.books import SpendingReader
-from costguard.ledger.spans.paid import compute_spend_to_date
+from costguard.ledger.spans.sums import compute_spend_to_date
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
 from costguard.metering.span import KnownUntil, compute_charge
-from costguard.services.flows_asked import load_cost_facts
-from costguard.settings.zones import load_zone
-from costguard.values.balance import PrepaidBalance
-from costguard.values.money import Money, Rate
-from costguard.values.period import Period
+from costguard.services.guard_snapshot import load_cost_facts
+from costguard.settings.sections import load_zone
+from costguard.values.calendar import Period
+from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ENDED
 from tests.campaign import examples
 from tests.guard.cases import policy

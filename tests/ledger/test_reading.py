@@ -23,16 +23,14 @@ from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.scope_state import load_scopes
 from costguard.ledger.spans.writer import LedgerWriter
-from costguard.metering.accrual import POLL_GAP, find_last_seen
+from costguard.metering.accrual import POLL_GAP, find_last_seen, find_unobserved_usage
 from costguard.metering.billing import get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
-from costguard.metering.reach import compute_known_until
-from costguard.metering.span import KnownUntil, Span, compute_charge, count_expected_us
+from costguard.metering.span import KnownUntil, Span, compute_charge, compute_known_until, count_expected_us
 from costguard.metering.spending import PollStretch, ScopeCoverage, Spending
-from costguard.metering.unheard import find_unobserved_usage
+from costguard.values.calendar import Period
 from costguard.values.instant import to_micros
-from costguard.values.period import Period
 from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
 from tests.campaign import examples
 from tests.ledger.fleet import (

@@ -15,10 +15,9 @@ from sqlalchemy import Engine, event
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.spans.books import SpendingReader
-from costguard.ledger.spans.samples import SAMPLE_RETENTION, record_samples, roll_up_samples
-from costguard.ledger.spans.writer import LedgerWriter
+from costguard.ledger.spans.writer import SAMPLE_RETENTION, LedgerWriter, record_samples, roll_up_samples
+from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, from_micros, to_micros
-from costguard.values.period import Period
 from costguard.values.sample import Sample, SampleHour
 from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, copies, key, machine, poll

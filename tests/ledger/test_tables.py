@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
+from costguard.ledger.db.tables import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.spans import sums
 from costguard.ledger.spans.tables import CORRECTION, IS_LONG, METADATA, SPAN
 from costguard.values.instant import DAY_US, HOUR_US, to_micros

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, insert, text
 from sqlalchemy.exc import DatabaseError
 
 from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.views import (
+from costguard.ledger.db.schema import (
     format_date_sql,
     format_money_sql,
     format_seconds_sql,

@@ -12,11 +12,10 @@ from costguard.metering.billing import BillingRule, StorageRule, TimeRule
 from costguard.metering.inventory import Complete, Inventory, Poll
 from costguard.metering.meter import GB_MONTH_730, PriceRange
 from costguard.metering.observation import Observation, Price
-from costguard.metering.reach import compute_known_until
 from costguard.metering.scope_state import AccrualResult, ScopeState
-from costguard.metering.span import Span, compute_charge
+from costguard.metering.span import Span, compute_charge, compute_known_until
+from costguard.values.calendar import Period
 from costguard.values.money import Rate
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 
 TEN = datetime(2026, 11, 2, 10, tzinfo=UTC)

@@ -31,8 +31,8 @@ from costguard.metering.billing_table import read_billing_rules
 from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, LARGEST_PRICE, Line, Meter, PriceRange
 from costguard.metering.observation import MOST_GPUS, Disk, Observation, Price, TrafficCounter
 from costguard.metering.span import Span, compute_amounts, compute_charge
+from costguard.values.calendar import Period
 from costguard.values.money import NANO, Rate
-from costguard.values.period import Period
 from costguard.values.resource import STATES, ResourceKey
 
 RULES = ShippedFacts().get_billing_rules()

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from costguard.metering.coverage import CoverageGap, UncoveredScope
+from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement.history import CostByDay
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from costguard.values.resource import ScopeKey
 from costguard.views.document import STACKED
 from costguard.views.report_charts import list_report_charts

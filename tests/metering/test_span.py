@@ -23,7 +23,6 @@ from costguard.metering.meter import (
     Meter,
     PriceRange,
 )
-from costguard.metering.reach import compute_known_until
 from costguard.metering.span import (
     EDGE,
     GAP,
@@ -34,12 +33,13 @@ from costguard.metering.span import (
     Span,
     compute_amounts,
     compute_charge,
+    compute_known_until,
     count_expected_us,
     split_by_day,
 )
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, EARLIEST, HOUR_US, LATEST, SECOND_US, from_micros, require_instant, to_micros
 from costguard.values.money import NANO
-from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
 KEY = ResourceKey("acme", "team", "eu", "i-1")

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from costguard.metering.accrual import EMPTY_DOUBTED_FOR, POLL_GAP, find_last_seen
+from costguard.metering.accrual import EMPTY_DOUBTED_FOR, POLL_GAP, find_last_seen, find_unobserved_usage, needs_price_ceilings
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.metering.span import MAYBE, Span, compute_charge
-from costguard.metering.unheard import find_unobserved_usage, needs_price_ceilings
 from costguard.values.money import Rate
 from costguard.values.resource import VOLUME
 from tests.metering.stories import EVER, RULE, TEN, Dollars, Story, key, machine, minute

@@ -26,8 +26,8 @@ from costguard.errors import CostguardError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.providers.transport import TokenBucket, Transport, channel
-from costguard.providers.transport.circuit import CircuitBreakers
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.providers.transport.channel import CircuitBreakers
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.contract.case import forms
 from tests.contract.rig import Rig
 from tests.fakes.aws import FakeAws, scope_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from costguard.cli import main
-from costguard.providers.transport import TokenBucket, circuit
+from costguard.providers.transport import TokenBucket, channel
 
 if __name__ == "__main__":
-    with patch.object(circuit, "CIRCUIT_OPEN_S", 2.0), patch.object(TokenBucket, "acquire", lambda *_, **__: True):
+    with patch.object(channel, "CIRCUIT_OPEN_S", 2.0), patch.object(TokenBucket, "acquire", lambda *_, **__: True):
         main()

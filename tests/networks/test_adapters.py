@@ -17,7 +17,7 @@ from costguard.errors import UnreachableError
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.providers.ports import Stopper
 from costguard.providers.transport import ProviderChannel
-from costguard.values.acting import ACCEPTED, REFUSED, ActionResponse
+from costguard.values.provider import ACCEPTED, REFUSED, ActionResponse
 from tests.networks import matrix
 from tests.networks.cells import RIGS, Cell, cells, played, unhurried
 from tests.providers.aws.rig import AwsRig

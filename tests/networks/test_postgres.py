@@ -16,7 +16,7 @@ from costguard.ledger.db import maintenance, postgresql
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.guard.store import GuardStore
 from costguard.services.act.send_action import confirm_action, send_action, settle_action
-from costguard.values.acting import ActionResponse
+from costguard.values.provider import ActionResponse
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 from tests.networks.plan import CONNECT, DOWN, UP, Fault

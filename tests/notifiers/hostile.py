@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from costguard.guard.alerts.alert import WARNING, Alert, Notification
-from costguard.guard.alerts.wording import format_keep_command
+from costguard.guard.alerts.alert import WARNING, Alert, Notification, format_keep_command
 
 AT = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
 ESC = "\x1b"

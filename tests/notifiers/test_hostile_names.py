@@ -11,12 +11,12 @@ import unicodedata
 
 import pytest
 
-from costguard.guard.alerts.letters import format_body, format_title
+from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.notifiers import Channel
 from costguard.notifiers.console import notify as to_console
 from costguard.notifiers.webhook import build_webhook_body
-from costguard.values.encoding import LINE_CHARS_MAX, encode_chat, encode_plain, quote_shell_word
 from costguard.values.resource import make_storable
+from costguard.values.text_format import LINE_CHARS_MAX, encode_chat, encode_plain, quote_shell_word
 from tests.fakes.server import Hands
 from tests.notifiers.hostile import CORPUS, LINES, message_of
 

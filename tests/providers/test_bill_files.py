@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from costguard.bills.bill_files import BillFileFacts, BillFiles, BillFormat
 from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError
-from costguard.providers.bills import BillFilePlugin
+from costguard.providers.context import BillFilePlugin
 from costguard.providers.plugins import load_providers
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import UnknownNameError
-from costguard.files.cells import parse_json
+from costguard.files.table import parse_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.renderers import focus
-from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
+from costguard.reporting.focus.validator import check_focus_file
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import CostguardError
-from costguard.files.cells import format_cell
-from costguard.files.table import open_table
+from costguard.files.table import format_cell, open_table
 from costguard.renderers import focus_parquet
 from costguard.views.document import Document
 from tests.charges import charges, item

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from costguard.renderers.html.numbers import (
+from costguard.renderers.html.charts import (
     add_unit,
     clamp_number,
     compute_ticks,

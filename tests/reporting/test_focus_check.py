@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.files.cells import parse_json
+from costguard.files.table import parse_json
 from costguard.renderers import focus
-from costguard.reporting.focus.check import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
+from costguard.reporting.focus.cells import MOST_ALIKE
 from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, SUBCATEGORIES, VERSIONS, get_columns
-from costguard.reporting.focus.finding import MOST_ALIKE
 from costguard.reporting.focus.rows import list_header
+from costguard.reporting.focus.validator import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
 from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from costguard.metering.meter import COMPUTE, GB_MONTH_730, STORAGE, Meter, PriceRange
 from costguard.metering.span import EDGE, Span
 from costguard.reporting.statement.savings import ConfirmedAction, Savings, compute_savings, order_actions
-from costguard.values.incarnation import Incarnation
-from costguard.values.period import Period
-from costguard.values.resource import ResourceKey
+from costguard.values.calendar import Period
+from costguard.values.resource import Incarnation, ResourceKey
 from tests.books import at, attribution, meter
 
 KEY = ResourceKey("aws", "123", "us-east-1", "i-1")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.metering.coverage import find_coverage_gaps, find_uncovered_scopes
+from costguard.metering.inventory import find_coverage_gaps, find_uncovered_scopes
 from costguard.metering.spending import BilledResource, Spending
 from costguard.reporting.statement import (
     DEFAULT_GROUP_KEYS,
@@ -21,8 +21,8 @@ from costguard.reporting.statement import (
     sum_by_currency,
 )
 from costguard.reporting.statement.groups import needs_resources
+from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, sum_intervals
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from tests.books import AWS, HOUR_US, VAST, at, attribution, money, spent, stretch
 

@@ -14,9 +14,8 @@ from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, S
 from costguard.metering.span import MAYBE, compute_amounts
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.reporting.status import FleetStatus, build_fleet_status, build_scope_status
-from costguard.values.calendar import find_month
+from costguard.values.calendar import Period, find_month
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
 from tests.books import HOUR_US, NOW, VAST, at, live, meter, money, scope_now, spent, unpriced
 
 QUARTER, MINUTES = timedelta(minutes=15), timedelta(minutes=5)

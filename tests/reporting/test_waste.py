@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from costguard.guard.work import ACTIVE, IDLE
+from costguard.guard.signals import ACTIVE, IDLE
 from costguard.metering.span import Span
 from costguard.reporting.statement.waste import (
     ComputeRun,

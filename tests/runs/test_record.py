@@ -10,17 +10,25 @@ from fractions import Fraction
 import pytest
 
 from costguard.errors import InputError
-from costguard.runs.record import ENDED, LOST, NEVER, OPEN, PLANNED, JobAttempt, JobRecord, parse_record, to_record_table
-from costguard.runs.terms import (
+from costguard.runs.record import (
+    ENDED,
     LEASE_MIN,
+    LOST,
+    NEVER,
+    OPEN,
+    PLANNED,
+    JobAttempt,
     JobMachine,
+    JobRecord,
     JobTerms,
     build_job_hold,
     compute_lease_length,
     compute_share_left,
     find_hold_amount,
+    parse_record,
+    to_record_table,
 )
-from costguard.services.run.run import close_unwatched
+from costguard.services.run.record_store import close_unwatched
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.guard.seen import RollbackMarker
-from costguard.system.whole import write_file_atomically
+from costguard.ledger.guard.audit_log import RollbackMarker
+from costguard.system.atomic_file import write_file_atomically
 from tests.cli.test_calibrate import RUNS
 from tests.security.house import NOBODY, ROOT, House, a_house, a_public_place, as_root, open_to_others
 

@@ -13,7 +13,7 @@ import pytest
 
 from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.backup import copy_ledger
-from costguard.ledger.guard.seen import RollbackMarker
+from costguard.ledger.guard.audit_log import RollbackMarker
 from costguard.ledger.guard.store import GuardStore
 from costguard.testing import StoryOutcome, StoryStage, parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer

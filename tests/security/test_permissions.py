@@ -22,7 +22,7 @@ from costguard_sim.world import Disk, Shape, to_us
 from costguard.errors import CostguardError, InputError
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Observation
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.contract.rig import BILLS, Rig, poll_of
 from tests.fakes.gcp import refusal
 from tests.providers.aws.rig import AwsRig

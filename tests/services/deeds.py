@@ -12,9 +12,8 @@ from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, READY, 
 from costguard.guard.policy import STOP
 from costguard.metering.observation import Handling, Observation
 from costguard.services.act.send_action import ActionPorts, ActionResult, confirm_action, send_action, settle_action
-from costguard.values.acting import ACCEPTED, ALREADY, ActionResponse
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
+from costguard.values.provider import ACCEPTED, ALREADY, ActionResponse
+from costguard.values.resource import ENDED, RUNNING, STOPPED, Incarnation, ResourceKey
 
 START = datetime(2026, 11, 6, 19, 5, tzinfo=UTC)
 BEGAN = START - timedelta(hours=9)

@@ -13,8 +13,8 @@ from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, FAILED, R
 from costguard.guard.policy import TERMINATE
 from costguard.metering.observation import Handling, Observation
 from costguard.services.act.send_action import ActionPorts, ActionResult, find_action_ports, read_boot_time_s, send_action
-from costguard.system.timely import is_too_late_to_send
-from costguard.values.acting import ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.system.clock import is_too_late_to_send
+from costguard.values.provider import ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import STOPPED
 from tests.services.deeds import KEY, LIFE, MIN, START, Memory, S, World, intent, machine
 

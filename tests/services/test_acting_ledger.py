@@ -16,7 +16,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.services.act.send_action import ActionResult, confirm_action, send_action, settle_action
 from costguard.services.ports import Intents
-from costguard.values.acting import ActionResponse
+from costguard.values.provider import ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.services.deeds import KEY, LIFE, MIN, START, S, World, intent, machine
 

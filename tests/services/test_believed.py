@@ -13,7 +13,7 @@ from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.quoting.offer import OfferListing
 from costguard.services.listing_validation import NOT_A_LISTING, check_own_scopes, may_speak_for, validate_listing
-from costguard.services.live import ask_live_offers
+from costguard.services.offers import ask_live_offers
 from costguard.services.poll import poll_sources
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample

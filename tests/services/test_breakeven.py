@@ -9,7 +9,7 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import MarketReader
-from costguard.quoting.purchase import PurchaseAnswer
+from costguard.quoting.breakeven import PurchaseAnswer
 from costguard.services.breakeven import compute_purchase
 from costguard.values.money import Money, Rate
 from tests.shop import market, offer

@@ -13,21 +13,29 @@ import pytest
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, READY, Intent
 from costguard.guard.action_plan import RunConstraints, build_action_plan
-from costguard.guard.context import GuardConfig
+from costguard.guard.context import FirstSighting, GuardConfig
 from costguard.guard.evaluation import GuardEvaluation
 from costguard.guard.limits import Breaker, Headroom
 from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Override
-from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, PolicyStep, PolicyTarget, Rails
-from costguard.guard.run import FirstSighting
-from costguard.guard.schedule import OffWindow, Schedule
-from costguard.guard.verdict import EscalationState
+from costguard.guard.policy import (
+    NOTIFY,
+    SCHEDULE_RULE,
+    STOP,
+    EscalationState,
+    OffWindow,
+    Policy,
+    PolicyStep,
+    PolicyTarget,
+    Rails,
+    Schedule,
+)
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.services.act.executor import ActionExecutor
 from costguard.testing import FakeClock
-from costguard.values.acting import ACCEPTED, ActionResponse
+from costguard.values.provider import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.blank import blank_sight
 from tests.guard.cases import STOPS, case, idle, machine, policy

@@ -11,14 +11,12 @@ from costguard.ledger.reports.reader import ReportReader
 from costguard.reporting.statement import Statement
 from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
-from costguard.services.further import ReportQuestion
-from costguard.services.report import build_full_statement
+from costguard.services.report import ReportQuestion, build_full_statement
 from costguard.testing import parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.story_player import PollPlayer, StoryOutcome
-from costguard.values.calendar import make_month
+from costguard.values.calendar import Period, make_month
 from costguard.values.money import Money
-from costguard.values.period import Period
 from costguard.views.report import build_report_document
 
 MONDAY = datetime(2026, 11, 9, 9, tzinfo=UTC)

@@ -16,7 +16,7 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.latest import PollResults
+from costguard.services.guard_inputs import PollResults
 from costguard.testing import FakeClock
 from tests.blank import blank_latest
 

@@ -15,7 +15,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from costguard.guard.hook import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT, Hook, HookEnd, HookRun
+from costguard.guard.escalation import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT, Hook, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE, LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
@@ -27,8 +27,7 @@ from costguard.services.act.hooks import (
     record_hook_ends,
     run_hook_command,
 )
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KEY = ResourceKey("aws", "1111", "us-east-1", "i-1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costguard.guard.hook import SUCCEEDED, TIMED_OUT
+from costguard.guard.escalation import SUCCEEDED, TIMED_OUT
 from tests.services.test_hooking import python
 
 LATE_S = 12

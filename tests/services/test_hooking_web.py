@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from costguard.guard.hook import FAILED, SUCCEEDED, Hook, HookEnd
+from costguard.guard.escalation import FAILED, SUCCEEDED, Hook, HookEnd
 from costguard.notifiers.webhook import sign_webhook
 from costguard.services.act.hooks import HookCall
-from costguard.services.hooking import build_hook_runner
+from costguard.services.dispatch import build_hook_runner
 from costguard.settings import Settings
 from costguard.testing import FakeClock
 

@@ -10,9 +10,8 @@ from costguard.metering.inventory import Complete, Failed, Inventory, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import InstanceSource
-from costguard.services.measured import MEASURE_LOOKBACK, measure_activity
-from costguard.services.round import ScopePoll
-from costguard.values.period import Period
+from costguard.services.poll import MEASURE_LOOKBACK, ScopePoll, measure_activity
+from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample, UtilizationSamples
 

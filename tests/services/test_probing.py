@@ -16,8 +16,8 @@ from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.probing import find_group_members, recheck_activity
-from costguard.values.period import Period
+from costguard.services.act.executor import find_group_members, recheck_activity
+from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine

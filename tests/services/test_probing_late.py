@@ -14,8 +14,8 @@ from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
-from costguard.services.act.probing import recheck_activity
-from costguard.values.period import Period
+from costguard.services.act.executor import recheck_activity
+from costguard.values.calendar import Period
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine
 

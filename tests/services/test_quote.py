@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.ledger.market import MarketReader
-from costguard.ledger.market_file import write_market
+from costguard.ledger.market import MarketReader, write_market
 from costguard.quoting.offer import Offer
 from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, select_shown
 from costguard.services.quote import build_quote

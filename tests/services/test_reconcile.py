@@ -12,9 +12,8 @@ from costguard_sim import SimClouds
 from costguard_sim.world import Rate, World, make_world
 
 from costguard.bills.bill_line import COMPUTE
-from costguard.bills.drift import BEYOND, UNSURE, WITHIN, DriftResult
-from costguard.bills.drift_causes import RATE, UNBILLED, UNSEEN
-from costguard.bills.tolerance import DEFAULT_TOLERANCE
+from costguard.bills.drift import BEYOND, DEFAULT_TOLERANCE, UNSURE, WITHIN, DriftResult
+from costguard.bills.reconciliation import RATE, UNBILLED, UNSEEN
 from costguard.data import ShippedFacts
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import StagedStatement
@@ -24,7 +23,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services.poll import poll_sources
 from costguard.services.reconcile import BillAnswer, BillComparison, _find_currency_mismatches, ask_for_bills, reconcile_bills
 from costguard.testing import FakeClock
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.bills.test_drift import HOURS as HOURS_BILLED
 from tests.bills.test_drift import RATE as PRICE
 from tests.bills.test_drift import bill, day, every, line

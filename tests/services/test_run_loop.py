@@ -12,11 +12,9 @@ from costguard_sim import SimClouds
 from costguard_sim.bill import charge_resource
 from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, to_us
 
-from costguard.bills.drift import WITHIN
-from costguard.bills.tolerance import DEFAULT_TOLERANCE
+from costguard.bills.drift import DEFAULT_TOLERANCE, WITHIN
 from costguard.budgets.budget import Budget
-from costguard.guard.overrides import Override
-from costguard.guard.owning import find_lease
+from costguard.guard.overrides import Override, find_lease
 from costguard.guard.policy import Rails
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import StagedStatement
@@ -27,21 +25,25 @@ from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.observation import identify_incarnation
-from costguard.reporting.statement.jobs import group_runs_by_job
-from costguard.reporting.statement.sections import list_quoted_runs
+from costguard.reporting.statement.sections import group_runs_by_job, list_quoted_runs
 from costguard.runs.progress import ProgressLog
-from costguard.runs.record import ENDED, OPEN, JobRecord
-from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
+from costguard.runs.record import ENDED, OPEN, JobRecord, build_job_hold, compute_lease_length, find_hold_amount
 from costguard.services.poll import poll_sources
 from costguard.services.reconcile import ask_for_bills, reconcile_bills
-from costguard.services.run.record_store import RunRecordStore, plan_attempt
-from costguard.services.run.run import RunLedger, lease_machine, set_money_aside, settle_attempt
-from costguard.services.run.running_end import learn_speed
+from costguard.services.run.job_run import learn_speed
+from costguard.services.run.record_store import (
+    RunLedger,
+    RunRecordStore,
+    lease_machine,
+    plan_attempt,
+    set_money_aside,
+    settle_attempt,
+)
 from costguard.services.run.terms import RunRequest, estimate_run
 from costguard.settings import read_settings
 from costguard.testing import FakeClock
+from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.period import Period
 from tests.services.test_reconcile import RULES
 
 BEGIN = datetime(2026, 11, 20, 8, tzinfo=UTC)

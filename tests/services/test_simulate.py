@@ -15,14 +15,14 @@ from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop, Simulation, sum_cost_intervals
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.spans.history import HistoryReader
+from costguard.ledger.spans.observations import HistoryReader
 from costguard.metering.observation import Handling
 from costguard.services.simulate import SimulationFacts, simulate_policies
 from costguard.settings import check_settings
 from costguard.testing import parse_story, play_story
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.story_player import PollPlayer, StoryOutcome
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 
 HEAD = """
 title: {title}

@@ -16,7 +16,7 @@ from costguard.notifiers import Channel
 from costguard.notifiers.webhook import notify
 from costguard.services.dispatch import CHANNEL_MESSAGES_MAX, OutboxDispatcher
 from costguard.services.ports import Notifier
-from costguard.testing.recording import RecordingNotifier
+from costguard.testing.doubles import RecordingNotifier
 from tests.fakes.server import Answer, Hands, serving
 from tests.providers.transport.wires import Told
 

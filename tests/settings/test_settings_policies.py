@@ -13,11 +13,10 @@ import pytest
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import AlertRoute
-from costguard.guard.hook import Hook
-from costguard.guard.policy import PolicyStep, PolicyTarget, Rails
-from costguard.guard.schedule import Exemption, OffWindow, Schedule
+from costguard.guard.escalation import Hook
+from costguard.guard.policy import Exemption, OffWindow, PolicyStep, PolicyTarget, Rails, Schedule
 from costguard.settings import Settings, read_settings
-from costguard.settings.addresses import resolve_address
+from costguard.settings.notify import resolve_address
 from costguard.settings.policies import SCHEDULE_CONDITION
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -14,9 +14,9 @@ from pathlib import Path
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.testing import FakeClock, SimulatedCloud, TerminateOnlyCloud
-from costguard.values.acting import ACCEPTED, REFUSED, ActionResponse
+from costguard.values.calendar import Period
 from costguard.values.money import Rate
-from costguard.values.period import Period
+from costguard.values.provider import ACCEPTED, REFUSED, ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.simulation.reading import Witness, micros

@@ -8,19 +8,17 @@ from typing import Any
 
 import pytest
 
-from costguard.guard import action_plan, activity, evaluation, seat
-from costguard.guard.action_intents import Intent
+from costguard.guard import action_plan, activity, context, evaluation
+from costguard.guard.action_intents import Intent, explain_refusal
 from costguard.guard.limits import Headroom
-from costguard.guard.owning import UNPROTECTED
+from costguard.guard.overrides import UNPROTECTED
 from costguard.guard.policy import STOP
-from costguard.guard.proof import explain_refusal
 from costguard.ledger.guard import send_gate
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans import books
 from costguard.metering import accrual
 from costguard.metering.observation import Observation, identify_incarnation
-from costguard.metering.reach import compute_known_until
-from costguard.metering.span import KnownUntil
+from costguard.metering.span import KnownUntil, compute_known_until
 from costguard.services.act import executor, send_action
 
 Patch = pytest.MonkeyPatch
@@ -53,7 +51,7 @@ def missing_is_idle(patch: Patch) -> None:
 
 def leases_ignored(patch: Patch) -> None:
     """Nobody keeps anything."""
-    patch.setattr(seat, "find_lease", _says(None))
+    patch.setattr(context, "find_lease", _says(None))
     patch.setattr(send_gate, "_find_override", _says(None))
 
 
@@ -79,7 +77,7 @@ def arming_ignored(patch: Patch) -> None:
 
 def labels_ignored(patch: Patch) -> None:
     """No label protects."""
-    patch.setattr(seat, "find_protection", _says(UNPROTECTED))
+    patch.setattr(context, "find_protection", _says(UNPROTECTED))
 
 
 def protection_forgotten(patch: Patch) -> None:

@@ -17,8 +17,7 @@ from costguard.data import ShippedFacts
 from costguard.metering.billing import BillingRule
 from costguard.metering.observation import Observation
 from costguard.testing import SimulatedCloud
-from costguard.testing.cloud import TerminateOnlyCloud
-from costguard.testing.faults import STALE, ListingFault
+from costguard.testing.cloud import STALE, ListingFault, TerminateOnlyCloud
 from costguard.testing.machine import SimulatedMachine
 from costguard.values.resource import ENDED, RUNNING, STOPPED
 from tests.simulation.clouds import LoggedCloud, LoggedEndingCloud

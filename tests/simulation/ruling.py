@@ -10,7 +10,7 @@ from typing import Any
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep, PolicyTarget, Rails
 from costguard.settings.conditions import read_condition
-from costguard.testing.samples import SILENT, SampleRule, make_busy_rule, make_cpu_rule, make_quiet_rule, make_transfer_rule
+from costguard.testing.machine import SILENT, SampleRule, make_busy_rule, make_cpu_rule, make_quiet_rule, make_transfer_rule
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
 from tests.simulation.plans import Plan
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from costguard.guard.overrides import ARM, FREEZE, LEASE, PROTECT, SNOOZE
 from costguard.guard.policy import NOTIFY
-from costguard.testing.faults import ListingFault
+from costguard.testing.cloud import ListingFault
 from costguard.testing.machine import OBEYS, SimulatedMachine
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, STOPPED

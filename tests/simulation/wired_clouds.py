@@ -17,10 +17,9 @@ from costguard_sim.world import to_us
 
 from costguard.metering.observation import Handling
 from costguard.testing import FakeClock
-from costguard.testing.faults import DOWN as UNREACHED
-from costguard.testing.faults import EMPTY, HIDES, PARTIAL, STALE, ListingFault
-from costguard.testing.machine import DEAF, LOST, REFUSES, UNCLEAR, SimulatedMachine
-from costguard.testing.samples import SampleRule
+from costguard.testing.cloud import DOWN as UNREACHED
+from costguard.testing.cloud import EMPTY, HIDES, PARTIAL, STALE, ListingFault
+from costguard.testing.machine import DEAF, LOST, REFUSES, UNCLEAR, SampleRule, SimulatedMachine
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
 from costguard.values.sample import CPU_CORES, CPU_UTIL, GPU_UTIL

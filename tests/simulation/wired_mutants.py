@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from costguard_aws.account import AwsAccount
-from costguard_gcp import listing as gcp_listing
+from costguard_gcp import inventory as gcp_listing
 from costguard_gcp.account import GcpAccount
 from costguard_gcp.inventory import ProjectLister
 from costguard_runpod import pagination as runpod_pages
@@ -16,7 +16,7 @@ from costguard_runpod.account import RunpodAccount
 from costguard_vast.account import VastAccount
 
 from costguard.errors import InvalidAnswerError, UnreachableError
-from costguard.guard import proof
+from costguard.guard import action_intents
 from costguard.guard.action_intents import DONE
 from costguard.metering.inventory import Complete, Partial, Poll
 from costguard.metering.observation import Observation
@@ -76,7 +76,7 @@ def acts_are_tried_again(patch: Patch) -> None:
 
 def not_found_is_done(patch: Patch) -> None:
     """What a listing lacks was stopped."""
-    patch.setattr(proof, "_resolve_absent", lambda *_: proof.IntentUpdate(state=DONE, why="it is not there"))
+    patch.setattr(action_intents, "_resolve_absent", lambda *_: action_intents.IntentUpdate(state=DONE, why="it is not there"))
 
 
 def looks_are_old(patch: Patch) -> None:

@@ -21,12 +21,12 @@ from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.services import guard
 from costguard.services.act import executor
+from costguard.services.agent_writer import AgentSampleCache
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.heard import AgentSampleCache
 from costguard.services.watchdog_context import SerializedLedger, WatchdogContext
 from costguard.testing import FakeClock
 from costguard.testing.machine import SimulatedMachine
-from costguard.values.incarnation import Incarnation
+from costguard.values.resource import Incarnation
 from tests.simulation.clouds import EndedAbruptly, Log, LoggedEndingCloud
 from tests.simulation.plans import Plan
 from tests.simulation.reading import LEDGER, LOG, Record, Witness, micros, read

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.sizing.advice import find_smallest_changes
 from costguard.sizing.job import Job, parse_job
-from costguard.sizing.memory_savings import list_memory_savings
+from costguard.sizing.memory_savings import find_smallest_changes, list_memory_savings
 from costguard.sizing.placement import Placer, can_hold
 from costguard.values.gpu import Gpu
 from tests.sizing.speeds import GPUS, LLAMA_2_7B, LLAMA_2_70B

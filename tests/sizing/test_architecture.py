@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock, group_blocks
-from costguard.sizing.architecture_table import build_architecture_from_table
-from costguard.sizing.latent import LatentAttention
-from costguard.sizing.stated import ARCHITECTURE_KEYS
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LatentAttention, LayerBlock, group_blocks
+from costguard.sizing.architecture_table import ARCHITECTURE_KEYS, build_architecture_from_table
 from tests.campaign import examples
 
 LLAMA: dict[str, Any] = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.sizing.memory.capacity import compute_cache_capacity
-from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.memory.footprint import compute_cache_capacity, compute_footprint
 from costguard.sizing.recipe import Parallelism, Recipe
 from tests.sizing.shapes import shipped
 from tests.sizing.speeds import GPUS

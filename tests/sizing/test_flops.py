@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
-from costguard.sizing.latent import LatentAttention
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LatentAttention, LayerBlock
 from costguard.sizing.recipe import Lora, Recipe
 from costguard.sizing.speed.flops import count_context_tokens, count_flops_per_token
 from tests.sizing.speeds import LLAMA_2_7B, LLAMA_2_70B, decoder

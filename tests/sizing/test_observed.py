@@ -10,9 +10,15 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.sizing.calibration import RunFamily
-from costguard.sizing.evidence import FigureComparison, RunComparison, find_contradiction, weigh_runs
 from costguard.sizing.job import Job, Table, parse_job
-from costguard.sizing.observed_runs import ObservedRun, read_observed_run
+from costguard.sizing.observed_runs import (
+    FigureComparison,
+    ObservedRun,
+    RunComparison,
+    find_contradiction,
+    read_observed_run,
+    weigh_runs,
+)
 
 FACTS = ShippedFacts()
 GIB = 2**30

@@ -6,8 +6,8 @@ import pytest
 
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Placement, Placer
+from costguard.sizing.speed.duration import compute_job_speed, compute_job_startup
 from costguard.sizing.speed.throughput import Throughput, compute_throughput
-from costguard.sizing.speed.timing import compute_job_speed, compute_job_startup
 from tests.sizing.shapes import FACTS, shipped
 from tests.sizing.speeds import EFFICIENCY, GPUS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.companions import PreferenceTraining, build_scoring_model
 from costguard.sizing.job import Job, parse_job
+from costguard.sizing.preference import PreferenceTraining, build_scoring_model
 from tests.sizing.shapes import FACTS, shipped
 from tests.sizing.speeds import LLAMA_2_7B
 

@@ -13,12 +13,11 @@ from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Handling
 from costguard.providers.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
 from costguard.testing import FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud, TerminateOnlyCloud
-from costguard.testing.faults import ListingFault
-from costguard.testing.machine import SimulatedDisk
-from costguard.testing.samples import SILENT, make_busy_rule, make_quiet_rule
+from costguard.testing.cloud import ListingFault
+from costguard.testing.machine import SILENT, SimulatedDisk, make_busy_rule, make_quiet_rule
 from costguard.values import sample as signals
+from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.period import Period
 
 NOON = datetime(2026, 11, 6, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -10,7 +10,7 @@ import pytest
 
 from costguard.guard.action_intents import DONE, VERIFYING, Intent
 from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
-from costguard.guard.work import IDLE, Activity
+from costguard.guard.signals import IDLE, Activity
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import identify_incarnation
 from costguard.testing import (

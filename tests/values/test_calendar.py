@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError
 from costguard.values import calendar
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.campaign import examples
 
 ZONES = sorted(available_timezones())

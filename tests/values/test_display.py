@@ -11,9 +11,7 @@ from costguard.errors import InputError
 from costguard.renderers import json_text, table
 from costguard.services.status import build_status
 from costguard.settings import check_settings
-from costguard.values.balance import PrepaidBalance
-from costguard.values.display import ExchangeRate, find_exchange_rate, parse_exchange_rate
-from costguard.values.money import Money
+from costguard.values.money import ExchangeRate, Money, PrepaidBalance, find_exchange_rate, parse_exchange_rate
 from costguard.views.report import build_report_document
 from costguard.views.status import build_status_document
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, spent

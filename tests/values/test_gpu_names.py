@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import costguard
 from costguard.errors import UnknownNameError
-from costguard.values.gpu import Gpu, read_gpus
-from costguard.values.gpu_names import GpuNameMatch, GpuNames, match_gpu_name
+from costguard.values.gpu import Gpu, GpuNameMatch, GpuNames, match_gpu_name, read_gpus
 
 with (Path(costguard.__file__).parent / "data" / "gpus.csv").open(encoding="utf-8", newline="") as file:
     GPUS = read_gpus(csv.DictReader(file))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from costguard.errors import InputError
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 
 
 def at(hour: int) -> datetime:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.values.stated_time import parse_instant
+from costguard.values.instant import parse_instant
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EPOCH = 1795262400

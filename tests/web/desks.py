@@ -14,23 +14,20 @@ from costguard_agent import ed25519
 from costguard_agent.protocol import BEATS_PATH, build_signed_request, decode_base64, encode_base64
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.agents.refusals import MessageRefusedError
+from costguard.agents.messages import MessageRefusedError
 from costguard.guard.policy import Rails
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
-from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
-from costguard.services.agent_writer import AgentBatchWriter, CheckedMessage
-from costguard.services.agents import AgentMachine
-from costguard.services.heard import AgentSampleCache
-from costguard.services.one_time import hash_code
+from costguard.services.agent_gateway import AgentEnvelope, AgentGateway, hash_code
+from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
+from costguard.services.ports import AgentMachine
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
-from costguard.values.incarnation import Incarnation
 from costguard.values.instant import to_micros
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 from costguard.values.sample import Sample
 from costguard.web.signing import WatchdogSeal
 from tests.metering.stories import SCOPE, key, machine

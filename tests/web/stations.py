@@ -18,7 +18,7 @@ from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import identify_incarnation
-from costguard.services.one_time import hash_code, hash_token
+from costguard.services.agent_gateway import hash_code, hash_token
 from costguard.services.watchdog_context import WatchdogContext, open_watchdog_context
 from costguard.services.web_backend import WebServices, serve_while_watching
 from costguard.settings import check_settings, resolve_ledger_url

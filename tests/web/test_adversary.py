@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from costguard.agents.refusals import MessageRefusedError
+from costguard.agents.messages import MessageRefusedError
 from costguard.errors import InputError
-from costguard.services.agents import AgentVerdict
+from costguard.services.ports import AgentVerdict
 from costguard.web import listener, server
 from costguard.web.listener import LimitedListener
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig

@@ -13,7 +13,7 @@ import pytest
 from costguard_agent import ed25519
 from costguard_agent.protocol import encode_base64
 
-from costguard.agents.refusals import MessageRefusedError
+from costguard.agents.messages import MessageRefusedError
 from costguard.ledger.agents.store import AgentStore, AgentTransaction
 from costguard.services.agent_gateway import AgentEnvelope
 from costguard.values.agent import Agent

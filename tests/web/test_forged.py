@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from costguard.agents.refusals import MessageRefusedError
+from costguard.agents.messages import MessageRefusedError
 from costguard.services.agent_gateway import AgentEnvelope
 from tests.web.desks import NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 

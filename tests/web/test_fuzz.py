@@ -16,8 +16,8 @@ import pytest
 import schemathesis
 from costguard_agent.protocol import BEATS_PATH
 
-from costguard.agents.refusals import MessageRefusedError
-from costguard.web import agents, middleware
+from costguard.agents.messages import MessageRefusedError
+from costguard.web import middleware, routes
 from tests.web.desks import NOON, Rig, beat, envelope, keys, ledger_at, record, rig
 from tests.web.stations import Station, station
 
@@ -49,7 +49,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     patch = pytest.MonkeyPatch()
     for module, names in (
         (middleware, ("PER_ADDRESS", "BURST", "BAD_PER_ADDRESS", "BAD_BURST")),
-        (agents, ("JOINS", "JOINS_BURST")),
+        (routes, ("JOINS", "JOINS_BURST")),
     ):
         for name in names:
             patch.setattr(module, name, 1e9)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from costguard.ledger.agents.store import AgentStore
-from costguard.services.one_time import hash_code
+from costguard.services.agent_gateway import hash_code
 from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
-from costguard.values.incarnation import Incarnation
 from costguard.values.instant import to_micros
+from costguard.values.resource import Incarnation
 from tests.conftest import Command
 from tests.metering.stories import key
 from tests.web.desks import CODE, beat, record

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from costguard_agent.deadman_policy import PROTECTED, DeadmanFacts, DeadmanSettings, decide_shutdown
-from costguard_agent.quiet import IdleEvidence
+from costguard_agent.deadman_policy import PROTECTED, DeadmanFacts, DeadmanSettings, IdleEvidence, decide_shutdown
 
 from costguard.guard.context import GuardSnapshot
 from costguard.guard.overrides import FREEZE, PROTECT, Override

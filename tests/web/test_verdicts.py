@@ -8,14 +8,14 @@ from pathlib import Path
 
 from costguard.agents.samples import drop_contradicted_samples
 from costguard.guard.activity import classify_activity, probe_activity
-from costguard.guard.alerts.silence import find_silent_agents, get_agent_state
+from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
+from costguard.guard.context import estimate_interval_of_samples
 from costguard.guard.policy import Rails
-from costguard.guard.seat import estimate_interval_of_samples
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
+from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN
 from costguard.ledger.guard.store import GuardStore
 from costguard.metering.observation import Observation
-from costguard.services.act.probing import recheck_activity
-from costguard.values.period import Period
+from costguard.services.act.executor import recheck_activity
+from costguard.values.calendar import Period
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, CPU_UTIL, DISK, GPU_UTIL, NETWORK, Sample
 from tests.metering.stories import machine
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig

@@ -8,14 +8,25 @@
 The request is sent once, within seconds, with a key that reaches this machine alone; no act stands for another, and a way
 that is not certain is refused. Addresses can be set by variables (COSTGUARD_AWS_METADATA, COSTGUARD_GCP_METADATA,
 COSTGUARD_RUNPOD_REST, COSTGUARD_RUNPOD_GRAPHQL, COSTGUARD_VAST_API), the command of a shutdown by COSTGUARD_SHUTDOWN.
+
+The places that this agent knows: one file each, with the same four functions. What is not here is not ended from inside.
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from costguard_agent.clouds import aws, gcp, lambda_, runpod, vast
 from costguard_agent.host import HostView
-from costguard_agent.places import CLOUDS
-from costguard_agent.shutdown import ACTS, REFUSED, UNKNOWN, MachineIdentity, ShutdownOutcome, ShutdownWay
-from costguard_agent.stated import save_shutdown_meaning
+from costguard_agent.shutdown import (
+    ACTS,
+    REFUSED,
+    UNKNOWN,
+    MachineIdentity,
+    ShutdownOutcome,
+    ShutdownWay,
+    save_shutdown_meaning,
+)
 
 __all__ = (
     "ShutdownOutcome",
@@ -75,3 +86,25 @@ def read_machine_state(place: MachineIdentity, around: HostView | None = None) -
     if place.provider not in CLOUDS or not place.id:
         return UNKNOWN
     return CLOUDS[place.provider].read_state(place, around or HostView.real())
+
+
+class CloudPlugin(Protocol):
+    """What a file of this folder has. None of it raises."""
+
+    NAME: str
+
+    def detect_machine(self, around: HostView) -> MachineIdentity | None:
+        """This machine, where it is one of this provider's."""
+
+    def list_ways(self, place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
+        """How it can be ended from inside; asks the provider, ends nothing."""
+
+    def send_shutdown(self, way: ShutdownWay, around: HostView) -> ShutdownOutcome:
+        """The request, sent once."""
+
+    def read_state(self, place: MachineIdentity, around: HostView) -> str:
+        """running, ended or unknown, as the provider has it."""
+
+
+CLOUDS: dict[str, CloudPlugin] = {one.NAME: one for one in (runpod, vast, aws, gcp, lambda_)}
+"""Rented containers first: they run on machines of anybody's."""

@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from costguard_agent import off
+from costguard_agent import shutdown
 from costguard_agent.host import HostView
 from costguard_agent.http_client import HttpReply, UnansweredError, send_request
-from costguard_agent.shutdown import STOP, TERMINATE, MachineIdentity, ShutdownOutcome, ShutdownWay
-from costguard_agent.stated import read_shutdown_meaning
+from costguard_agent.shutdown import STOP, TERMINATE, MachineIdentity, ShutdownOutcome, ShutdownWay, read_shutdown_meaning
 
 NAME = "aws"
 ADDRESS, VARIABLE = "http://169.254.169.254", "COSTGUARD_AWS_METADATA"
@@ -31,7 +30,7 @@ BY_SYSTEM = "shutdown of the operating system"
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
     """This instance, where the firmware is EC2's."""
-    if VARIABLE not in around.env and VENDOR not in off.read_firmware(around, "sys_vendor", "bios_vendor"):
+    if VARIABLE not in around.env and VENDOR not in shutdown.read_firmware(around, "sys_vendor", "bios_vendor"):
         return None
     try:
         token = _fetch_token(around)
@@ -47,7 +46,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
     if not isinstance(id_, str) or not ID.fullmatch(id_):
         return MachineIdentity(NAME, "", "the instance metadata service did not say which instance this is")
     facts["region"] = str(said.get("region", ""))
-    return MachineIdentity(NAME, id_, _explain_hindrance(facts, off.explain_hindrance(around)), facts)
+    return MachineIdentity(NAME, id_, _explain_hindrance(facts, shutdown.explain_hindrance(around)), facts)
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
@@ -89,10 +88,10 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """Shut down, once."""
     del way
-    return off.run_shutdown(around)
+    return shutdown.run_shutdown(around)
 
 
-read_state = off.report_running
+read_state = shutdown.report_running
 
 
 def _explain_hindrance(facts: dict[str, Any], reason: str) -> str:

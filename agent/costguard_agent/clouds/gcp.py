@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costguard_agent import off
+from costguard_agent import shutdown
 from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError, send_request
 from costguard_agent.shutdown import STOP, MachineIdentity, ShutdownOutcome, ShutdownWay
@@ -22,7 +22,7 @@ OK = 200
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
     """This VM, where the firmware is Google's."""
-    if VARIABLE not in around.env and VENDOR not in off.read_firmware(around, "product_name"):
+    if VARIABLE not in around.env and VENDOR not in shutdown.read_firmware(around, "product_name"):
         return None
     try:
         base = around.env.get(VARIABLE, ADDRESS).rstrip("/")
@@ -42,7 +42,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
         "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in said.get("disks") or ()),
     }
     again = f"{facts['owner']} would start it again: scale that" if facts["owner"] else ""
-    return MachineIdentity(NAME, str(said["id"]), again or off.explain_hindrance(around), facts)
+    return MachineIdentity(NAME, str(said["id"]), again or shutdown.explain_hindrance(around), facts)
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
@@ -67,10 +67,10 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     """Shut down, once."""
     del way
-    return off.run_shutdown(around)
+    return shutdown.run_shutdown(around)
 
 
-read_state = off.report_running
+read_state = shutdown.report_running
 
 
 def _find_owner(attributes: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Protocol
 from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError
 from costguard_agent.schedulers import dstack, ray, skypilot, slurm
-from costguard_agent.seen import QUEUE_JOBS, ProbeResult
+from costguard_agent.signals import QUEUE_JOBS, ProbeResult
 
 
 class Scheduler(Protocol):

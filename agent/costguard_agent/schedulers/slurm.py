@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import socket
 
-from costguard_agent import commands
+from costguard_agent import host
 from costguard_agent.host import HostView
 from costguard_agent.http_client import UnansweredError
 
@@ -24,23 +24,23 @@ WITHIN_S = 10.0
 
 def is_present(around: HostView) -> bool:
     """Its command is here."""
-    return commands.find_command("squeue", around) is not None
+    return host.find_command("squeue", around) is not None
 
 
 def count_jobs(around: HostView) -> int:
     """Running here, and waiting for a partition of this node; raises UnansweredError."""
-    squeue, sinfo = (commands.find_command(name, around) for name in ("squeue", "sinfo"))
+    squeue, sinfo = (host.find_command(name, around) for name in ("squeue", "sinfo"))
     if squeue is None or sinfo is None:
         raise UnansweredError("squeue is here and sinfo is not")
     node = _find_node_name(around)
     rows = [squeue, "--noheader", "--format=%T|%r"]
     words = [sinfo, "--noheader", "--Node", f"--nodes={node}", "--format=%R"]
-    partitions = commands.read_output(words, around, within_s=WITHIN_S).split()
+    partitions = host.read_output(words, around, within_s=WITHIN_S).split()
     if not partitions:
         raise UnansweredError(f"{node} is no node of this cluster; SLURMD_NODENAME may say its name")
-    here = commands.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
+    here = host.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
     queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
-    waiting = commands.read_output(queued, around, within_s=WITHIN_S)
+    waiting = host.read_output(queued, around, within_s=WITHIN_S)
     return len(here.splitlines()) + sum(_waits_for_us(row) for row in waiting.splitlines())
 
 

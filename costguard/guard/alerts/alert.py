@@ -1,11 +1,24 @@
-"""Notices: what people are told, why now, and what they can do about it; and what became of telling them."""
+"""Notices: what people are told, why now, and what they can do about it; and what became of telling them.
+
+Notices about machines: what is said of one that idles, hangs, wastes, is stopped, or cannot be judged.
+
+Example: an 8xA100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "so far: $24.58", "per hour: $32.7700".
+Sums have two decimals and rates four (DESIGN 5.1); what is not known is said to be unknown, never 0.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from fractions import Fraction
 
+from costguard.guard.policy import TERMINATE
+from costguard.guard.signals import Activity
 from costguard.values.checks import require, require_one_of
+from costguard.values.money import Money, Rate, divide_half_even
+from costguard.values.resource import ResourceKey
+from costguard.values.text_format import RATE_PLACES, format_length, format_local_time, get_currency_sign, quote_shell_word
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
@@ -172,3 +185,277 @@ class AlertState:
     def key(self) -> tuple[str, str, str, str]:
         """What tells it from every other."""
         return (self.route, self.topic, self.subject, self.owner)
+
+
+WAITING_UNIT = timedelta(minutes=30)
+"""What waiting costs is told by the half hour: $23.92 an hour is $11.96."""
+KEEP_FOR = "4h"
+PRICE_NOT_KNOWN = "unknown: its price is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSubject:
+    """What a notice about one resource speaks of. `told`: what it is ("8xA100-80GB p4d.24xlarge"). `rate` None: unknown.
+
+    `topic`: of the notice, "policy:idle-gpu". `name`: what its owner calls it, may be anything at all. `because`: why, where
+    that is not its state of work. `zone`: whose clocks people are told by. `to`: whom the notice is for, see Notice.
+    """
+
+    topic: str
+    key: ResourceKey
+    owner: str
+    name: str = ""
+    told: str = ""
+    rate: Rate | None = None
+    because: tuple[str, ...] = ()
+    zone: tzinfo = UTC
+    to: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """Of what: its whole key."""
+        return "/".join(self.key)
+
+    def format_moment(self, at: datetime) -> str:
+        """An instant as people are told it."""
+        return format_local_time(at, self.zone)
+
+    @property
+    def called(self) -> str:
+        """`train-3 (8xA100-80GB)`."""
+        return f"{self.name or self.key.id}{f' ({self.told})' if self.told else ''}"
+
+
+def format_alert_sum(money: Money | None) -> str:
+    """`$33.86`."""
+    return PRICE_NOT_KNOWN if money is None else f"{get_currency_sign(money.currency)}{money.format()}"
+
+
+def format_alert_rate(rate: Rate | None) -> str:
+    """`$32.7700`, an hour."""
+    return PRICE_NOT_KNOWN if rate is None else f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
+
+
+def compute_rate_cost(rate: Rate | None, length: timedelta) -> Money | None:
+    """What `length` at `rate` costs, to the second."""
+    return None if rate is None else rate.multiply_seconds(int(length.total_seconds()))
+
+
+def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -> Money | None:
+    """What the idle share of its GPUs costs in `length`: 7/8 of $32.77 an hour over 6 h is $172.04."""
+    if rate is None:
+        return None
+    nano = divide_half_even(rate.nano_per_hour * int(length.total_seconds()) * share.numerator, 3600 * share.denominator)
+    return Money(nano=nano, currency=rate.currency)
+
+
+def build_idle_alert(
+    matter: AlertSubject,
+    work: Activity,
+    *,
+    at: datetime,
+    since: datetime,
+    so_far: Money | None,
+    then: str = "",
+    then_at: datetime | None = None,
+) -> Alert:
+    """It does nothing. `then`: what the ladder does next ("stop"), at `then_at`; "" for nothing but this notice."""
+    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", format_next_step(then, then_at, matter.zone)))
+    return _build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
+
+
+def build_planned_alert(
+    matter: AlertSubject,
+    work: Activity,
+    *,
+    act: str,
+    due: datetime,
+    at: datetime,
+    since: datetime,
+    so_far: Money | None,
+    stage: int = 1,
+    loses: Sequence[str] = (),
+) -> Alert:
+    """An act is coming, and its grace runs until `due`."""
+    facts = (
+        *_list_activity_facts(matter, work, at, since, so_far),
+        ("next", format_next_step(act, due, matter.zone)),
+        ("would be lost", _format_losses(loses)),
+    )
+    what = f"{_ACT_NAMES[act]} of {matter.called} is due at {matter.format_moment(due)}"
+    return replace(_build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True)
+
+
+def build_done_alert(
+    matter: AlertSubject,
+    *,
+    act: str,
+    at: datetime,
+    asked_at: datetime,
+    idle_cost: Money | None,
+    saves: Rate | None,
+    afterwards: Rate | None,
+    stage: int = 2,
+) -> Alert:
+    """The provider's own listing shows it as done. `idle_cost`: what idling cost.
+
+    `saves`: what its computing cost an hour; `afterwards`: what still bills.
+    """
+    facts = (
+        ("asked for", matter.format_moment(asked_at)),
+        ("confirmed", f"{matter.format_moment(at)}, by its provider's listing"),
+        ("cost while idle", format_alert_sum(idle_cost)),
+        ("saved per hour", format_alert_rate(saves)),
+        ("still per hour", "nothing that is known" if afterwards is None else format_alert_rate(afterwards)),
+    )
+    return _build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
+
+
+def build_unconfirmed_alert(
+    matter: AlertSubject, *, act: str, at: datetime, asked_at: datetime, sends: int, so_far: Money | None
+) -> Alert:
+    """Asked for, and ten minutes later not proven: it may run and bill. A page."""
+    still = "at an unknown price" if matter.rate is None else f"still {format_alert_rate(matter.rate)}/h"
+    facts = (
+        ("since", matter.format_moment(asked_at)),
+        ("why", f"asked {sends} {'time' if sends == 1 else 'times'}, and its provider does not show it as {_ACT_RESULTS[act]}"),
+        ("so far", f"{format_alert_sum(so_far)} since it was asked"),
+        ("per hour", format_alert_rate(matter.rate)),
+        ("next", f"it is looked at in every run; {_ACT_NAMES[act].lower()} it in its provider's console"),
+    )
+    what = f"{_ACT_NAMES[act].upper()} NOT CONFIRMED: {matter.called}, {still}"
+    return _build_alert(matter, PAGE, what, at, facts, keep=False, stage=9)
+
+
+def build_question_alert(
+    matter: AlertSubject,
+    work: Activity,
+    *,
+    act: str,
+    at: datetime,
+    since: datetime,
+    so_far: Money | None,
+    loses: Sequence[str],
+    because: str,
+    yes: str = "",
+    stage: int = 1,
+) -> Alert:
+    """It is not done without a yes. `because`: why it is asked ("its provider has no stop"). `yes`: what allows it."""
+    waiting = format_alert_sum(compute_rate_cost(matter.rate, WAITING_UNIT))
+    facts = (
+        *_list_activity_facts(matter, work, at, since, so_far),
+        ("waiting costs", waiting if matter.rate is None else f"{waiting} per {format_length(WAITING_UNIT)}"),
+        ("would be lost", _format_losses(loses)),
+        ("asked because", because),
+        ("next", "nothing: no answer keeps it as it is"),
+        *((("to say yes", yes),) if yes else ()),
+    )
+    return _build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage)
+
+
+def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
+    """It looks busy and makes no progress. A page; nothing is done by itself."""
+    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing by itself: look at the job"))
+    return _build_alert(
+        matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.format_moment(since)}", at, facts
+    )
+
+
+def build_waste_alert(
+    matter: AlertSubject, work: Activity, *, idle_gpus: int, gpus: int, at: datetime, since: datetime
+) -> Alert:
+    """It works with a part of its GPUs, and the rest is paid for: "7 of 8 GPUs idle: $172.04"."""
+    wasted = compute_wasted_cost(matter.rate, Fraction(idle_gpus, gpus), at - since)
+    facts = (
+        *_list_activity_facts(matter, work, at, since, None)[:2],
+        ("so far", format_alert_sum(wasted)),
+        ("per hour", format_alert_rate(matter.rate)),
+        ("next", "nothing: a machine that works is left alone"),
+    )
+    return _build_alert(
+        matter, WARNING, f"{idle_gpus} of {gpus} GPUs of {matter.called} do nothing: {format_alert_sum(wasted)}", at, facts
+    )
+
+
+def build_blind_alert(
+    matter: AlertSubject, *, at: datetime, since: datetime | None, why: Sequence[str], so_far: Money | None
+) -> Alert:
+    """Whether it works cannot be said, so nothing is done about it."""
+    facts = (
+        ("since", "it was first seen" if since is None else matter.format_moment(since)),
+        ("why", "; ".join(why) or "nothing measures its work"),
+        ("so far", format_alert_sum(so_far)),
+        ("per hour", format_alert_rate(matter.rate)),
+        ("next", "nothing is done while that is so: costguard doctor says what is missing"),
+    )
+    return _build_alert(matter, WARNING, f"whether {matter.called} works cannot be said", at, facts)
+
+
+def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
+    """A controller replaces what ends, again and again. `matter`: of the member seen last."""
+    facts = (
+        ("since", matter.format_moment(at - within)),
+        ("why", f"replaced {times} times within {format_length(within)} by {controller}"),
+        ("per hour", format_alert_rate(matter.rate)),
+        ("next", f"nothing: its members are never stopped; change {controller} itself"),
+    )
+    return _build_alert(
+        matter, WARNING, f"{controller} replaces its machines: {times} times in {format_length(within)}", at, facts
+    )
+
+
+def format_keep_command(resource_id: str) -> str:
+    """What somebody may paste to keep it, whatever its id is made of."""
+    word = quote_shell_word(resource_id)
+    return f"costguard keep --for {KEEP_FOR} -- {word}" if word.startswith("-") else f"costguard keep {word} --for {KEEP_FOR}"
+
+
+def format_next_step(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
+    """`stop at 2026-11-20 19:05 UTC`."""
+    if not then:
+        return "nothing but this notice"
+    return then if then_at is None else f"{then} at {format_local_time(then_at, zone)}"
+
+
+def _list_activity_facts(
+    matter: AlertSubject, work: Activity, at: datetime, since: datetime, so_far: Money | None
+) -> tuple[tuple[str, str], ...]:
+    why = "; ".join(work.reasons[:3]) or "no reason is known"
+    return (
+        ("since", f"{matter.format_moment(since)} ({format_length(at - since)})"),
+        ("why", "; ".join(matter.because) or f"{why} (confidence {work.confidence:.2f})"),
+        ("so far", format_alert_sum(so_far)),
+        ("per hour", format_alert_rate(matter.rate)),
+    )
+
+
+def _build_alert(
+    matter: AlertSubject,
+    severity: str,
+    what: str,
+    at: datetime,
+    facts: tuple[tuple[str, str], ...],
+    *,
+    keep: bool = True,
+    stage: int = 0,
+) -> Alert:
+    return Alert(
+        topic=matter.topic,
+        subject=matter.subject,
+        owner=matter.owner,
+        severity=severity,
+        what=what,
+        at=at,
+        facts=facts,
+        keep=format_keep_command(matter.key.id) if keep else "",
+        stage=stage,
+        to=matter.to,
+    )
+
+
+def _format_losses(loses: Sequence[str]) -> str:
+    return ", ".join(loses) or "nothing"
+
+
+_ACT_NAMES = {"stop": "Stop", TERMINATE: "Terminate"}
+_ACT_RESULTS = {"stop": "stopped", TERMINATE: "terminated"}

@@ -7,12 +7,14 @@ due). It works again for two minutes: told once (resolved).
 A page goes by itself at once, never put together with others. Of one group (and of one page) at most six messages go an hour;
 what came meanwhile comes together in the next, also what is over by then. Nothing here knows a clock: a run that is repeated
 with the same facts gives the same messages with the same ids.
+
+A message as text: why it comes, then of each notice what, whose, since when, why, how much, what next, how to keep it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -21,6 +23,7 @@ from costguard.guard.alerts.alert import (
     FIRST,
     INFO,
     NEW_IN_GROUP,
+    NOTIFY_REASONS,
     PAGE,
     REPEAT_DUE,
     RESOLVED,
@@ -34,7 +37,7 @@ from costguard.guard.alerts.alert import (
 )
 from costguard.guard.overrides import SNOOZE, Override
 from costguard.values.instant import to_micros
-from costguard.values.text_format import format_local_time
+from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_local_time
 
 NOTIFICATIONS_PER_HOUR_MAX = 6
 HOUR = timedelta(hours=1)
@@ -312,3 +315,40 @@ def _hash_parts(*parts: str) -> str:
     for byte in "\0".join(part.replace("\0", "\ufffd") for part in parts).encode("utf-8", "replace"):
         found = (found ^ byte) * 0x0000000001000000000000000000013B % 2**128
     return f"{found:032x}"
+
+
+ALERTS_SHOWN = 20
+"""Notices of one message that are written out; the rest is counted."""
+SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
+
+TextEncoder = Callable[[str], str]
+
+
+def format_title(message: Notification, encode: TextEncoder = encode_plain) -> str:
+    """One line: `costguard: PAGE: STOP NOT CONFIRMED ...`."""
+    mark = (
+        "over: " if message.why_now == RESOLVED and not message.title.startswith("over: ") else SEVERITY_MARKS[message.severity]
+    )
+    text = encode(message.title)
+    head = f"costguard: {mark}"
+    return head + (text if len(head) + len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - len(head) - 1]}…")
+
+
+def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
+    """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
+    parts = [f"Told now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
+    parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
+    parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
+    more = len(message.notices) - ALERTS_SHOWN
+    if more > 0:
+        parts.append(f"and {more} more: costguard status")
+    if message.audit:
+        parts.append(f"audit {encode(message.audit)}")
+    return "\n\n".join(parts)
+
+
+def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
+    whose = encode(notice.owner) if notice.owner else "nobody is known"
+    lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
+    lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]
+    return lines if not notice.keep else [*lines, f"  to keep it: {encode(notice.keep)}"]

@@ -1,29 +1,36 @@
-"""What there is to tell of more than one machine: budgets, rails, scopes, balances, controllers, runs that were refused."""
+"""What there is to tell of more than one machine: budgets, rails, scopes, balances, controllers, runs that were refused.
+
+Notices about more than one machine: budgets, balances, rails, providers and the ledger itself.
+
+Runs that were not admitted, as recorded and as told: the third hold of an agent is refused, and people hear of it once.
+
+A refusal writes no hold. It is kept as a wish that nobody could grant, for an hour, which the next guard run tells of.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.budgets.budget_status import list_budget_warnings
+from costguard.budgets.budget_status import OVER_CAP, Admission, list_budget_warnings
+from costguard.budgets.hold import Hold
 from costguard.budgets.runway import compute_runway
-from costguard.guard.alerts import alarms, wording
-from costguard.guard.alerts.alert import Alert
-from costguard.guard.alerts.denials import build_denial_alert
+from costguard.guard.alerts import alert
+from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
-from costguard.guard.facts import compute_burn_rate
 from costguard.guard.limits import HOUR, find_churning_controllers
-from costguard.guard.overrides import DENIED, is_override_open
-from costguard.guard.owning import find_owner
+from costguard.guard.overrides import DENIED, Override, find_owner, is_override_open
+from costguard.guard.policy import Rails
+from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
-from costguard.values.money import Rate
-from costguard.values.resource import ENDED
-from costguard.values.text_format import format_length, format_local_time
+from costguard.values.money import Money, Rate, divide_half_even
+from costguard.values.resource import ENDED, ScopeKey
+from costguard.values.text_format import format_length, format_local_time, format_scope
 
 PROVIDER_DOWN_AFTER = timedelta(minutes=15)
 
@@ -48,14 +55,14 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
     said = [
-        f"{wording.format_alert_sum(spent)} of {wording.format_alert_sum(limit)} of budget {standing.budget.name} is surely spent"
+        f"{alert.format_alert_sum(spent)} of {alert.format_alert_sum(limit)} of budget {standing.budget.name} is surely spent"
     ]
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)
         reached = f"reached about {format_local_time(at, zone)}" if left else "reached"
-        said.append(f"at {wording.format_alert_rate(rate)} an hour the cap is {reached}")
-    needed = f", so it acts from {wording.format_alert_sum(cap.acts_at)} on"
+        said.append(f"at {alert.format_alert_rate(rate)} an hour the cap is {reached}")
+    needed = f", so it acts from {alert.format_alert_sum(cap.acts_at)} on"
     return (*said, f"a stop is proven after {format_length(cap.reaction)}{needed}")
 
 
@@ -72,7 +79,7 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
         standing = foresight.standing
         burn = standing.burn.expected
         if foresight.acts and burn.nano:
-            yield alarms.build_hard_cap_alert(
+            yield build_hard_cap_alert(
                 standing.budget.name,
                 owner="",
                 spent=standing.spent.low,
@@ -88,7 +95,7 @@ def _list_budget_alerts(survey: GuardEvaluation, sight: GuardSnapshot) -> Iterat
         says = [concern.says for concern in list_budget_warnings(standing)]
         if says and standing.budget.name not in acting:
             burn = standing.burn.expected
-            yield alarms.build_budget_alert(
+            yield build_budget_alert(
                 standing.budget.name,
                 owner="",
                 says=says,
@@ -106,11 +113,11 @@ def _get_candidate_name(one: CapCandidate) -> str:
 def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
     mass, rails = survey.breaker, rules.rails
     for why in (says for reason, says in sight.held if reason == "older_ledger"):
-        yield alarms.build_older_ledger_alert(why=why, at=survey.at)
+        yield build_older_ledger_alert(why=why, at=survey.at)
     if sight.apart is not None:
-        yield alarms.build_gap_alert(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
+        yield build_gap_alert(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
     if mass is not None:
-        yield alarms.build_breaker_alert(
+        yield build_breaker_alert(
             turned=len(mass.keys),
             fleet=survey.fleet,
             within=rails.breaker_window,
@@ -122,7 +129,7 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardS
     for scope in survey.quarantine:
         mine = [live for live in sight.live if live.scope == scope]
         gone = sum(live.absent_at is not None for live in mine)
-        yield alarms.build_inventory_drop_alert(scope, gone=gone, of=len(mine), at=survey.at, zone=rules.zone)
+        yield build_inventory_drop_alert(scope, gone=gone, of=len(mine), at=survey.at, zone=rules.zone)
 
 
 def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -137,7 +144,7 @@ def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sigh
         nano = sum(
             rate.nano_per_hour for live in sight.live if live.scope in names and (rate := compute_burn_rate(live, sight.now))
         )
-        yield alarms.build_provider_down_alert(
+        yield build_provider_down_alert(
             provider,
             scopes=sorted(names),
             why=missing[0].why,
@@ -153,7 +160,7 @@ def _list_balance_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[A
     for balance in sight.balances:
         found = compute_runway(balance, sight.live, sight.now)
         if found.short and balance.amount is not None and found.hourly is not None and found.hourly.nano:
-            yield alarms.build_runway_alert(
+            yield build_runway_alert(
                 f"{balance.provider}/{balance.account}",
                 owner="",
                 balance=balance.amount,
@@ -177,12 +184,241 @@ def _list_churn_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Ale
         )
         if last is not None:
             owner = find_owner(last.observation, rules.owner_from)
-            matter = wording.AlertSubject(
+            matter = alert.AlertSubject(
                 topic="churn", key=last.observation.key, owner=owner, rate=compute_burn_rate(last, sight.now), zone=rules.zone
             )
-            told = wording.build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=sight.now)
+            told = alert.build_churn_alert(matter, controller=controller, times=times, within=HOUR, at=sight.now)
             yield replace(told, subject=controller)
 
 
 def _get_birth(live: LiveResource) -> datetime:
     return live.observation.created_at or live.first_seen_at
+
+
+NAMES_SHOWN = 10
+"""Machines, scopes or budgets that one line names; the rest is counted."""
+SECOND = timedelta(seconds=1)
+GAP_MINUTES_MAX = 60
+"""Minutes between two runs, the most that the settings take."""
+
+
+def build_budget_alert(
+    name: str, *, owner: str, says: Sequence[str], spent: Money, cap: Money, rate: Rate | None, at: datetime
+) -> Alert:
+    """A budget goes faster than it should. `says`: the sentences of its concerns."""
+    facts = (
+        ("why", "; ".join(says)),
+        ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
+        ("per hour", format_alert_rate(rate)),
+        ("next", "nothing is stopped by this warning"),
+    )
+    what = f"budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
+    return Alert(topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=WARNING, what=what, at=at, facts=facts)
+
+
+def build_hard_cap_alert(
+    name: str,
+    *,
+    owner: str,
+    spent: Money,
+    cap: Money,
+    rate: Rate,
+    reaction: timedelta,
+    stops: Sequence[str],
+    at: datetime,
+    asked: Sequence[str] = (),
+    short: str = "",
+) -> Alert:
+    """A hard cap is about to be reached, and `stops` are stopped for it. A page.
+
+    `asked`: about these people are asked, as a stop would lose data or there is none. `short`: why the rails are too narrow.
+
+    Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
+    """
+    nothing = "nothing can be stopped: all of it is protected or not armed"
+    goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked else nothing
+    then = "; ".join(one for one in (goes, f"asked about: {join_names(asked)}" if asked else "", short) if one)
+    needed = rate.multiply_seconds(int(reaction.total_seconds()))
+    facts = (
+        ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
+        ("per hour", format_alert_rate(rate)),
+        (
+            "why",
+            f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: it starts at {format_alert_sum(cap - needed)}",
+        ),
+        ("next", then),
+    )
+    what = f"hard cap of budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
+    return Alert(
+        topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=PAGE, what=what, at=at, facts=facts, stage=1
+    )
+
+
+def build_refusal_alert(name: str, *, owner: str, wanted: Money, left: Money, at: datetime, who: str = "") -> Alert:
+    """A run was not admitted (`budget_cap`): 8.97 was wanted and 6.00 is left. `who` asked for it. Told once."""
+    facts = (
+        *((("who asked", who),) if who else ()),
+        ("why", f"{format_alert_sum(wanted)} was asked for and {format_alert_sum(left)} is left (budget_cap)"),
+        ("next", "more is refused until the budget's next period, or a higher cap"),
+    )
+    what = f"budget {name} refuses a run: {format_alert_sum(wanted)} is more than the {format_alert_sum(left)} left"
+    return Alert(
+        topic=f"denied:{name}",
+        subject=f"budget {name}",
+        owner=owner,
+        severity=WARNING,
+        what=what,
+        at=at,
+        facts=facts,
+        once=True,
+    )
+
+
+def build_runway_alert(
+    account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequence[str], at: datetime, zone: tzinfo = UTC
+) -> Alert:
+    """A prepaid balance ends soon. $41.20 at $11.96 an hour: 3.44 h. `losing`: machines that lose data at zero."""
+    hundredths = divide_half_even(max(balance.nano, 0) * 100, rate.nano_per_hour)
+    left = f"{hundredths // 100}.{hundredths % 100:02d} h"
+    ends = at + SECOND * (max(balance.nano, 0) * 3600 // rate.nano_per_hour)
+    facts = (
+        ("so far", f"{format_alert_sum(balance)} is left"),
+        ("per hour", format_alert_rate(rate)),
+        ("next", f"at zero, about {format_local_time(ends, zone)}, its machines are taken down"),
+        ("would be lost", f"data on {join_names(losing)}" if losing else "nothing that is known"),
+    )
+    what = f"the balance of {account} lasts {left}"
+    return Alert(topic="runway", subject=account, owner=owner, severity=WARNING, what=what, at=at, facts=facts)
+
+
+def build_breaker_alert(
+    *, turned: int, fleet: int, within: timedelta, share: str, until: datetime, at: datetime, zone: tzinfo = UTC
+) -> Alert:
+    """Too many turned idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
+    facts = (
+        ("since", format_local_time(at, zone)),
+        (
+            "why",
+            f"{turned} of {fleet} turned idle or unknown within {format_length(within)}; in common: {share or 'nothing found'}",
+        ),
+        ("next", f"no idle act before {format_local_time(until, zone)}, or until somebody closes it"),
+    )
+    return Alert(
+        topic="rail:breaker",
+        subject="the fleet",
+        owner="",
+        severity=PAGE,
+        what=f"idle acts are frozen: {turned} of {fleet} machines turned idle or unknown at once",
+        at=at,
+        facts=facts,
+    )
+
+
+def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Alert:
+    """Run after run comes after a gap, and each only observes: nothing is ever done.
+
+    Example: `*/5 * * * * costguard watch --once` with the usual interval of 60 s, which makes three minutes a gap.
+    """
+    minutes = -(-apart // timedelta(minutes=1))
+    stated = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
+    facts = (
+        ("why", f"a run that comes more than {rails.gap_polls} intervals after the one before it only observes"),
+        (
+            "next",
+            f"{stated}, or let it run every {format_length(interval)}"
+            if minutes <= GAP_MINUTES_MAX
+            else "let it run more often",
+        ),
+    )
+    what = f"nothing is ever done: runs come {format_length(apart)} apart, and one every {format_length(interval)} is expected"
+    return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
+
+
+def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
+    """More than half of a scope vanished from one listing: believed only one by one."""
+    facts = (
+        ("since", format_local_time(at, zone)),
+        ("why", "one listing lacks them; a wrong key or a broken page looks the same"),
+        ("next", "each is looked up by itself before it counts as gone; it counts as running until then"),
+    )
+    subject = format_scope(scope)
+    what = f"{gone} of {of} machines of {subject} vanished at once"
+    return Alert(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
+
+
+def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zone: tzinfo = UTC) -> Alert:
+    """Nothing can be written, so nothing is done. A page, for a channel that needs no disk."""
+    facts = (
+        ("since", format_local_time(since, zone)),
+        ("why", why),
+        ("next", "it only observes until the ledger can be written again: no stop, no hard cap"),
+    )
+    return Alert(
+        topic="rail:ledger",
+        subject="the ledger",
+        owner="",
+        severity=PAGE,
+        what="the ledger cannot be written",
+        at=at,
+        facts=facts,
+    )
+
+
+def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
+    """Somebody put an older ledger back, or another one in its place. A page: what people wished since then is not in it."""
+    facts = (
+        ("why", why),
+        ("next", "it only observes, until somebody says that this ledger is meant: costguard audit adopt --why ..."),
+    )
+    what = "the ledger is not the one that was seen last: nothing is done"
+    return Alert(topic="rail:ledger", subject="the ledger", owner="", severity=PAGE, what=what, at=at, facts=facts)
+
+
+def build_provider_down_alert(
+    provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime, zone: tzinfo = UTC
+) -> Alert:
+    """A provider cannot be asked: one notice for all of its scopes."""
+    facts = (
+        ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
+        ("why", why),
+        ("scopes", join_names([format_scope(scope) for scope in scopes])),
+        ("per hour", f"{format_alert_rate(rate)} as last seen, and counted on" if rate else format_alert_rate(rate)),
+        ("next", "nothing there is stopped before it is seen again"),
+    )
+    what = f"{provider} cannot be asked ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
+    return Alert(topic="provider", subject=provider, owner="", severity=WARNING, what=what, at=at, facts=facts)
+
+
+def join_names(names: Sequence[str]) -> str:
+    """`a, b, c and 4 more`."""
+    shown, more = ", ".join(names[:NAMES_SHOWN]), len(names) - NAMES_SHOWN
+    return shown if more <= 0 else f"{shown} and {more} more"
+
+
+DENIAL_TOLD_FOR = timedelta(hours=1)
+"""Whoever asks again within that time and is refused again is not told of again."""
+
+
+def build_denial(hold: Hold, admission: Admission, now: datetime, wish_id: str) -> Override | None:
+    """What to record of `admission`; None where `hold` was admitted, or refused for another reason than its money."""
+    if admission.admitted or admission.reason != OVER_CAP or admission.left is None:
+        return None
+    asked, left = admission.asked, admission.left
+    value = f"{asked.nano} {left.nano} {asked.currency} {hold.owner}"
+    until = now + DENIAL_TOLD_FOR
+    return Override(
+        id=wish_id, what=DENIED, who=hold.who, why=hold.why, at=now, until=until, subject=admission.budget, value=value
+    )
+
+
+def build_denial_alert(wish: Override) -> Alert | None:
+    """What is told of it; None where it was not written by `denial`."""
+    wanted, _, rest = wish.value.partition(" ")
+    left, _, rest = rest.partition(" ")
+    currency, _, owner = rest.partition(" ")
+    if not (wanted.isdecimal() and left.removeprefix("-").isdecimal()):
+        return None
+    money = Money(nano=int(wanted), currency=currency)
+    return build_refusal_alert(
+        wish.subject, owner=owner, wanted=money, left=Money(nano=int(left), currency=currency), who=wish.who, at=wish.at
+    )

@@ -1,4 +1,14 @@
-"""What a guard run has to tell: every notice that holds now, derived anew. Who is told, and whether again, is `telling`'s."""
+"""What a guard run has to tell: every notice that holds now, derived anew. Who is told, and whether again, is `telling`'s.
+
+Notices about hooks: what went wrong with one, what it said, and when the stop after it comes.
+
+Example: `checkpoint` took longer than its 5 min at 19:05: told at once; the stop, due at 19:05, comes at 19:10 or later.
+
+Silent agents: one that was not heard for a while says nothing, least of all that its machine idles.
+
+Example: the agent of train-1 last beat at 12:03. At 12:07 whether train-1 works cannot be said by it, and people are told once:
+"its agent is silent since 2026-11-22 12:03 UTC". What its provider measures still counts.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +19,24 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.guard.action_intents import DONE, UNCONFIRMED
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, resolve_step
-from costguard.guard.alerts import wording
-from costguard.guard.alerts.alert import Alert
+from costguard.guard.alerts import alert
+from costguard.guard.alerts.alert import WARNING, Alert, AlertSubject, format_keep_command
 from costguard.guard.alerts.fleet import explain_cap, list_fleet_alerts
-from costguard.guard.alerts.hook_notices import list_hook_alerts
-from costguard.guard.alerts.silence import find_silent_agents
 from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
-from costguard.guard.facts import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
-from costguard.guard.owning import find_owner
-from costguard.guard.policy import ASK, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, reaches_level
-from costguard.guard.verdict import CANNOT_SAY, Proposal
-from costguard.guard.work import ACTIVE, HUNG, IDLE, WARMING
+from costguard.guard.overrides import find_owner
+from costguard.guard.policy import ASK, CANNOT_SAY, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, Proposal, reaches_level
+from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
+from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING
 from costguard.metering.inventory import COMPLETE
+from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource, ScopeCoverage
-from costguard.values.encoding import quote_shell_word
+from costguard.values.agent import Agent, is_silent
 from costguard.values.money import Money, Rate
-from costguard.values.resource import RUNNING
+from costguard.values.resource import RUNNING, ResourceKey, is_same_life
+from costguard.values.text_format import format_local_time, quote_shell_word
 
 PASSING_HOLDS = frozenset(("grace", "rate", "hook", "in_doubt"))
 """What holds an act back and passes by itself."""
@@ -101,11 +111,11 @@ def _list_case_alerts(
             matter = replace(build_alert_subject(case.live, case.owner, sight.now, rules.zone), topic="blind")
             says = silent.pop(case.verdict.life.key, "")
             why = (*([says] if says else []), *case.verdict.reasons)
-            yield wording.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=None)
+            yield alert.build_blind_alert(matter, at=sight.now, since=None, why=why, so_far=None)
     for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
         matter = build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
         why = (silent[live.observation.key],)
-        yield wording.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=None)
+        yield alert.build_blind_alert(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=None)
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
@@ -137,7 +147,7 @@ def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, z
 
 
 def _build_escalation_alert(
-    case: PolicyCase, matter: wording.AlertSubject, number: int, act: Proposal | None, now: datetime
+    case: PolicyCase, matter: alert.AlertSubject, number: int, act: Proposal | None, now: datetime
 ) -> Alert:
     policy, climb, work = case.verdict.policy, case.climb, case.verdict.work
     assert climb is not None  # noqa: S101 - for the type checker; asked by the caller
@@ -150,20 +160,20 @@ def _build_escalation_alert(
         if policy.then[number].do == STOP:
             because = "nobody allowed what it would lose" if step.act == STOP else "its provider has no stop for it"
         yes = f"costguard approve {quote_shell_word(case.live.observation.key.id)} {step.act}"
-        notice = wording.build_question_alert(
+        notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
     elif act is not None and not _find_lasting_hold(act):
         loses = handling.terminate_loses if act.step.do == TERMINATE else handling.stop_loses
         answered = policy.then[act.number].do != act.step.do  # a question that somebody said yes to is told as what it is now
         stage = number + 1 if answered else number
-        notice = wording.build_planned_alert(
+        notice = alert.build_planned_alert(
             matter, work, act=act.step.do, due=act.due_at, at=now, since=since, so_far=so_far, stage=stage, loses=loses
         )
     elif work.state == HUNG:
-        notice = wording.build_hang_alert(matter, work, at=now, since=since, so_far=so_far)
+        notice = alert.build_hang_alert(matter, work, at=now, since=since, so_far=so_far)
     elif work.state == IDLE and policy.when.names & {"state", "time_in_state"}:
-        notice = wording.build_idle_alert(matter, work, at=now, since=since, so_far=so_far)
+        notice = alert.build_idle_alert(matter, work, at=now, since=since, so_far=so_far)
     else:
         notice = _build_rule_alert(case, matter, since, so_far, now)
     if act is not None and (held := _find_lasting_hold(act)) and step.do != ASK:
@@ -174,14 +184,14 @@ def _build_escalation_alert(
 
 
 def _build_rule_alert(
-    case: PolicyCase, matter: wording.AlertSubject, since: datetime, so_far: Money | None, now: datetime
+    case: PolicyCase, matter: alert.AlertSubject, since: datetime, so_far: Money | None, now: datetime
 ) -> Alert:
     policy = case.verdict.policy
     facts = (
         ("since", matter.format_moment(since)),
         ("why", "; ".join(matter.because or case.verdict.reasons[:3]) or policy.when.text),
-        ("so far", wording.format_alert_sum(so_far)),
-        ("per hour", wording.format_alert_rate(matter.rate)),
+        ("so far", alert.format_alert_sum(so_far)),
+        ("per hour", alert.format_alert_rate(matter.rate)),
         ("next", "nothing but this notice"),
     )
     return Alert(
@@ -192,7 +202,7 @@ def _build_rule_alert(
         what=f"{policy.name}: {matter.called}",
         at=now,
         facts=facts,
-        keep=wording.format_keep_command(matter.key.id),
+        keep=alert.format_keep_command(matter.key.id),
         to=matter.to,
     )
 
@@ -209,7 +219,7 @@ def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Gua
                 build_alert_subject(live, find_owner(live.observation, rules.owner_from), survey.at, rules.zone), topic="waste"
             )
             idle = round(work.wasted_share * gpus)
-            yield wording.build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
+            yield alert.build_waste_alert(matter, work, idle_gpus=idle, gpus=gpus, at=survey.at, since=work.since)
 
 
 def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:
@@ -219,16 +229,16 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
         live, cost, key = by_key.get(intent.life.key), costs.get(intent.id, NO_ACT_COST), intent.life.key
         if intent.sent_at is None:
             continue
-        gone = wording.AlertSubject(topic="", key=key, owner=cost.owner, name=cost.name, zone=rules.zone)
+        gone = alert.AlertSubject(topic="", key=key, owner=cost.owner, name=cost.name, zone=rules.zone)
         there = live and build_alert_subject(live, find_owner(live.observation, rules.owner_from), sight.now, rules.zone)
         matter = replace(there or gone, topic=f"act:{intent.act}")
         if intent.state == UNCONFIRMED and live is not None:
             spent = compute_cost_since(live, intent.sent_at, sight.now)
-            yield wording.build_unconfirmed_alert(
+            yield alert.build_unconfirmed_alert(
                 matter, act=intent.act, at=sight.now, asked_at=intent.sent_at, sends=intent.sends, so_far=spent
             )
         elif intent.state == DONE and sight.now - intent.moved_at < DONE_TOLD_FOR:
-            yield wording.build_done_alert(
+            yield alert.build_done_alert(
                 matter,
                 act=intent.act,
                 at=intent.moved_at,
@@ -239,16 +249,94 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
             )
 
 
-def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> wording.AlertSubject:
+def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> alert.AlertSubject:
     """What a notice says of a machine."""
     seen = live.observation
     gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
     told = f"{gpus} {seen.instance_type}".strip()
-    return wording.AlertSubject(
+    return alert.AlertSubject(
         topic="", key=seen.key, owner=owner, name=seen.name, told=told, rate=compute_burn_rate(live, now), zone=zone
     )
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
     """What its computing cost from `since` on, at its present rate."""
-    return wording.compute_rate_cost(compute_savings_rate(live, now), max(now - since, timedelta()))
+    return alert.compute_rate_cost(compute_savings_rate(live, now), max(now - since, timedelta()))
+
+
+HOOK_TOLD_FOR = timedelta(hours=1)
+"""How long it is told that a hook went wrong."""
+HOOK_OUTPUT_SHOWN = 400
+"""Characters of its output in a notice: its end. The ledger holds more."""
+
+
+def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
+    """A notice for each run that went wrong within the last hour. What it said is hostile, and encoded where shown."""
+    live = {one.observation.key: one.observation for one in sight.live}
+    for run in sight.hooks:
+        seen = live.get(run.life.key)
+        bad = run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None
+        if not bad or seen is None or run.ended_at is None or sight.now - run.ended_at >= HOOK_TOLD_FOR:
+            continue
+        matter = AlertSubject(
+            topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(seen, rules.owner_from), name=seen.name
+        )
+        said = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
+        yield Alert(
+            topic=matter.topic,
+            subject=matter.subject,
+            owner=matter.owner,
+            severity=WARNING,
+            what=f"hook {run.hook} of {matter.called} {describe_hook_run(run)}",
+            at=sight.now,
+            once=True,
+            facts=(("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey))),
+            keep=format_keep_command(matter.key.id),
+        )
+
+
+def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
+    """What comes although it went wrong."""
+    acts = [
+        one
+        for one in survey.proposals
+        if one.verdict.policy.name == run.policy and one.verdict.life.key == run.life.key and one.step.do in DESTRUCTIVE
+    ]
+    first = min(acts, key=lambda one: one.due_at, default=None)
+    if first is None:
+        return "nothing comes after it"
+    held = [words for reason, words in first.held_by if reason not in {"grace", "hook", "rate"}]
+    return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {format_local_time(first.due_at)} or later"
+
+
+REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
+
+
+def index_agents(agents: Iterable[Agent]) -> Mapping[ResourceKey, Agent]:
+    """Those that may speak, by their machine: one each."""
+    return {agent.key: agent for agent in agents if agent.revoked_at is None}
+
+
+def get_agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> str:
+    """How it stands: whether it reports, is silent, or belongs to a run of the machine that is over."""
+    life = identify_incarnation(live.observation) if live else None
+    if agent.life is not None and life is not None and not is_same_life(agent.life, life):
+        return OLD_LIFE
+    return SILENT if is_silent(agent, now) else REPORTS
+
+
+def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], now: datetime) -> dict[ResourceKey, str]:
+    """Of machines that run and whose agent is silent: since when, in words."""
+    found, there = dict[ResourceKey, str](), index_agents(agents)
+    if not there:
+        return found
+    for one in live:
+        agent = there.get(one.observation.key)
+        if agent is None or one.observation.state != RUNNING or one.absent_at is not None:
+            continue
+        state = get_agent_state(agent, one, now)
+        if state == SILENT:
+            found[agent.key] = f"its agent is silent since {format_local_time(agent.heard_at)}"
+        elif state == OLD_LIFE:
+            found[agent.key] = "its agent joined in an earlier run of it: costguard agent enrol lets one join in this run"
+    return found

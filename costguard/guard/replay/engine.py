@@ -1,4 +1,6 @@
-"""Replaying one resource: the guard's own survey at every time at which it may find something new, on what was recorded.
+"""What a replay found of one resource: acts that were wanted, acts that were held back, and when nothing could be said.
+
+Replaying one resource: the guard's own survey at every time at which it may find something new, on what was recorded.
 
 Example: idle since 18:05 for 45 min. A run at 18:50 finds that it holds, and its notice goes out; the run at 19:05 wants to
 stop it. From then on it counts as stopped, until its real life ended, or its real samples say that it worked again.
@@ -19,11 +21,20 @@ from costguard.guard.action_plan import PolicyCase
 from costguard.guard.activity import find_probe_start, probe_activity
 from costguard.guard.escalation import mark_step_done
 from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
-from costguard.guard.evidence import estimate_sample_interval
-from costguard.guard.overrides import PROTECTION_LASTS
-from costguard.guard.owning import MANUAL_START_LEASE, find_snooze
-from costguard.guard.policy import ASK, DENY, DESTRUCTIVE, HOOK, IDLE_RULE, NOTIFY, RECORD, TERMINATE, Policy
-from costguard.guard.replay.backdrop import ReplayedResource
+from costguard.guard.overrides import MANUAL_START_LEASE, PROTECTION_LASTS, find_snooze
+from costguard.guard.policy import (
+    ASK,
+    CANNOT_SAY,
+    DENY,
+    DESTRUCTIVE,
+    HOOK,
+    IDLE_RULE,
+    NOTIFY,
+    RECORD,
+    TERMINATE,
+    Policy,
+    Proposal,
+)
 from costguard.guard.replay.checkpoints import (
     GROWING_FACTS,
     INTERVALS_BETWEEN_LOOKS,
@@ -32,20 +43,74 @@ from costguard.guard.replay.checkpoints import (
     summarize_findings,
     summarize_states,
 )
-from costguard.guard.replay.replayed import (
-    ENDED_ITSELF,
-    PERIOD_END,
-    STOPPED_ITSELF,
-    WORKED,
-    ActivityTurn,
-    HeldAct,
-    ReplayResult,
-    WantedAct,
-)
-from costguard.guard.verdict import CANNOT_SAY, Proposal
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
-from costguard.values.incarnation import is_same_life
-from costguard.values.resource import ENDED, RUNNING
+from costguard.guard.replay.history import ReplayedResource
+from costguard.guard.signals import ACTIVE, IDLE, UNKNOWN, estimate_sample_interval
+from costguard.values.resource import ENDED, RUNNING, is_same_life
+
+WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END = "worked", "stopped", "ended", "period_end"
+REST_ENDINGS = {
+    WORKED: "it worked again",
+    STOPPED_ITSELF: "it was really stopped, or started anew",
+    ENDED_ITSELF: "it really ended",
+    PERIOD_END: "the replay ends there",
+}
+"""Why a machine counts as stopped by the replay no longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedAct:
+    """An act that a policy wants at `at`. `until`, `because`: how long it would have rested (see BECAUSE).
+
+    `told_at`: when the first notice of its ladder went out. `worked_at`: when it worked again, None: it did not, as far as is
+    known; `known`: its samples say whether it worked within the hour. `ended_at`: when a later step ended it for good.
+    """
+
+    at: datetime
+    case: PolicyCase
+    proposal: Proposal
+    until: datetime
+    because: str
+    told_at: datetime | None = None
+    worked_at: datetime | None = None
+    known: bool = True
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldAct:
+    """An act that was due from `since` to `until`, and that something else than its grace held back: (reason, sentence)."""
+
+    case: PolicyCase
+    proposal: Proposal
+    since: datetime
+    until: datetime
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityTurn:
+    """It turned idle or unknown at `since`, was seen to be that from `seen` to `until`, and was neither before."""
+
+    since: datetime
+    seen: datetime
+    until: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayResult:
+    """What came of one resource, which grows while it is replayed. `notices`, `questions`: how many, by policy.
+
+    `blind`: (policy, reason) and for how long it could not be judged for that reason. `runs`: how often the guard looked.
+    """
+
+    wanted: list[WantedAct] = field(default_factory=list)
+    held: list[HeldAct] = field(default_factory=list)
+    turned: list[ActivityTurn] = field(default_factory=list)
+    notices: dict[str, int] = field(default_factory=dict)
+    questions: dict[str, int] = field(default_factory=dict)
+    blind: dict[tuple[str, str], timedelta] = field(default_factory=dict)
+    runs: int = 0
+
 
 NON_ACTING_STEPS = (NOTIFY, ASK, RECORD, DENY)
 PASSING_REASONS = frozenset(("grace", "hook"))

@@ -9,18 +9,25 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.agents.refusals import BAD_CODE, EXPIRED_CODE, USED_CODE
+from costguard.agents.messages import BAD_CODE, EXPIRED_CODE, USED_CODE
 from costguard.errors import InputError
 from costguard.guard.audit import ENROLLED, JOINED, REFUSED, REVOKED, TOKEN
-from costguard.ledger.db.asking import Execute, Query
-from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
-from costguard.ledger.db.lives import KEY_COLUMNS, decode_life, decode_list, encode_life, encode_list
-from costguard.ledger.guard import audit
+from costguard.ledger.db.codecs import (
+    KEY_COLUMNS,
+    Execute,
+    Query,
+    SqlRow,
+    decode_life,
+    decode_list,
+    decode_optional_instant,
+    encode_life,
+    encode_list,
+)
+from costguard.ledger.guard import audit_log
 from costguard.ledger.guard.audit_log import append_entry
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
-from costguard.values.incarnation import Incarnation
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.resource import ResourceKey, make_storable
+from costguard.values.resource import Incarnation, ResourceKey, make_storable
 
 AGENT_COLUMNS = (
     f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by"
@@ -98,7 +105,7 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
     names = f"id, {KEY_COLUMNS}, life, public_key, joined_us, seq, record_ms, version, troubles"
     tell(f"INSERT INTO agent ({names}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
     tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [(to_micros(now), made.id, code_hash)])
-    audit.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
+    audit_log.audit_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
     return load_agent(ask, made.id) or BAD_CODE
 
 
@@ -117,7 +124,7 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
     if found.revoked_at is not None:
         return found
     tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), agent_id)])
-    audit.audit_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
+    audit_log.audit_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
     return load_agent(ask, agent_id) or found
 
 

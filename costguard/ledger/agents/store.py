@@ -15,12 +15,11 @@ from typing import NamedTuple, Self
 from costguard.guard.overrides import Override
 from costguard.ledger.agents import records
 from costguard.ledger.agents.records import AgentMessage
-from costguard.ledger.db.asking import Execute, Query
-from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.faults import translate_ledger_errors
-from costguard.ledger.db.voices import WriteConnection, open_sql_session
+from costguard.ledger.db.address import translate_ledger_errors
+from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.connection import WriteConnection, begin_write, open_engine, open_sql_session
 from costguard.ledger.guard import guard_state
-from costguard.ledger.spans.samples import write_samples
+from costguard.ledger.spans.writer import write_samples
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.sample import Sample
 

@@ -13,11 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
+from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
-from costguard.values.period import Period
 
 RECENT_US = timedelta(days=2) // MICROSECOND
 """An estimated line that ends so near to the newest one counts as late: it is not all there yet. An assumption, 2026-11."""

@@ -17,8 +17,7 @@ from typing import Self
 from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.asking import format_placeholders
-from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.db.codecs import SqlRow, format_placeholders
 from costguard.values.instant import to_micros
 from costguard.values.money import divide_half_even
 from costguard.values.resource import make_storable

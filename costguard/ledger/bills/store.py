@@ -23,13 +23,11 @@ from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import shorten
 from costguard.guard.alerts.alert import Notification
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
-from costguard.ledger.db.asking import Execute, Query, format_placeholders, split_batches
-from costguard.ledger.db.codecs import SqlRow
-from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.voices import open_sql_session
+from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
+from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.guard import outbox
+from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
-from costguard.values.period import Period
 from costguard.values.resource import make_storable
 
 WHY_CHARS_MAX = 300

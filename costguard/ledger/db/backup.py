@@ -11,9 +11,8 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.db.address import LedgerAddress
-from costguard.ledger.db.faults import translate_ledger_errors
-from costguard.system.whole import sync_to_disk
+from costguard.ledger.db.address import LedgerAddress, translate_ledger_errors
+from costguard.system.atomic_file import sync_to_disk
 
 TARGET_ERROR_CODES = (
     sqlite3.SQLITE_FULL,

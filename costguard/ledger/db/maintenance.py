@@ -1,6 +1,8 @@
 """Looking after a ledger: where it is, a copy of it, whether it adds up, and bringing it up to this version.
 
 A check trusts nothing that it can work out anew: amounts from the spans' own prices and times, days from the spans, in Python.
+
+Which SQLite this Python links, and whether it has the fault that can damage a file with a write-ahead log.
 """
 
 from __future__ import annotations
@@ -14,11 +16,10 @@ from typing import TYPE_CHECKING
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.db import triggers
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.codecs import SPAN_COLUMNS, SqlRow, decode_span
+from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, SqlRow, decode_span
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.guard.audit_check import check_audit
-from costguard.ledger.spans.rollup import is_machine_time
+from costguard.ledger.guard.audit_log import check_audit
+from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import from_micros
@@ -26,6 +27,7 @@ from costguard.values.resource import Attribution, ResourceKey
 
 if TYPE_CHECKING:  # a type and no more: asking for the path imports no SQLAlchemy
     from costguard.ledger.db.connection import Upgrade
+
 
 FINDINGS_MAX = 20
 """Of one kind; the rest are counted."""
@@ -214,3 +216,21 @@ WHERE s.id > ? AND s.end_us IS NOT NULL ORDER BY s.id LIMIT ?
 """  # noqa: S608 - our own names
 
 _DAILY = "SELECT day, attribution_id, charge, currency, known, low, expected, high, us FROM daily"
+
+
+FIXED_SINCE = (3, 51, 3)
+FIXED_BACKPORTS = {(3, 44): 6, (3, 50): 7}
+"""Where the WAL-reset fault was mended (SQLite's own notes, 2026-03-13), which is in every release from 3.7.0 on: two
+connections that write and checkpoint at once. costguard's own writers take turns by a lock, so another program must do it."""
+
+
+def read_sqlite_version() -> str:
+    """Of the library, such as 3.51.3."""
+    return sqlite3.sqlite_version
+
+
+def has_wal_fix(version: str) -> bool:
+    """Whether SQLite `version` is without that fault."""
+    major, minor, patch = (int(part) for part in (*version.split("."), "0", "0")[:3])
+    least = FIXED_BACKPORTS.get((major, minor))
+    return (major, minor, patch) >= FIXED_SINCE or (least is not None and patch >= least)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from costguard.guard.action_intents import EXECUTING, GRACE, PLANNED, READY, TRANSITIONS
 from costguard.guard.audit import FIRST_HASH
-from costguard.guard.hook import BEGUN
+from costguard.guard.escalation import BEGUN
 
 KEPT_TABLES = (
     "agent",

@@ -4,6 +4,26 @@
 
 Canonical JSON: keys sorted, no blanks, ASCII, no floats. `body` is such a text itself. So the hash of a row is over all rows
 before it, and rows can be checked by a program of ten lines in any language.
+
+The audit: one row, chained to all before it, beside each wish, move of an intent, hook and change of settings.
+
+A row is written in the transaction of what it tells, so that neither is ever there without the other. It holds ids, names of
+policies and people, and hashes: `row` is the hash of all that the row of the other table held then, `events` of the moves that
+came with it. Reasons, evidence and what a hook printed are in those hashes and nowhere else.
+
+    somebody edits a wish        the wish does not come to the hash that the last audit row of it holds
+    ... and that audit row       that row does not come to its own hash
+    ... and its hash             the next row names another one
+    ... and all later rows       only a head that was noted elsewhere shows it (`--anchor`)
+
+Does the audit hold? The chain itself, heads that were noted elsewhere, and what each row tells beside what is there.
+
+The newest head of the audit that a watchdog saw, kept outside of the ledger: so an older copy in its place is noticed.
+
+    ledger.db.seen        {"schema": "costguard.seen/1", "ledger": ..., "seq": 1234, "hash": ...}
+
+It is written after what it tells of was committed, and so a crash in between leaves it behind and never ahead. Who can write
+both files can make them fit again; heads in messages are for that (`costguard audit verify --anchor`).
 """
 
 from __future__ import annotations
@@ -11,11 +31,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from costguard.guard.audit import FIRST_HASH, HASH_DIGITS_SHOWN, AuditEntry, AuditFinding, AuditRecord, format_anchor
-from costguard.ledger.db.asking import Execute, Query
+from costguard.guard.audit import (
+    ADOPTED,
+    BEGAN,
+    FIRST_HASH,
+    HASH_DIGITS_SHOWN,
+    MOVED,
+    SETTINGS,
+    AuditEntry,
+    AuditFinding,
+    AuditRecord,
+    format_anchor,
+)
+from costguard.ledger.db.codecs import Execute, Query
 from costguard.values.checks import require
+
+if TYPE_CHECKING:
+    from costguard.ledger.db.codecs import SqlRow
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from costguard.guard.audit import AuditAnchor
+from costguard.ledger.db.reader import LedgerReader
+from costguard.system.atomic_file import write_file_atomically
 
 ENTRY_COLUMNS = "seq, at_us, kind, body, previous, hash"
 ENTRY_PAGE_ROWS = 5000
@@ -117,3 +160,321 @@ def _require_plain(value: Any) -> None:  # noqa: ANN401 - whatever somebody hand
     else:
         plain = value is None or (isinstance(value, str | int) and not isinstance(value, bool))
         require(plain, "audit", f"cannot hold {value!r}", "write texts and whole numbers")
+
+
+_LIFE_COLUMNS = ("provider", "account", "region", "external_id", "life")
+
+
+class AuditedTable(NamedTuple):
+    """A table whose rows are told of. `columns`: all that is hashed. `told`: those of them that an audit row repeats."""
+
+    columns: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+AUDITED_TABLES = {
+    "wish": AuditedTable(
+        ("id", "what", "who", "why", "at_us", "until_us", *_LIFE_COLUMNS, "subject", "value", "lifted_us", "lifted_by"),
+        ("what", "who", "subject", "value", "until_us", "lifted_by"),
+    ),
+    "intent": AuditedTable(
+        (
+            *(
+                "id",
+                *_LIFE_COLUMNS,
+                "act",
+                "policy",
+                "rule",
+                "why",
+                "evidence",
+                "state",
+                "created_us",
+                "moved_us",
+                "epoch",
+                "lose",
+            ),
+            *("irreversible", "sends", "sent_us", "expires_us", "outcome"),
+        ),
+        ("act", "policy", "rule", "epoch", "sends"),
+    ),
+    "hook_run": AuditedTable(
+        (
+            *("id", *_LIFE_COLUMNS, "policy", "rule", "number", "hook", "began_us", "until_us", "epoch", "state", "ended_us"),
+            *("status", "why", "output"),
+        ),
+        ("policy", "rule", "hook", "epoch", "state"),
+    ),
+    "agent": AuditedTable(
+        ("id", *_LIFE_COLUMNS, "public_key", "joined_us", "revoked_us", "revoked_by"), ("revoked_us", "revoked_by")
+    ),
+}
+"""Table -> what is told of its rows. Fixed: a column that comes later is no part of these hashes."""
+
+ADOPTED_TABLES = ("wish", "intent", "hook_run")
+"""The tables that the first rows of an audit may have to tell of: it is older than the others."""
+
+EVENT_COLUMNS = ("intent_id", "at_us", "moved_from", "moved_to", "why", "epoch", "run")
+"""The columns of `intent_event` that are hashed."""
+
+
+def begin_audit(ask: Query, tell: Execute, now_us: int) -> None:
+    """The first rows: of which ledger it is, and what stands in it already."""
+    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+    append_entry(ask, tell, BEGAN, now_us, {"ledger": ledger_id})
+    for table in ADOPTED_TABLES:
+        for (row_id,) in ask(f"SELECT id FROM {table} ORDER BY id", ()):  # noqa: S608 - our own name
+            audit_row(ask, tell, (table, row_id), ADOPTED, now_us)
+    for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
+        audit_settings(ask, tell, parse_settings_mark(facts), now_us)
+
+
+def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: int) -> None:
+    """Tell of a row, `of` (table, id), as it stands now: it was just written."""
+    table, row_id = of
+    audited = AUDITED_TABLES[table]
+    (values,) = ask(f"SELECT {', '.join(audited.columns)} FROM {table} WHERE id = ?", (row_id,))  # noqa: S608 - our own names
+    row = dict(zip(audited.columns, values, strict=True))
+    place = {"resource" if name == "external_id" else name: row[name] for name in _LIFE_COLUMNS}
+    body = {
+        "table": table,
+        "id": row_id,
+        "row": hash_canonical_json(row),
+        **place,
+        **{name: row[name] for name in audited.told},
+    }
+    if table == "intent":
+        body |= _describe_moves(ask, row_id, kind)
+    append_entry(ask, tell, kind, at_us, body)
+
+
+def audit_settings(ask: Query, tell: Execute, mark: str, at_us: int) -> None:
+    """Tell that the settings of this fingerprint are in force, if others were; "" says nothing."""
+    before = load_audited_settings(ask)
+    if mark not in ("", before):
+        append_entry(ask, tell, SETTINGS, at_us, {"mark": mark, "before": before})
+
+
+def load_audited_settings(ask: Query) -> str:
+    """The fingerprint that was told of last; "" before the first."""
+    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1", (SETTINGS,))  # noqa: S608 - our own names
+    return str(parse_entry(AuditEntry(*rows[0])).body.get("mark", "")) if rows else ""
+
+
+def parse_settings_mark(facts: str) -> str:
+    """The fingerprint of the settings among the facts of a run, as they are kept; "" where it is not there."""
+    try:
+        return str(dict(json.loads(facts)).get("settings", ""))
+    except (ValueError, TypeError):
+        return ""
+
+
+def hash_row(table: str, values: SqlRow) -> str:
+    """Of a row of `table` whose `columns` hold `values`."""
+    return hash_canonical_json(dict(zip(AUDITED_TABLES[table].columns, values, strict=True)))
+
+
+def hash_event(values: SqlRow) -> str:
+    """Of a move whose columns EVENT hold `values`."""
+    return hash_canonical_json(dict(zip(EVENT_COLUMNS, values, strict=True)))
+
+
+def _describe_moves(ask: Query, intent_id: str, kind: str) -> dict[str, object]:
+    """The last move of an intent, or all that it ever made where they are adopted."""
+    newest = " DESC LIMIT 1" if kind == MOVED else ""
+    moves = ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event WHERE intent_id = ? ORDER BY id{newest}", (intent_id,))  # noqa: S608 - our own names
+    found: dict[str, object] = {"events": [hash_event(move) for move in moves]}
+    if kind == MOVED:
+        _, _, old, new, _, _, run = moves[0]
+        found |= {"from": old, "to": new, "run": run}
+    return found
+
+
+@dataclass(slots=True)
+class AuditScan:
+    """What going through the audit once found. `broken`: the first row that does not fit.
+
+    `hashes`: of the rows that anchors name. `rows`: (table, id) -> the row that told of it last, and the hash that it holds.
+    `moves`: intent -> hashes of its moves. `settings`: the fingerprint told last.
+    """
+
+    rows_read: int = 0
+    last: AuditEntry | None = None
+    broken: AuditFinding | None = None
+    ledger: str = ""
+    settings: str = ""
+    hashes: dict[int, str] = field(default_factory=dict)
+    rows: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    moves: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+def check_audit(ask: Query, anchors: Sequence[AuditAnchor] = ()) -> tuple[AuditScan, list[AuditFinding]]:
+    """The audit, and all that does not fit: where the chain breaks first, then anchors, then what it tells."""
+    chain = _scan_audit(ask, {anchor.seq for anchor in anchors})
+    broken = [chain.broken] if chain.broken else []
+    told_of = (*_check_rows(ask, chain), *_check_moves(ask, chain), *_check_settings(ask, chain))
+    return chain, [*broken, *_check_ledger_id(ask, chain), *_check_anchors(chain, anchors), *told_of]
+
+
+def _scan_audit(ask: Query, noted: set[int]) -> AuditScan:
+    chain = AuditScan()
+    for entry in iterate_entries(ask):
+        chain.broken = chain.broken or find_break_after(chain.last, entry)
+        chain.rows_read, chain.last = chain.rows_read + 1, entry
+        if entry.seq in noted:
+            chain.hashes[entry.seq] = entry.hash
+        _scan_entry(chain, parse_entry(entry))
+    return chain
+
+
+def _scan_entry(chain: AuditScan, row: AuditRecord) -> None:
+    """What one row tells."""
+    body = row.body
+    if row.seq == 1:
+        chain.ledger = str(body.get("ledger", ""))
+    chain.settings = str(body.get("mark", chain.settings))
+    if "table" in body:
+        chain.rows[str(body["table"]), str(body.get("id"))] = (row.seq, str(body.get("row")))
+        events = body.get("events", [])
+        if isinstance(events, list) and events:
+            chain.moves[str(body.get("id"))] += map(str, events)
+
+
+def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
+    """Whether it is this ledger's."""
+    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+    if chain.last is None:
+        yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
+    elif chain.ledger != ledger_id:
+        yield AuditFinding(1, f"row 1 tells of ledger {chain.ledger or 'none'}, and this is {ledger_id}")
+
+
+def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:
+    """Whether the chain passes through what was noted."""
+    for seq, noted in anchors:
+        shown, found = format_anchor(seq, noted), chain.hashes.get(seq)
+        if found is None:
+            ends = f"it ends at row {chain.last.seq}: later rows were removed" if chain.last else "it is empty"
+            missing = ends if chain.last is None or chain.last.seq < seq else f"row {seq} is missing"
+            yield AuditFinding(seq, f"the audit does not reach {shown}: {missing}, or this is an older copy")
+        elif not found.startswith(noted):
+            says = f"row {seq} has {found[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was written anew"
+            yield AuditFinding(seq, f"the audit does not pass through {shown}: {says}")
+
+
+def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
+    """Whether each row that is told of is as it was told, and no other is there."""
+    left = dict(chain.rows)
+    for table, audited in AUDITED_TABLES.items():
+        for values in ask(f"SELECT {', '.join(audited.columns)} FROM {table} ORDER BY id", ()):  # noqa: S608 - our own names
+            name = f"{_describe_table(table)} {values[0]}"
+            if (table, values[0]) not in left:
+                yield AuditFinding(None, f"{name} is there, and no row of the audit tells of it")
+                continue
+            seq, noted = left.pop((table, values[0]))
+            if hash_row(table, values) != noted:
+                yield AuditFinding(seq, f"{name} is not as row {seq} tells it: it was changed without the audit")
+    for (table, row_id), (seq, _) in left.items():
+        yield AuditFinding(seq, f"{_describe_table(table)} {row_id}, of which row {seq} tells, is not there")
+
+
+def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
+    """Whether each intent made the moves that are told of, in that order."""
+    there: dict[str, list[str]] = defaultdict(list)
+    for values in ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event ORDER BY id", ()):  # noqa: S608 - our own names
+        there[values[0]].append(hash_event(values))
+    for name in sorted({*there, *chain.moves}):
+        made, noted = there.get(name, []), chain.moves.get(name, [])
+        if made == noted:
+            continue
+        seq = chain.rows.get(("intent", name), (None, ""))[0]
+        if len(made) != len(noted):
+            yield AuditFinding(seq, f"intent {name} made {len(made)} moves, and the audit tells of {len(noted)}")
+        else:
+            number = next(n for n, (one, other) in enumerate(zip(made, noted, strict=True), 1) if one != other)
+            yield AuditFinding(seq, f"move {number} of intent {name} is not as the audit tells it")
+
+
+def _check_settings(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
+    """Whether the settings that the last run acted by were told of."""
+    for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
+        mark = parse_settings_mark(facts)
+        if mark not in ("", chain.settings):
+            yield AuditFinding(
+                None, f"the last run has settings {mark} in force, and the audit tells of {chain.settings or 'none'}"
+            )
+
+
+def _describe_table(table: str) -> str:
+    return table.replace("_", " ")
+
+
+MARKER_SCHEMA = "costguard.seen/1"
+MARKER_BYTES_MAX = 4096
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotedHead:
+    """A head of the audit of the ledger of this id."""
+
+    ledger: str
+    anchor: AuditAnchor
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackMarker:
+    """The mark of the ledger at `url`, in the file `path`, which need not exist."""
+
+    url: str
+    path: Path
+
+    def describe_doubt(self) -> str:
+        """Why the ledger is not the one that was seen here last, or an older copy of it; "" where it is. LedgerError unread."""
+        seen = self.read_noted_head()
+        if seen is None:
+            return ""
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
+            return _describe_mismatch(ask, seen)
+
+    def advance(self) -> None:
+        """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
+        with LedgerReader(self.url) as reader, reader.snapshot() as ask:
+            last, ledger = load_head(ask), _load_ledger_id(ask)
+        now = None if last is None else NotedHead(ledger, AuditAnchor(last.seq, last.hash))
+        if now is None or now == self.read_noted_head():
+            return
+        text = json.dumps({"schema": MARKER_SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
+        with suppress(OSError):
+            write_file_atomically(self.path, f"{text}\n".encode())
+
+    def read_noted_head(self) -> NotedHead | None:
+        """What was noted; None where nothing was, or it cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                found = json.loads(file.read(MARKER_BYTES_MAX))
+            if found["schema"] == MARKER_SCHEMA:
+                return NotedHead(str(found["ledger"]), AuditAnchor(int(found["seq"]), str(found["hash"])))
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+        return None
+
+
+def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
+    number, noted = seen.anchor
+    if _load_ledger_id(ask) != seen.ledger:
+        return f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
+    rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
+    if rows and rows[0][-1] == noted:
+        return ""
+    last = load_head(ask)
+    ends = format_anchor(last.seq, last.hash) if last else "nothing"
+    if last is None or last.seq < number:
+        return (
+            f"this ledger is older than what was seen here: its audit ends at {ends}, and was at {format_anchor(number, noted)}"
+        )
+    return f"this ledger tells another story than was seen here: its audit does not pass through {format_anchor(number, noted)}"
+
+
+def _load_ledger_id(ask: Query) -> str:
+    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+    return str(ledger_id)

@@ -1,22 +1,45 @@
 """Wishes in the ledger: written once, and lifted once. Nothing that a listing says touches them.
 
 A wish whose `life` is given is read back with the key of that life.
+
+What a guard run leaves to the next one: climbs on ladders, protections that were seen, and the run itself.
+
+Whose turn it is to act: one row with an epoch that only rises. Whoever lost the turn is refused by its old epoch.
+
+Example: A takes epoch 1 until 12:03 and is suspended. At 12:04 B takes epoch 2. When A wakes up, its intents are not let go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from costguard.errors import InputError
 from costguard.guard.audit import LIFTED, WISHED
+from costguard.guard.context import GuardRun, ProtectionSighting
 from costguard.guard.overrides import Override
-from costguard.ledger.db.asking import Execute, Query
-from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
-from costguard.ledger.db.lives import KEY_COLUMNS, decode_life, encode_life, encode_optional_instant
-from costguard.ledger.guard import audit
+from costguard.guard.policy import EscalationState
+from costguard.ledger.db.codecs import (
+    KEY_COLUMNS,
+    Execute,
+    Query,
+    SqlRow,
+    TableShape,
+    decode_life,
+    decode_list,
+    decode_optional_instant,
+    encode_life,
+    encode_life_columns,
+    encode_list,
+    encode_optional_instant,
+    replace_rows,
+    upsert_rows,
+)
+from costguard.ledger.guard import audit_log
 from costguard.values.checks import require
-from costguard.values.instant import from_micros, to_micros
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ResourceKey, make_storable
 
 OVERRIDE_COLUMNS = f"id, what, who, why, at_us, until_us, {KEY_COLUMNS}, life, subject, value, lifted_us, lifted_by"
@@ -58,7 +81,7 @@ def add_override(ask: Query, tell: Execute, wish: Override) -> None:
     names = OVERRIDE_COLUMNS.removesuffix(", lifted_us, lifted_by")
     sql = f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) == 1:
-        audit.audit_row(ask, tell, ("wish", row[0]), WISHED, to_micros(wish.at))
+        audit_log.audit_row(ask, tell, ("wish", row[0]), WISHED, to_micros(wish.at))
 
 
 def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: datetime) -> Override:
@@ -70,7 +93,7 @@ def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: dat
     if wish.lifted_at is not None:
         return wish
     tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), wish_id)])
-    audit.audit_row(ask, tell, ("wish", wish_id), LIFTED, to_micros(now))
+    audit_log.audit_row(ask, tell, ("wish", wish_id), LIFTED, to_micros(now))
     return replace(wish, lifted_at=now, lifted_by=make_storable(who))
 
 
@@ -91,3 +114,160 @@ def _decode_override(row: SqlRow) -> Override:
         lifted_at=decode_optional_instant(lifted_us),
         lifted_by=lifted_by or "",
     )
+
+
+RUNS_KEPT = 10_000
+"""A week of one a minute."""
+
+_PROTECTION_TABLE = TableShape("protection_seen", tuple(KEY_COLUMNS.split(", ")), ("at_us", "how"))
+_ESCALATION_TABLE = TableShape(
+    "climb", ("policy", *_PROTECTION_TABLE.keys, "life"), ("since_us", "started_us", "done", "left_polls")
+)
+_ESCALATION_COLUMNS = f"{', '.join((*_ESCALATION_TABLE.keys, *_ESCALATION_TABLE.columns))}"
+_RUN_COLUMNS = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts"
+
+
+def load_escalations(ask: Query) -> list[EscalationState]:
+    """Every climb, by policy and resource."""
+    rows = ask(f"SELECT {_ESCALATION_COLUMNS} FROM climb ORDER BY {_ESCALATION_COLUMNS}", ())  # noqa: S608 - our own column names
+    return [
+        EscalationState(
+            policy=policy,
+            life=decode_life(life),
+            since=from_micros(since_us),
+            started_at=from_micros(started_us),
+            done=decode_list(done),
+            left_polls=left_polls,
+        )
+        for policy, *life, since_us, started_us, done, left_polls in rows
+    ]
+
+
+def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationState]) -> None:
+    """Keep `found` and no other climb."""
+    rows: dict[SqlRow, SqlRow] = {
+        (make_storable(one.policy), *encode_life_columns(one.life)): (
+            to_micros(one.since),
+            to_micros(one.started_at),
+            encode_list(one.done),
+            one.left_polls,
+        )
+        for one in found
+    }
+    replace_rows(ask, tell, _ESCALATION_TABLE, rows)
+
+
+def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
+    """When each resource was last seen protected, of those that ever were."""
+    rows = ask(f"SELECT {KEY_COLUMNS}, at_us, how FROM protection_seen", ())  # noqa: S608 - our own column names
+    return {
+        ResourceKey(*key): ProtectionSighting(key=ResourceKey(*key), at=from_micros(at_us), how=how)
+        for *key, at_us, how in rows
+    }
+
+
+def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSighting]) -> None:
+    """Take down `seen`. An older sight than the one that is there changes nothing."""
+    there = load_protections(ask)
+    rows: dict[SqlRow, SqlRow] = {
+        tuple(one.key): (to_micros(one.at), make_storable(one.how))
+        for one in seen
+        if one.key not in there or there[one.key].at < one.at
+    }
+    upsert_rows(tell, _PROTECTION_TABLE, rows)
+
+
+def load_last_run(ask: Query) -> GuardRun | None:
+    """The newest run; None before the first one."""
+    return next(iter(load_last_runs(ask, 1)), None)
+
+
+def load_last_runs(ask: Query, most: int) -> list[GuardRun]:
+    """The newest runs, the newest first."""
+    rows = ask(f"SELECT {_RUN_COLUMNS} FROM guard_run ORDER BY id DESC LIMIT {int(most)}", ())  # noqa: S608 - our own column names
+    return [
+        GuardRun(
+            id=run_id,
+            at=from_micros(at_us),
+            epoch=epoch,
+            interval=timedelta(microseconds=interval_us),
+            clock_skew=timedelta(microseconds=skew_us),
+            outcome=outcome,
+            notes=decode_list(notes),
+            facts=decode_list(facts),
+        )
+        for run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts in rows
+    ]
+
+
+def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
+    """Write `run`, and drop what is older than the last RUNS_KEPT; one with its id that is there already stays as it is."""
+    row = (
+        make_storable(run.id),
+        to_micros(run.at),
+        run.epoch,
+        run.interval // MICROSECOND,
+        run.clock_skew // MICROSECOND,
+        make_storable(run.outcome),
+        encode_list([make_storable(note) for note in run.notes]),
+        encode_list([(make_storable(name), make_storable(value)) for name, value in run.facts]),
+    )
+    audit_log.audit_settings(ask, tell, dict(run.facts).get("settings", ""), to_micros(run.at))
+    tell(f"INSERT INTO guard_run ({_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING", [row])  # noqa: S608 - our own column names
+    ((newest,),) = ask("SELECT max(id) FROM guard_run", ())
+    tell("DELETE FROM guard_run WHERE id <= ?", [(newest - RUNS_KEPT,)])
+
+
+LEASE_MAX = timedelta(hours=6)
+"""A turn that seems to go on for longer was taken by a clock that was wrong: it is free."""
+
+
+class LeaderLease(NamedTuple):
+    """The turn as it stands. `rounds`: how often it was taken or renewed: the number of the present guard run."""
+
+    epoch: int
+    rounds: int
+    holder: str
+    until: datetime
+
+    def is_held(self, now: datetime) -> bool:
+        """Whether anybody has it at `now`."""
+        return bool(self.holder) and now < self.until <= now + LEASE_MAX
+
+
+def load_leader_lease(ask: Query) -> LeaderLease | None:
+    """The turn; None before the first one."""
+    rows = ask("SELECT epoch, rounds, holder, until_us FROM turn", ())
+    for epoch, rounds, holder, until_us in rows:
+        return LeaderLease(epoch, rounds, holder, from_micros(until_us))
+    return None
+
+
+def is_leader(turn: LeaderLease | None, epoch: int, now: datetime) -> bool:
+    """Whether `epoch` may act at `now`."""
+    return turn is not None and turn.epoch == epoch and turn.is_held(now)
+
+
+def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, lasts: timedelta) -> int | None:
+    """The epoch of the turn that `holder` has until `now + lasts`; None while another one has it.
+
+    `holder` names one process, never a machine: its own turn it renews, with the same epoch.
+    """
+    require(bool(holder), "holder", "is empty", "name the process")
+    require(timedelta() < lasts <= LEASE_MAX, "turn", f"cannot last {lasts}", "three guard runs are enough")
+    turn, until_us = load_leader_lease(ask), to_micros(now + lasts)
+    holder = make_storable(holder)
+    if turn is None:
+        tell("INSERT INTO turn (id, epoch, rounds, holder, until_us) VALUES (1, 1, 1, ?, ?)", [(holder, until_us)])
+        return 1
+    own = turn.holder == holder
+    if turn.is_held(now) and not own:
+        return None
+    epoch = turn.epoch if own else turn.epoch + 1
+    tell("UPDATE turn SET epoch = ?, rounds = rounds + 1, holder = ?, until_us = ? WHERE id = 1", [(epoch, holder, until_us)])
+    return epoch
+
+
+def release_leader_lease(tell: Execute, epoch: int) -> None:
+    """Give the turn of `epoch` back; nothing where another one has it by now."""
+    tell("UPDATE turn SET holder = '', until_us = 0 WHERE id = 1 AND epoch = ?", [(epoch,)])

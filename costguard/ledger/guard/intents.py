@@ -2,6 +2,8 @@
 
 An intent is moved from the very state that its mover read: by (state, moved_at, sends), so that of two who move it one wins,
 also where it went around and came back to the same state.
+
+Runs of hooks in the ledger: each written before it begins, and once more when it has ended.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.guard.action_intents import EXECUTING, OPEN_STATES, Intent
-from costguard.guard.audit import MOVED
-from costguard.guard.run import ConfirmedAct
-from costguard.ledger.db.asking import Execute, Query, format_placeholders
-from costguard.ledger.db.codecs import SqlRow, decode_optional_instant
-from costguard.ledger.db.lives import (
+from costguard.guard.audit import HOOKED, MOVED
+from costguard.guard.context import ConfirmedAct
+from costguard.guard.escalation import BEGUN, HookEnd, HookRun
+from costguard.ledger.db.codecs import (
     KEY_COLUMNS,
+    Execute,
+    Query,
+    SqlRow,
     decode_life,
     decode_list,
+    decode_optional_instant,
     encode_life_columns,
     encode_list,
     encode_optional_instant,
+    format_placeholders,
 )
-from costguard.ledger.guard import audit
+from costguard.ledger.guard import audit_log
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
@@ -117,7 +123,7 @@ def _log_move(ask: Query, tell: Execute, intent: Intent, *, old: str, run: str) 
     sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
     why = make_storable(intent.outcome or intent.why)
     tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
-    audit.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
+    audit_log.audit_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
 
 
 def _encode_fixed(intent: Intent) -> SqlRow:
@@ -168,4 +174,70 @@ def _decode_intent(row: SqlRow) -> Intent:
         sent_at=decode_optional_instant(sent_us),
         expires_at=decode_optional_instant(expires_us),
         outcome=outcome,
+    )
+
+
+HOOK_RUN_COLUMNS = (
+    f"id, {KEY_COLUMNS}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
+)
+
+
+def load_hook_runs(ask: Query, since: datetime) -> list[HookRun]:
+    """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+    sql = f"SELECT {HOOK_RUN_COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
+    return [_decode_hook_run(row) for row in ask(sql, (BEGUN, to_micros(since)))]
+
+
+def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
+    """Write `run`; False where its id is used, or one of its life and step has not ended."""
+    row = (
+        run.id,
+        *encode_life_columns(run.life),
+        make_storable(run.policy),
+        run.rule,
+        run.number,
+        make_storable(run.hook),
+        to_micros(run.began_at),
+        to_micros(run.until),
+        run.epoch,
+        run.state,
+        encode_optional_instant(run.ended_at),
+        run.status,
+        make_storable(run.why),
+        make_storable(run.output),
+    )
+    sql = f"INSERT INTO hook_run ({HOOK_RUN_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    if tell(sql, [row]) != 1:
+        return False
+    audit_log.audit_row(ask, tell, ("hook_run", run.id), HOOKED, to_micros(run.began_at))
+    return True
+
+
+def record_hook_end(ask: Query, tell: Execute, run_id: str, end: HookEnd, now: datetime) -> bool:
+    """Write how a run ended; False where it is not there, or its end is."""
+    sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
+    row = (end.state, to_micros(now), end.status, make_storable(end.why), make_storable(end.output), run_id, BEGUN)
+    if tell(sql, [row]) != 1:
+        return False
+    audit_log.audit_row(ask, tell, ("hook_run", run_id), HOOKED, to_micros(now))
+    return True
+
+
+def _decode_hook_run(row: SqlRow) -> HookRun:
+    run_id, *life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output = row
+    return HookRun(
+        id=run_id,
+        life=decode_life(life),
+        policy=policy,
+        rule=rule,
+        number=number,
+        hook=hook,
+        began_at=from_micros(began_us),
+        until=from_micros(until_us),
+        epoch=epoch,
+        state=state,
+        ended_at=decode_optional_instant(ended_us),
+        status=status,
+        why=why,
+        output=output,
     )

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, Notification
-from costguard.ledger.db.asking import Execute, Query
-from costguard.ledger.db.lives import TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
+from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
 from costguard.values.instant import to_micros
 from costguard.values.resource import make_storable

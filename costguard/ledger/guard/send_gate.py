@@ -13,14 +13,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
-from costguard.guard.hook import HookRun
+from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override
-from costguard.guard.policy import CAP_RULE, TERMINATE, Rails
-from costguard.guard.verdict import HOLD_REASONS
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.lives import KEY_COLUMNS
-from costguard.ledger.guard.guard_state import load_open_overrides
-from costguard.ledger.guard.turns import LeaderLease, is_leader, load_leader_lease
+from costguard.guard.policy import CAP_RULE, HOLD_REASONS, TERMINATE, Rails
+from costguard.ledger.db.codecs import KEY_COLUMNS, Query
+from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
 from costguard.values.instant import to_micros
 
 TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)

@@ -18,19 +18,18 @@ from typing import Any, Self
 
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
 from costguard.guard.alerts.alert import AlertState, DeliveryResult, Notification
-from costguard.guard.evidence import SampleColumns
-from costguard.guard.hook import HookEnd, HookRun
+from costguard.guard.context import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.escalation import HookEnd, HookRun
 from costguard.guard.overrides import Override
-from costguard.guard.policy import Rails
-from costguard.guard.run import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
-from costguard.guard.verdict import EscalationState
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.connection import begin_write, open_engine
-from costguard.ledger.db.faults import translate_ledger_errors
+from costguard.guard.policy import EscalationState, Rails
+from costguard.guard.signals import SampleColumns
+from costguard.ledger.db.address import translate_ledger_errors
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.connection import SqlSession, begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.voices import SqlSession, open_sql_session
-from costguard.ledger.guard import climbs as kept
-from costguard.ledger.guard import guard_state, hooks, intents, outbox, send_gate, turns
+from costguard.ledger.guard import guard_state, intents, outbox, send_gate
+from costguard.ledger.guard import guard_state as kept
+from costguard.ledger.guard import intents as hooks
 from costguard.ledger.guard.send_gate import SendRefusal
 from costguard.ledger.spans import observations
 from costguard.metering.billing import BillingRule
@@ -96,9 +95,9 @@ class GuardStore:
     def plan_intent(self, intent: Intent) -> bool:
         """Record a new one; False where an open one for its life and act is there already, or its epoch acts no more."""
         with self._begin_write() as (ask, tell):
-            return turns.is_leader(turns.load_leader_lease(ask), intent.epoch, intent.moved_at) and intents.record_intent(
-                ask, tell, intent
-            )
+            return guard_state.is_leader(
+                guard_state.load_leader_lease(ask), intent.epoch, intent.moved_at
+            ) and intents.record_intent(ask, tell, intent)
 
     def move_intent(
         self,
@@ -182,17 +181,17 @@ class GuardStore:
     def acquire_leader_lease(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
         """The epoch of the turn that `holder` (one process) has until `now + lasts`; None while another one has it."""
         with self._begin_write() as (ask, tell):
-            return turns.acquire_leader_lease(ask, tell, holder, now, lasts)
+            return guard_state.acquire_leader_lease(ask, tell, holder, now, lasts)
 
     def release_leader_lease(self, epoch: int) -> None:
         """Give the turn of `epoch` back; nothing where another one has it by now."""
         with self._begin_write() as (_, tell):
-            turns.release_leader_lease(tell, epoch)
+            guard_state.release_leader_lease(tell, epoch)
 
-    def load_leader_lease(self) -> turns.LeaderLease | None:
+    def load_leader_lease(self) -> guard_state.LeaderLease | None:
         """The turn as it stands; None before the first one."""
         with self._begin_read() as ask:
-            return turns.load_leader_lease(ask)
+            return guard_state.load_leader_lease(ask)
 
     def record_run(
         self,
@@ -209,7 +208,7 @@ class GuardStore:
         outbox, `protections` over older sights.
         """
         with self._begin_write() as (ask, tell):
-            turn = turns.load_leader_lease(ask)
+            turn = guard_state.load_leader_lease(ask)
             if turn is None or turn.epoch != run.epoch:
                 return False
             if climbs is not None:

@@ -1,6 +1,12 @@
 """What a report asks beside sums: what each resource cost, days, acts and samples. All of it as of one instant.
 
 A resource goes by the number of its row, which means nothing elsewhere: a report of 100,000 resources names a few of them.
+
+What began and ended to burn in each hour: what the chart of the hours of a week is drawn from.
+
+Example: a span of $2 from 23:30 to 00:30 burns $2 an hour: it begins in hour 23, half an hour in, and ends in hour 0.
+
+Acts that a listing confirmed, and what each machine billed around them: what a report reckons savings from.
 """
 
 from __future__ import annotations
@@ -9,18 +15,25 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Self
 
 from costguard.budgets.hold import Hold
-from costguard.ledger.db.asking import Query, format_placeholders, split_batches
-from costguard.ledger.db.codecs import ABSENT_STATE, SPAN_COLUMNS, decode_optional_instant, decode_span
+from costguard.ledger.db.codecs import (
+    ABSENT_STATE,
+    KEY_COLUMNS,
+    SPAN_COLUMNS,
+    Query,
+    decode_life,
+    decode_optional_instant,
+    decode_span,
+    format_placeholders,
+    split_batches,
+)
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_committed_holds
-from costguard.ledger.reports.burnt import load_hourly_rates
-from costguard.ledger.reports.effects import load_confirmed_acts
 from costguard.ledger.spans.books import DEFAULT_CURRENCY, SpendingReader
 from costguard.ledger.spans.scope_state import load_attributions, load_books
 from costguard.ledger.spans.sums import (
@@ -29,20 +42,23 @@ from costguard.ledger.spans.sums import (
     NO_RESOURCE,
     PeriodSums,
     ReachFunction,
+    choose_scan,
     compute_open_amounts,
+    drop_unused_corrections,
+    format_corrected_column,
     iterate_open_spans,
 )
 from costguard.metering.span import KnownUntil, Span
 from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
 from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
-from costguard.reporting.statement.savings import ConfirmedAction
+from costguard.reporting.statement.savings import ConfirmedAction, order_actions
 from costguard.reporting.statement.sections import ResourceCost
 from costguard.reporting.statement.waste import SampledHour
 from costguard.system.gc_pause import pause_gc
-from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
+from costguard.values.calendar import Period
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
 
@@ -286,4 +302,116 @@ _OPEN = f"""
 SELECT s.resource_id, CASE o.state WHEN '{ABSENT_STATE}' THEN o.at_us END, s.attribution_id, {SPAN_COLUMNS} FROM span AS s
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
 WHERE s.end_us IS NULL
+"""  # noqa: S608 - our own column names
+
+
+BATCH_SPANS = 50_000
+"""So many spans of the ledger are looked through at once: a year of a large fleet has a million."""
+DEFAULT_CURRENCY = "USD"
+"""The currency that is drawn."""
+
+
+def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
+    """The rates that began and ended in each hour of `period` (since 1970), each span's dollars spread evenly over it."""
+    start, end = to_micros(period.start), to_micros(period.end)
+    first = start // HOUR_US
+    began, began_at, ended, ended_at = ([0.0] * (-(-end // HOUR_US) - first + 1) for _ in range(4))
+    for spans in _iterate_spans(ask, start, end, reach):
+        for begun, until, nano in spans:
+            rate = nano / (until - begun)
+            begin, finish = begun if begun > start else start, until if until < end else end  # noqa: FURB136 - a fleet's spans
+            if finish > begin:
+                hour = begin // HOUR_US
+                began[hour - first] += rate
+                began_at[hour - first] += rate * (begin - hour * HOUR_US)
+                hour = finish // HOUR_US
+                ended[hour - first] += rate
+                ended_at[hour - first] += rate * (finish - hour * HOUR_US)
+    rates = zip(began, began_at, ended, ended_at, strict=True)
+    return {hour: HourlyRateChanges(*sums) for hour, sums in enumerate(rates, first) if any(sums)}
+
+
+def _iterate_spans(ask: Query, start: int, end: int, reach: ReachFunction) -> Iterator[Iterable[tuple[int, int, int]]]:
+    """Start, end and expected nano-dollars of each span that touches [start, end), some at a time."""
+    ((last,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
+    scan = choose_scan(ask, start, end)
+    sql = drop_unused_corrections(ask, _SPANS_BY_ID.format(scan=scan, index="" if scan else "+"))
+    lot = BATCH_SPANS if scan else max(last, 1)
+    for number in range(0, last, lot):
+        yield ask(sql, (number, number + lot, start, end, end, DEFAULT_CURRENCY))
+    yield ask(drop_unused_corrections(ask, _LONG_SPANS), (end, end, DEFAULT_CURRENCY))
+    for _, _, span, far in iterate_open_spans(ask, load_attributions(ask), end, reach):
+        begun, until = to_micros(span.start), to_micros(far.expected)
+        if until > begun and span.meter.price.currency == DEFAULT_CURRENCY:
+            yield [(begun, until, compute_open_amounts(span, begun, until, far)[0][1])]
+
+
+_LONG_US = 8 * DAY_US
+"""As in `sums._ACROSS`: the index `span_long` holds the spans that are longer."""
+
+_SPANS_BY_ID = f"""
+SELECT s.start_us, s.end_us, {format_corrected_column("expected")} FROM span AS s {JOIN_CORRECTION}
+WHERE {{index}}s.id > ? AND {{index}}s.id <= ?
+    AND {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? + {_LONG_US} AND {{scan}}s.start_us < ?
+    AND s.currency = ? AND s.end_us > s.start_us
+"""  # noqa: S608 - our own column names
+
+_LONG_SPANS = f"""
+SELECT s.start_us, s.end_us, {format_corrected_column("expected")} FROM span AS s {JOIN_CORRECTION}
+WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
+"""  # noqa: S608 - our own column names
+
+
+LOOKBACK = timedelta(minutes=11)
+"""Of what billed before an act, so much is looked at: where nobody states when a machine stopped, its span ended at a poll."""
+
+
+def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
+    """The acts that were confirmed within [since, until), in order of time."""
+    attributions, found = load_attributions(ask), list[ConfirmedAction]()
+    for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (to_micros(since), to_micros(until))):
+        key = life[:4]
+        spans = tuple(
+            decode_span(ResourceKey(*key), attributions[attribution], columns)
+            for attribution, *columns in ask(_SPANS_AROUND, (*key, sent_us - LOOKBACK // MICROSECOND))
+        )
+        ((called, owner, ended_us),) = ask(_RESOURCE_NAME, key) or [("", "", None)]
+        made = ConfirmedAction(
+            intent_id=name,
+            life=decode_life(life),
+            act=act,
+            policy=policy,
+            sent_at=from_micros(sent_us),
+            confirmed_at=from_micros(done_us),
+            spans=spans,
+            ended_at=decode_optional_instant(ended_us),
+            name=called or "",
+            owner=owner or "",
+        )
+        found.append(made)
+    return order_actions(found)
+
+
+_ACTS = f"""
+SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(sent.at_us), max(done.at_us)
+FROM intent AS i
+JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
+JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'
+WHERE i.state = 'done' AND i.moved_us >= ? AND i.moved_us < ?
+GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy
+"""  # noqa: S608 - our own column names
+
+_RESOURCE_ID = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+
+_SPANS_AROUND = f"""
+SELECT s.attribution_id, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
+WHERE s.resource_id = {_RESOURCE_ID} AND (s.end_us IS NULL OR s.end_us > ?) ORDER BY s.start_us, s.id
+"""  # noqa: S608 - our own column names
+
+_RESOURCE_NAME = f"""
+SELECT d.name, d.owner, CASE WHEN l.state IN ('{ABSENT_STATE}', 'ended') THEN l.at_us END
+FROM resource AS r
+LEFT JOIN observation AS d ON d.id = {_LAST_LISTED}
+LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
 """  # noqa: S608 - our own column names

@@ -14,10 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from costguard.guard.alerts.alert import INFO, AlertState, Notification
-from costguard.ledger.db.asking import Query
-from costguard.ledger.db.connection import begin_write, open_engine
+from costguard.ledger.db.codecs import Query
+from costguard.ledger.db.connection import SqlSession, begin_write, open_engine, open_sql_session
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.db.voices import SqlSession, open_sql_session
 from costguard.ledger.guard import outbox
 from costguard.reporting.schedule import ReportSchedule, ScheduleMark, find_schedule_changes
 

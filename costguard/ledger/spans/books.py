@@ -2,44 +2,64 @@
 
 What is still open reaches as far as its scope's coverage says. All of it is integers, so the parts of a period add up to it to
 the nano-unit.
+
+The charge items of a period, one resource after the other: of a year of 100,000 machines no more than a few hundred at once.
+
+First the numbers of the resources that billed in the period, then their spans in lots, in the order of the resources.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from costguard.bills.drift import ReconciliationRecord
 from costguard.ledger.bills.reader import load_reconciliations
-from costguard.ledger.db.asking import Query, format_placeholders, split_batches
-from costguard.ledger.db.codecs import NanoAmounts
+from costguard.ledger.db.codecs import (
+    ABSENT_STATE,
+    NanoAmounts,
+    Query,
+    SqlRow,
+    decode_optional_instant,
+    decode_span,
+    format_placeholders,
+    split_batches,
+)
 from costguard.ledger.db.reader import LedgerReader
-from costguard.ledger.spans import paid
-from costguard.ledger.spans.items import iterate_charge_items
+from costguard.ledger.spans import sums as paid
 from costguard.ledger.spans.scope_state import ScopeRecord, load_attributions, load_books, load_living, load_living_of
 from costguard.ledger.spans.sums import (
+    CORRECTED_SPAN_COLUMNS,
     JOIN_CORRECTION,
     PeriodSums,
+    ReachFunction,
     build_money_interval,
     compute_open_amounts,
     format_corrected_column,
 )
-from costguard.metering.accrual import ABSENCE_SETTLES_AFTER, POLL_GAP, find_last_seen
+from costguard.metering.accrual import (
+    ABSENCE_SETTLES_AFTER,
+    POLL_GAP,
+    find_last_seen,
+    find_unobserved_usage,
+    needs_price_ceilings,
+)
 from costguard.metering.billing import BillingRule, get_billing_rule, list_unpriced_parts
-from costguard.metering.charge_item import ChargeItem
+from costguard.metering.charge_item import BilledSpan, ChargeItem, itemize_spans
 from costguard.metering.inventory import COMPLETE
-from costguard.metering.reach import compute_known_until
 from costguard.metering.scope_state import KnownResource
-from costguard.metering.span import KnownUntil, Span, compute_amounts
+from costguard.metering.span import KnownUntil, Span, compute_amounts, compute_known_until
 from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending
-from costguard.metering.unheard import find_unobserved_usage, needs_price_ceilings
+from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.period import Period
-from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
 PriceCeilings = Callable[[], Mapping[str, int]]
@@ -324,4 +344,74 @@ SELECT at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM samp
 WHERE resource_id = {_RESOURCE_ID} AND signal = ? AND at_us >= ? AND at_us < ?
 GROUP BY at_us / {HOUR_US}
 ORDER BY 1
+"""  # noqa: S608 - our own column names
+
+
+UnobservedSpans = Mapping[int, Sequence[Span]]
+"""By resource, what may have billed since anybody looked."""
+
+_LastSeen = tuple[int, int, int | None, int | None]
+"""A resource's scope, and when it was last told of, seen, and found absent."""
+
+
+def iterate_charge_items(
+    ask: Query, period: Period, attributions: Mapping[int, Attribution], reach: ReachFunction, unheard: UnobservedSpans
+) -> Iterator[ChargeItem]:
+    """Every item of `period`, with what is still open as far as it reaches."""
+    start, end = to_micros(period.start), to_micros(period.end)
+    numbers = {number for (number,) in ask(_BILLED_RESOURCES, (start, end, end))} | unheard.keys()
+    for lot in split_batches(sorted(numbers)):
+        spans = ask(_ITEM_SPANS.format(ids=format_placeholders(lot)), (*lot, start, end))
+        of = defaultdict[int, list[SqlRow]](list, {number: list(rows) for number, rows in groupby(spans, itemgetter(0))})
+        for number, *key, scope_id, at_us, seen_us, absent_us, name, detail in ask(
+            _RESOURCES_SQL.format(ids=format_placeholders(lot)), lot
+        ):
+            named = ResourceKey(*key)
+            told = (scope_id, at_us, seen_us, absent_us)
+            billed = [_make_billed_resource(named, attributions, row, told, reach) for row in of[number]]
+            billed += [BilledSpan(span) for span in unheard.get(number, ())]
+            yield from itemize_spans(named, billed, period, name=name or "", tags=_parse_labels(detail))
+
+
+def _make_billed_resource(
+    key: ResourceKey, attributions: Mapping[int, Attribution], row: SqlRow, told: _LastSeen, reach: ReachFunction
+) -> BilledSpan:
+    _, attribution_id, corrected, *columns = row
+    span = decode_span(key, attributions[attribution_id], columns)
+    if span.end is not None:
+        return BilledSpan(span, corrected=bool(corrected))
+    scope_id, at_us, seen_us, absent_us = told
+    return BilledSpan(
+        span,
+        reach(scope_id, span.start, from_micros(at_us), decode_optional_instant(seen_us), decode_optional_instant(absent_us)),
+    )
+
+
+def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
+    """The labels in what `rows.observation_text` wrote."""
+    said: dict[str, Any] = json.loads(detail) if detail else {}
+    return tuple((name, value) for name, value in said.get("labels", ()))
+
+
+_BILLED_RESOURCES = """
+SELECT DISTINCT resource_id FROM span WHERE end_us > ? AND start_us < ?
+UNION
+SELECT resource_id FROM span WHERE end_us IS NULL AND start_us < ?
+"""
+
+_ITEM_SPANS = f"""
+SELECT s.resource_id, s.attribution_id, CASE WHEN c.id IS NULL THEN 0 ELSE 1 END, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
+WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
+ORDER BY s.resource_id, s.start_us, s.id
+"""  # noqa: S608 - our own column names
+
+_RESOURCES_SQL = f"""
+SELECT r.id, r.provider, r.account, r.region, r.external_id, r.scope_id, l.at_us, l.seen_us,
+    CASE l.state WHEN '{ABSENT_STATE}' THEN l.at_us END, d.name, d.detail
+FROM resource AS r
+LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+LEFT JOIN observation AS d ON d.id = (
+    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT_STATE}'
+)
+WHERE r.id IN ({{ids}}) ORDER BY r.id
 """  # noqa: S608 - our own column names

@@ -1,6 +1,11 @@
 """One transaction's worth of rows: what polls changed, as bulk statements, with the roll-ups kept beside them.
 
 A poll that changed nothing costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends.
+
+The roll-up by day of what closed spans come to, kept in the transaction that closes them.
+
+Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day, and $2 and an hour to the next. What a
+correction says of a span is the new amounts less the old ones, on the same days.
 """
 
 from __future__ import annotations
@@ -10,24 +15,26 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from costguard.errors import LedgerError, shorten
-from costguard.ledger.db.asking import Execute, format_placeholders
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
     ATTRIBUTION_COLUMNS,
     METER_COLUMNS,
     PERIOD_COLUMNS,
+    Execute,
+    NanoAmounts,
     SqlRow,
     decode_attribution,
     encode_attribution,
     encode_observation,
     encode_span,
+    format_placeholders,
 )
-from costguard.ledger.spans.rollup import DailyRollup
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
+from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
-from costguard.metering.span import Span
+from costguard.metering.span import Span, split_by_day
 from costguard.values.instant import MICROSECOND, to_micros
-from costguard.values.resource import Attribution, ResourceKey, ScopeKey, make_storable
+from costguard.values.resource import INSTANCE, Attribution, ResourceKey, ScopeKey, make_storable
 
 WHY_CHARS_MAX = 300
 """Characters of why a listing failed; an answer of a provider can be a page of HTML."""
@@ -224,3 +231,58 @@ _UPDATE_DAILY = """
 UPDATE daily SET low = low + ?, expected = expected + ?, high = high + ?, us = us + ?
 WHERE day = ? AND attribution_id = ? AND charge = ? AND currency = ? AND known = ?
 """
+
+
+DailyPlace = tuple[int, int, str, str, int]
+"""Day since 1970 in UTC, attribution, charge, currency, and 1 where the price is known."""
+
+
+class DailyRollup:
+    """What one transaction adds to each row of `daily`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[DailyPlace, list[int]] = {}
+
+    def add(self, span: Span, attribution_id: int) -> NanoAmounts:
+        """Take down a closed span, and say what it comes to: the days of a span add up to it exactly."""
+        return self._add_signed(span, attribution_id, 1)
+
+    def replace(self, before: Span, after: Span, attribution_id: int) -> NanoAmounts:
+        """`before` counts as `after` from now on, which comes to the amounts returned."""
+        self._add_signed(before, attribution_id, -1)
+        return self._add_signed(after, attribution_id, 1)
+
+    def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
+        """(place, amounts, microseconds) to be added to rows that may be new; and the same, place last, of rows that are there.
+
+        A correction can lower one amount and leave another: no row of its own, so the one that it changes is there.
+        """
+        added: list[SqlRow] = []
+        changed: list[SqlRow] = []
+        for place, (low, expected, high, us) in sorted(self._sums.items()):
+            if 0 <= low <= expected <= high and us >= 0:
+                added.append((*place, low, expected, high, us))
+            else:
+                changed.append((low, expected, high, us, *place))
+        return added, changed
+
+    def _add_signed(self, span: Span, attribution_id: int, sign: int) -> NanoAmounts:
+        meter, counts = span.meter, is_machine_time(span)
+        charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
+        low = expected = high = 0
+        for day, amounts, us in split_by_day(span):
+            low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
+            place = (day, attribution_id, charge, currency, known)
+            sums = self._sums.get(place)
+            if sums is None:
+                sums = self._sums[place] = [0, 0, 0, 0]
+            sums[0] += sign * amounts[0]
+            sums[1] += sign * amounts[1]
+            sums[2] += sign * amounts[2]
+            sums[3] += sign * us if counts else 0
+        return low, expected, high
+
+
+def is_machine_time(span: Span) -> bool:
+    """Whether the time of `span` is time of a machine: computing of an instance; a disk's hours are no hours of use."""
+    return span.meter.charge == COMPUTE and span.attribution.kind == INSTANCE

@@ -13,17 +13,19 @@ from datetime import datetime, timedelta
 from heapq import heappush
 from typing import Any
 
-from costguard.ledger.db.asking import Query, format_placeholders, split_batches
 from costguard.ledger.db.codecs import (
     ABSENT_STATE,
     ATTRIBUTION_COLUMNS,
     SPAN_COLUMNS,
+    Query,
     SqlRow,
     decode_attribution,
     decode_observation,
     decode_open_span,
     decode_optional_instant,
     decode_span,
+    format_placeholders,
+    split_batches,
 )
 from costguard.metering.meter import Line
 from costguard.metering.scope_state import KnownResource, ScopeState

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, text
 from sqlmodel import Field
 
-from costguard.ledger.db import tables_agent, tables_bill, tables_guard  # noqa: F401 - their tables are part of METADATA
+from costguard.ledger.db import tables  # noqa: F401 - their tables are part of METADATA
 from costguard.ledger.db.tables import (
     BIG_INTEGER,
     REAL_NUMBER,

@@ -17,10 +17,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
-from costguard.guard.alerts.letters import format_body, format_title
+from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.notifiers import Channel, unpack_enclosure
 from costguard.notifiers.chat import mail
-from costguard.values.encoding import encode_chat
+from costguard.values.text_format import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase

@@ -18,10 +18,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from costguard.guard.alerts.alert import DeliveryResult, Notification
-from costguard.guard.alerts.letters import format_body, format_title
+from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.notifiers import Channel, unpack_enclosure
 from costguard.system import network
-from costguard.values.encoding import encode_chat
+from costguard.values.text_format import encode_chat
 
 SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"

@@ -16,10 +16,9 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.bills.bill_line import BillLines
     from costguard.metering.inventory import Poll
     from costguard.metering.observation import Observation
-    from costguard.values.acting import ActionResponse
-    from costguard.values.balance import PrepaidBalance
-    from costguard.values.health import HealthCheck
-    from costguard.values.period import Period
+    from costguard.values.calendar import Period
+    from costguard.values.money import PrepaidBalance
+    from costguard.values.provider import ActionResponse, HealthCheck
     from costguard.values.resource import ResourceKey, ScopeKey
     from costguard.values.sample import UtilizationSamples
 

@@ -10,10 +10,8 @@ A provider's SDK is given this transport in place of its own HTTP, so that the s
 from __future__ import annotations
 
 from costguard.providers.context import ProviderContext, ProviderPlugin
-from costguard.providers.transport.addresses import check_url
 from costguard.providers.transport.channel import ProviderChannel, make_status_fault_reader
-from costguard.providers.transport.client import MOST_BYTES, HttpRequest, HttpResponse, Transport
-from costguard.providers.transport.deadline import Deadline
+from costguard.providers.transport.client import MOST_BYTES, Deadline, HttpRequest, HttpResponse, Transport, check_url
 from costguard.providers.transport.rate_limit import TokenBucket
 from costguard.system.gc_pause import pause_gc
 from costguard.system.secret import Secret

@@ -2,26 +2,41 @@
 
 The one place of the process that opens a connection to a provider. What comes back is a Reply with any status, or an
 UnreachableError or OddAnswerError; deciding what a status means is the Channel's business.
+
+A deadline for all that one request or one poll does, which no slow sender can stretch.
+
+A timeout for each read is no bound: a server that sends a byte a second keeps every read short. So the network stream itself
+looks at the deadline of the thread that reads, before every read and write.
+
+Which addresses a provider may be asked at: https anywhere, plain http on this machine only (tests, tunnels).
+
+An address is read strictly, so that no two readers of it can disagree on which host it names: plain ASCII, no user, no query,
+no escapes, and a host that is a name or an IP address in its usual form (not 2130706433, 0x7f.1 or 127.0.0.1.).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import ssl
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore2
 import httpx2
 
 from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError, shorten
-from costguard.providers.transport.addresses import is_loopback
-from costguard.providers.transport.deadline import Deadline, TimedBackend, bound_network
-from costguard.system.network import explain_tls_error, load_file_context, load_system_context
+from costguard.system.clock import is_too_late_to_send
+from costguard.system.clock import read_monotonic as usual
+from costguard.system.network import explain_tls_error, load_file_context, load_system_context, resolve_addresses
 
 MOST_BYTES = 16 * 2**20
 """Of a body once unpacked (RELIABILITY H47): a page of 1,000 EC2 instances has 3.2 MB."""
@@ -236,3 +251,178 @@ _FAILURE_WORDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str],
     (httpx2.RemoteProtocolError, " closed the connection without an answer"),
     ((httpx2.ReadError, httpx2.WriteError), ": the connection broke"),
 )
+
+
+Monotonic = Callable[[], float]
+
+
+class Deadline:
+    """An instant by which something must be over. `left()` is in seconds, and never negative."""
+
+    __slots__ = ("_monotonic", "until")
+
+    def __init__(self, seconds: float, monotonic: Monotonic = usual) -> None:
+        self._monotonic = monotonic
+        self.until = monotonic() + seconds
+
+    def compute_left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self.until - self._monotonic())
+
+    def limit_to(self, seconds: float) -> Deadline:
+        """The earlier of this one and `seconds` from now."""
+        return Deadline(min(seconds, self.compute_left()), self._monotonic)
+
+
+_thread_deadline = threading.local()
+
+
+@contextmanager
+def bound_network(deadline: Deadline) -> Iterator[None]:
+    """In this block no network operation of this thread outlasts `deadline`."""
+    before: Deadline | None = getattr(_thread_deadline, "deadline", None)
+    _thread_deadline.deadline = deadline
+    try:
+        yield
+    finally:
+        _thread_deadline.deadline = before
+
+
+def _bound_timeout(timeout: float | None, late: type[Exception]) -> float | None:
+    deadline: Deadline | None = getattr(_thread_deadline, "deadline", None)
+    if deadline is None:
+        return timeout
+    left = deadline.compute_left()
+    if left <= 0:
+        raise late("the deadline has passed")
+    return left if timeout is None else min(timeout, left)
+
+
+class TimedBackend(httpcore2.NetworkBackend):
+    """A synchronous network, each of whose operations looks at the deadline. `inner`: None for this machine's sockets."""
+
+    def __init__(self, inner: httpcore2.NetworkBackend | None = None) -> None:
+        self._inner = inner or httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """A connection to `host`."""
+        until = Deadline(timeout if timeout is not None else LONGEST_CONNECT_S)
+        broken: Exception = httpcore2.ConnectError("the name has no address")
+        for address in _resolve_addresses(host, port, _bound_timeout(until.compute_left(), httpcore2.ConnectTimeout)):
+            bounded = _bound_timeout(until.compute_left(), httpcore2.ConnectTimeout)
+            try:
+                return _TimedStream(self._inner.connect_tcp(address, port, bounded, local_address, socket_options))
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as why:
+                broken = why
+        raise broken
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._inner.sleep(seconds)
+
+
+LONGEST_CONNECT_S = 30.0
+
+
+def _resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
+    """The IP addresses of `host`, in httpcore's errors."""
+    try:
+        return resolve_addresses(host, port, seconds)
+    except TimeoutError as late:
+        raise httpcore2.ConnectTimeout(str(late)) from None
+    except OSError:
+        raise httpcore2.ConnectError("the name cannot be resolved") from None
+
+
+class _TimedStream(httpcore2.NetworkStream):
+    def __init__(self, inner: httpcore2.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, _bound_timeout(timeout, httpcore2.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        bounded = _bound_timeout(timeout, httpcore2.WriteTimeout)
+        if buffer and is_too_late_to_send():
+            raise httpcore2.WriteTimeout("it is too late to send it")
+        self._inner.write(buffer, bounded)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        made = self._inner.start_tls(ssl_context, server_hostname, _bound_timeout(timeout, httpcore2.ConnectTimeout))
+        line = made.get_extra_info("socket")
+        if isinstance(line, ssl.SSLSocket):
+            # an end that TLS did not announce is a cut, not the end of an answer
+            line.suppress_ragged_eofs = False  # type: ignore[attr-defined]  # the stubs lack it
+        return _TimedStream(made)
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the shape is httpcore's
+        return self._inner.get_extra_info(info)
+
+
+ADDRESS_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/\[\]-]+")
+"""Characters of an address. No `%`, `@`, `\\`, `?`, `#`, blank, and nothing beyond ASCII: a foreign name is written as xn--."""
+
+HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
+NUMERIC_LABEL = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
+"""The last label of a host that some readers take for an IP address; no top-level domain is a number."""
+
+HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
+"""A host, the brackets of an IPv6 one, and a port."""
+
+LONGEST_ADDRESS = 1000
+ADDRESS_HINT = "write https://host[:port][/path]"
+
+
+def check_url(text: str, field: str) -> str:
+    """`text` without a trailing slash, if it is a base address that keys may be sent to; InputError otherwise."""
+    text = text.strip(" \t\r\n")
+    if "@" in text or "?" in text or "#" in text:
+        raise InputError("holds a user, a password or a query", field=field, hint=f"{ADDRESS_HINT} alone")
+    try:
+        parts = urlsplit(text)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        raise _make_address_error(text, field) from None
+    plain = ADDRESS_CHARACTERS.fullmatch(text) and len(text) <= LONGEST_ADDRESS
+    if not plain or parts.scheme not in ("http", "https") or not host or port == 0 or not _is_host(host):
+        raise _make_address_error(text, field)
+    if re.search(r"/\.{1,2}(?:/|$)|//", parts.path) or not HOST_AND_PORT.fullmatch(parts.netloc):
+        raise _make_address_error(text, field)
+    if parts.scheme == "http" and not is_loopback(host):
+        raise InputError("is plain http, which would send the key in the open", field=field, hint="write https://...")
+    return text.rstrip("/")
+
+
+def _make_address_error(text: str, field: str) -> InputError:
+    return InputError(f"is no address: {shorten(text)}", field=field, hint=ADDRESS_HINT)
+
+
+def _is_host(host: str) -> bool:
+    """Whether `host` is a name or an IP address as everybody reads it."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return bool(HOST_NAME.fullmatch(host)) and not NUMERIC_LABEL.fullmatch(host.rpartition(".")[2])
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine, by its name or its address in the usual form."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

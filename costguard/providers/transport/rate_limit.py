@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from costguard.providers.transport.deadline import Deadline
+from costguard.providers.transport.client import Deadline
 from costguard.system.clock import is_simulated, pass_simulated_time
 from costguard.system.clock import read_monotonic as usual
 

@@ -6,10 +6,8 @@ import re
 from dataclasses import replace
 from importlib.resources import files
 
-from costguard.renderers.html.charts import draw_chart
-from costguard.renderers.html.kept import FittedChart
-from costguard.renderers.html.markup import Markup, build_page, make_element, shorten_with_title
-from costguard.renderers.html.patterns import PATTERN_DEFINITIONS
+from costguard.renderers.html.charts import FittedChart, draw_chart
+from costguard.renderers.html.markup import PATTERN_DEFINITIONS, Markup, build_page, make_element, shorten_with_title
 from costguard.views.document import Chart, Document, HeadlineFigure, TableView
 
 MOST_ROWS = 400

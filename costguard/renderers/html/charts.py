@@ -2,6 +2,12 @@
 
 Shapes are in percent of the width and letters in their own size, so that a label is as large on a phone as on a wall.
 What is not known is hatched and never drawn as zero; parts differ by pattern as well as by colour.
+
+What of a chart is drawn: the largest series and the first labels, every value a number or None, and what was left out.
+
+Numbers of a chart: what its axis says, and how a value is written where nobody has.
+
+ticks(0, 3700)  ->  0, 1000, 2000, 3000, 4000
 """
 
 from __future__ import annotations
@@ -9,21 +15,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
-from costguard.renderers.html.kept import FittedChart, _fit_chart
 from costguard.renderers.html.markup import Markup, join_markup, make_element, shorten_with_title
-from costguard.renderers.html.numbers import (
-    FINE_STEPS,
-    UNKNOWN,
-    add_unit,
-    compute_ticks,
-    format_short,
-    format_ticks,
-    format_value,
-)
-from costguard.views.document import BARS, HEAT, STACKED, Chart
+from costguard.views.document import BARS, HEAT, STACKED, Chart, ChartSeries
 
 LONGEST_NAME, LONGEST_LABEL, LONGEST_ROW, LONGEST_UNIT = 36, 10, 12, 12
 """Characters of a name beside a bar or in a legend, of a label under a column, of a row of a grid, of a unit."""
@@ -297,3 +294,162 @@ DRAW_BY_KIND: Mapping[str, Callable[[Chart, FittedChart], Iterator[Markup]]] = {
     HEAT: _draw_heat,
     BARS: _draw_bars,
 }
+
+
+MOST_LABELS = {STACKED: 400, HEAT: 48, BARS: 40}
+MOST_SERIES = {STACKED: 7, HEAT: 14, BARS: 1}
+OTHERS, NAMELESS = "others", "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedChart:
+    """A chart that fits its room. `unknown`: the series of which nothing is known, for each label. `left_out`: a sentence."""
+
+    labels: tuple[str, ...]
+    series: tuple[ChartSeries, ...]
+    unknown: tuple[tuple[str, ...], ...]
+    left_out: str
+
+
+def _fit_chart(chart: Chart) -> FittedChart:
+    """`chart` within the limits of its kind."""
+    count, most = min(len(chart.labels), MOST_LABELS[chart.kind]), MOST_SERIES[chart.kind]
+    every = tuple(_complete_series(one, count, chart.unit) for one in chart.series)
+    unknown = tuple(tuple(one.name for one in every if one.values[at] is None) for at in range(count))
+    summed = chart.kind == STACKED and len(every) > most
+    return FittedChart(
+        labels=tuple(label or NAMELESS for label in chart.labels[:count]),
+        series=_merge_smallest_series(every, most, chart.unit) if summed else every[:most],
+        unknown=unknown,
+        left_out=_format_left_out(chart, count, most),
+    )
+
+
+def _complete_series(series: ChartSeries, count: int, unit: str) -> ChartSeries:
+    """`series` with a number or None and a text for each of `count` labels."""
+    values = tuple(map(clamp_number, (*series.values, *(None,) * count)[:count]))
+    texts = (*series.texts, *("",) * count)[:count]
+    said = tuple(format_given_text(text, value, unit) for text, value in zip(texts, values, strict=True))
+    return ChartSeries(name=series.name or NAMELESS, values=values, texts=said)
+
+
+def _merge_smallest_series(every: tuple[ChartSeries, ...], most: int, unit: str) -> tuple[ChartSeries, ...]:
+    """The largest series in the order they came in, and one more that is the sum of the rest."""
+    dearest = sorted(every, key=lambda one: -sum(abs(value or 0.0) for value in one.values))[: most - 1]
+    kept = [one for one in every if any(one is other for other in dearest)]
+    rest = [one for one in every if not any(one is other for other in dearest)]
+    values = tuple(_sum_known(parts) for parts in zip(*(one.values for one in rest), strict=True))
+    texts = tuple(format_value(value, unit) for value in values)
+    return (*kept, ChartSeries(name=f"{len(rest)} {OTHERS}", values=values, texts=texts))
+
+
+def _sum_known(parts: tuple[float | None, ...]) -> float | None:
+    there = [part for part in parts if part is not None]
+    return sum(there) if there else None
+
+
+def _format_left_out(chart: Chart, count: int, most: int) -> str:
+    said = []
+    if count < len(chart.labels):
+        said.append(f"the first {count} of {len(chart.labels):,}")
+    if chart.kind != STACKED and len(chart.series) > most:
+        said.append(f"{most} of {len(chart.series):,} series")
+    return f"Drawn here: {' and '.join(said)}. The others are in the tables, or in the answer as JSON or CSV." if said else ""
+
+
+STEPS = (1, 2, 2.5, 5, 10)
+FINE_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+"""Steps of an axis, and of shades, which need no grid that the eye can follow."""
+
+AXIS_PARTS_MAX = 4
+"""An axis has at most so many parts."""
+
+LARGEST_VALUE = 1e300
+SMALLEST_VALUE = 1e-9
+"""What is nearer to zero is drawn as zero: less than a nano-dollar is no money."""
+
+SUFFIXES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k"))
+"""From this size on, an axis counts in these; `k` is a thousand, and 1,000 to 9,999 are written out."""
+
+SCIENTIFIC, CENT = 1e16, 0.01
+THOUSAND, LETTERS = 1000.0, ("", "k", "M", "B", "T")
+
+
+def clamp_number(value: float | None) -> float | None:
+    """`value` as it can be drawn; None where there is none, or it is no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    value = max(-LARGEST_VALUE, min(LARGEST_VALUE, value))
+    return value if abs(value) > SMALLEST_VALUE else 0.0
+
+
+def compute_ticks(low: float, high: float, parts: int = AXIS_PARTS_MAX, steps: Sequence[float] = STEPS) -> tuple[float, ...]:
+    """Round numbers in equal steps that hold `low` and `high`, and zero, among them."""
+    low, high = min(low, 0.0), max(high, 0.0)
+    if high - low <= SMALLEST_VALUE:
+        return (0.0, 1.0)
+    raw = high / parts - low / parts
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * size for s in steps if s * size >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(step * n for n in range(first, last + 1))
+
+
+def format_ticks(at: Sequence[float], unit: str) -> tuple[str, ...]:
+    """`at` in words, all in the same decimals and the same thousands: `$0`, `$2.5k`, `$5.0k`."""
+    most = max(map(abs, at))
+    if most >= SCIENTIFIC:
+        return tuple(add_unit(f"{v:.2g}", unit) for v in at)
+    scale, suffix = next(((1e3 if s == "k" else size, s) for size, s in SUFFIXES if most >= size), (1.0, ""))
+    step = min(abs(b - a) for a, b in pairwise(at)) / scale
+    places = next((n for n in range(13) if math.isclose(step * 10**n, round(step * 10**n), rel_tol=1e-6)), 12)
+    return tuple(add_unit(f"{v / scale:,.{places}f}{suffix if v else ''}", unit) for v in at)
+
+
+def format_short(value: float) -> str:
+    """At most five characters for a cell of a grid, without its unit: `~0`, `0.04`, `3.5`, `120`, `4.5k`, `-12k`."""
+    size = abs(value)
+    if not size:
+        return "0"
+    if size >= THOUSAND**5:
+        return f"{value:.0e}".replace("e+", "e")
+    if size < 1:
+        return f"{value:.2f}" if size >= 0.005 else "~0"  # noqa: PLR2004 - what two decimals round to nothing
+    power = next((n for n in (4, 3, 2, 1) if size >= 0.9995 * THOUSAND**n), 0)
+    part = value / THOUSAND**power
+    return f"{part:.{int(abs(part) < 9.95)}f}{LETTERS[power]}"  # noqa: PLR2004 - two figures are enough
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """A value for people, where the chart brings no text of its own."""
+    number = clamp_number(value)
+    if number is None:
+        return UNKNOWN
+    plain = not number or CENT <= abs(number) < SCIENTIFIC
+    return add_unit(f"{number:,.2f}" if plain else f"{number:.4g}", unit)
+
+
+def add_unit(number: str, unit: str) -> str:
+    """`$12`, `-$12`, `$12/h`, `EUR 12`, `12%`, `12 GPU-hours`: what money is counted in goes before the number."""
+    currency = CURRENCY.match(unit)
+    if currency is None:
+        return f"{number}{unit}" if unit in {"", "%"} else f"{number} {unit}"
+    code = currency[1]
+    before = code if code == "$" else f"{code} "
+    minus, digits = ("-", number[1:]) if number.startswith("-") else ("", number)
+    return f"{minus}{before}{digits}{unit.removeprefix(code)}"
+
+
+def format_given_text(text: str, value: float | None, unit: str) -> str:
+    """The text that a chart brings for a value, with its unit where it is a bare number, or one of our own."""
+    if not text:
+        return format_value(value, unit)
+    bare = BARE_NUMBER.match(text)
+    return f"{add_unit(bare[0], unit)}{text[bare.end() :]}" if bare and unit.strip("/h ") not in text else text
+
+
+CURRENCY = re.compile(r"(\$|[A-Z]{3})(?=/|$)")
+BARE_NUMBER = re.compile(r"-?\d[\d,.]*(?= |$)", re.ASCII)
+"""A number at the start of a text, with nothing behind it but other words: `12.34 (11.00 to 13.00)`."""
+
+UNKNOWN = "not known"

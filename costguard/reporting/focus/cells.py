@@ -1,4 +1,6 @@
-"""One cell of a FOCUS file: its value, or what is wrong with how it is written.
+"""What is wrong with a file: a line, a column, the rule, and what to write instead.
+
+One cell of a FOCUS file: its value, or what is wrong with how it is written.
 
 Examples: `1.50` and `1.5E-7` are decimals, `1,5`, `+1`, `1E+3` and `$1` are none; `2026-11-01T02:00:00Z` is an instant and
 `2026-11-01 02:00:00` is none; `GB-Months` is a unit and `gigabytes` is none.
@@ -7,13 +9,16 @@ Examples: `1.50` and `1.5E-7` are decimals, `1,5`, `+1`, `1E+3` and `$1` are non
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.reporting.focus.columns import (
     ALLOWED,
+    CURRENCY_CODES,
     CURRENCY_KIND,
     CUSTOM_PREFIX,
     DECIMAL_KIND,
@@ -26,9 +31,56 @@ from costguard.reporting.focus.columns import (
     UNIT_KIND,
     FocusColumn,
 )
-from costguard.reporting.focus.currencies import CURRENCY_CODES
-from costguard.reporting.focus.finding import FORMAT_RULE, JSON_RULE, NULL_RULE, TYPE_RULE, VALUE_RULE, CellFault
 from costguard.values.checks import find_nearest_names
+
+COLUMN_RULE, NULL_RULE, TYPE_RULE, FORMAT_RULE, VALUE_RULE, JSON_RULE = "column", "null", "type", "format", "value", "json"
+IDENTITY_RULE, ROUNDED_RULE, PERIOD_RULE, CONDITION_RULE = "identity", "rounded", "period", "condition"
+CONSISTENT_RULE, TWICE_RULE = "consistent", "twice"
+"""The rules, by what they look at: the header, empty cells, numbers, how a cell is written, which values there are, JSON;
+price times quantity (and whether it was only rounded), periods, what one cell asks of another, what one row asks of another,
+what is stated twice."""
+
+MOST_ALIKE = 20
+"""Findings of one rule in one column that are told; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellFault:
+    """What is wrong with a cell. `rule`: one of the above. `instead`: what to write."""
+
+    rule: str
+    what: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusFinding:
+    """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number"""
+
+    line: int
+    column: str
+    fault: CellFault
+
+
+@dataclass(slots=True)
+class FindingLog:
+    """What was found so far: the first ones of each kind, and how many there are of all."""
+
+    told: list[FocusFinding] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, line: int, column: str, fault: CellFault, *, alike: str | None = None) -> None:
+        """One more. `alike`: the column that it counts with, where that is not its own."""
+        kind = (column if alike is None else alike, fault.rule)
+        self.counts[kind] += 1
+        if self.counts[kind] <= MOST_ALIKE:
+            self.told.append(FocusFinding(line=line, column=column, fault=fault))
+
+    @property
+    def count(self) -> int:
+        """Of all, told or not."""
+        return self.counts.total()
+
 
 ReadJson = Callable[[str], object]
 """The value of a JSON text; InputError where it is none, or states a key of an object twice. Core reads no JSON itself."""

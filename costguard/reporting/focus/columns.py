@@ -3,6 +3,8 @@
 From the specification's own pages of each column (FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec, tags v1.2, v1.3 and v1.4 of
 2026-06-04), read on 2026-11-22. Version 1.3 brought who serves and who hosts a thing, 1.4 took ProviderName and PublisherName
 away.
+
+The currencies of ISO 4217 that are in use, without those of funds and of metals, as of 2026-11.
 """
 
 from __future__ import annotations
@@ -193,3 +195,15 @@ def _list_version_columns(version: str) -> tuple[FocusColumn, ...]:
         empty = null == "null" and not (version >= "1.4" and name in NEVER_NULL_SINCE_1_4)
         found.append(FocusColumn(name=name, level=level, kind=kind, null=empty, since=since, until=until))
     return tuple(found)
+
+
+CURRENCY_CODES = frozenset(
+    """
+    AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP CNY COP CRC
+    CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR
+    ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK
+    MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE
+    SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VED VES VND VUV WST XAF XCD XCG XOF
+    XPF YER ZAR ZMW ZWG
+    """.split()  # noqa: SIM905 - read as a table
+)

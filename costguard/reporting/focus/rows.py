@@ -4,19 +4,21 @@ Example: 1.5 Hours of i-0abc at $2.49 have PricingQuantity 1.5, ListUnitPrice 2.
 
 ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are what the
 ledger expects, to the nano-unit, and add up to it; they differ from the product by its rounding and no more (decision 0029).
+
+What FOCUS calls the service that a charge is of. A service has one category, so that disks are a service of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 
 from costguard.metering.charge_item import ChargeItem, ChargeItems
-from costguard.metering.meter import FIXED_UNITS, GB_MONTH, HOUR
+from costguard.metering.meter import ADDRESS_CHARGE, COMPUTE, FIXED_UNITS, GB_MONTH, HOUR, STORAGE
 from costguard.reporting.focus.cells import PLACEHOLDERS
 from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
-from costguard.reporting.focus.services import get_focus_service
 from costguard.values import calendar
 from costguard.values.instant import HOUR_US
 from costguard.values.provider import Seller, get_seller
@@ -215,3 +217,23 @@ def _format_region(region: str) -> str | None:
 def _drop_blank(text: str) -> str | None:
     """Null where there is nothing to read."""
     return text if text.strip() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusService:
+    """What was used, in FOCUS's words. `meter`: what of it is counted."""
+
+    name: str
+    category: str
+    subcategory: str
+    meter: str
+
+
+def get_focus_service(seller: Seller, charge: str) -> FocusService:
+    """The service that a line of kind `charge` is of; what is neither computing, a disk nor an address is traffic."""
+    if charge == COMPUTE:
+        return FocusService(name=seller.compute, category="Compute", subcategory=seller.runs, meter="Instance Hours")
+    if charge == STORAGE:
+        return FocusService(name=seller.storage, category="Storage", subcategory="Block Storage", meter="Block Volume Usage")
+    name, meter = ("IP Addresses", "IP Address Hours") if charge == ADDRESS_CHARGE else ("Data Transfer", "Data Transfer")
+    return FocusService(name=f"{seller.name} {name}", category="Networking", subcategory="Network Connectivity", meter=meter)

@@ -1,18 +1,50 @@
 """What the cells of one row ask of each other: which are null together, price times quantity, periods, who collects the money.
 
 Example: a row with ListUnitPrice 2.49 and PricingQuantity 1.5 has ListCost 3.735, and no other.
+
+Does a file keep to FOCUS 1.2, 1.3 or 1.4? Its header, each cell, each row, and the rows among each other, in one pass.
+
+Stricter than the Foundation's own validator, which lets a ListCost of 99 pass where price times quantity is 0.4153, and a
+ChargeCategory of Compute. Every finding names a line and a column and says what to write instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
 
-from costguard.reporting.focus.cells import CellValue
-from costguard.reporting.focus.columns import SUBCATEGORIES
-from costguard.reporting.focus.finding import CONDITION_RULE, IDENTITY_RULE, PERIOD_RULE, ROUNDED_RULE, VALUE_RULE, CellFault
+from costguard.errors import shorten, to_one_line
+from costguard.reporting.focus.cells import (
+    COLUMN_RULE,
+    CONDITION_RULE,
+    CONSISTENT_RULE,
+    IDENTITY_RULE,
+    PERIOD_RULE,
+    ROUNDED_RULE,
+    TWICE_RULE,
+    VALUE_RULE,
+    CellFault,
+    CellValue,
+    FindingLog,
+    FocusFinding,
+    ReadJson,
+    read_cell,
+)
+from costguard.reporting.focus.columns import (
+    CUSTOM_PREFIX,
+    NEWEST_VERSION,
+    REQUIRED,
+    SUBCATEGORIES,
+    VERSIONS,
+    FocusColumn,
+    get_all_columns,
+    get_columns,
+)
+from costguard.values.checks import find_nearest_names
+from costguard.values.instant import SECOND_US, to_micros
 
 EXACT = Context(prec=130)
 """Products of any two numbers that a cell can hold, without rounding."""
@@ -260,3 +292,196 @@ def _format_plain(number: Decimal) -> str:
 
 def _format_at(instant: datetime) -> str:
     return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+
+
+FileLine = tuple[int, Sequence[str]]
+"""The line of the file that a row ends on, and its cells as text; "" is null."""
+
+REMEMBERED_ROWS = 2_000_000
+"""Rows that are kept to be compared with later ones: some 400 MB. Of a longer file the rest is compared with nothing."""
+
+_REMEMBERED_CELLS, _SHORT_CELL = 4096, 1000
+"""Cells of one column whose verdict is kept, and characters of such a cell: most say what others said before."""
+
+AMOUNT_COLUMNS = frozenset(
+    (
+        *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost", "PricingCurrencyEffectiveCost"),
+        *("PricingQuantity", "ConsumedQuantity"),
+    )
+)
+TIME_COLUMNS = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusCheckResult:
+    """What was found in a file of so many `rows`, held against `version`. `count`: of all findings, told or not."""
+
+    version: str
+    rows: int
+    findings: tuple[FocusFinding, ...]
+    count: int
+
+
+def check_focus_file(
+    header: Sequence[str], lines: Iterable[FileLine], read_json: ReadJson, version: str | None = None
+) -> FocusCheckResult:
+    """All that is wrong with a file. `version`: what it claims to be; None: what its columns look like."""
+    version = version or detect_version(header)
+    known, found, rows = get_columns(version), FindingLog(), 0
+    for name, fault in _find_header_faults(header, version, known):
+        found.add(1, name, fault, alike=name if name in known else "")
+    reader, among = _CellReader([known.get(name) for name in header], read_json), _RowComparison(header, found)
+    for line, cells in lines:
+        rows += 1
+        if len(cells) != len(header):
+            what = f"has {len(cells)} cells where the header has {len(header)}"
+            found.add(line, "", CellFault(COLUMN_RULE, what, 'write a cell for each column; "quote" those that hold commas'))
+            continue
+        row, faults = reader.read_row(header, cells)
+        for name, fault in (*faults, *find_row_faults(row)):
+            found.add(line, name, fault)
+        among.compare(line, row, cells)
+    findings = sorted(found.told, key=lambda finding: finding.line)
+    return FocusCheckResult(version=version, rows=rows, findings=tuple(findings), count=found.count)
+
+
+def detect_version(header: Sequence[str]) -> str:
+    """By who serves: 1.2 knows the provider alone, 1.3 both names of it, 1.4 the service provider alone."""
+    if "ServiceProviderName" not in header and "ProviderName" in header:
+        return VERSIONS[0]
+    return VERSIONS[1] if "ProviderName" in header or "PublisherName" in header else NEWEST_VERSION
+
+
+def _find_header_faults(
+    header: Sequence[str], version: str, known: Mapping[str, FocusColumn]
+) -> Iterable[tuple[str, CellFault]]:
+    for name, column in known.items():
+        if column.level == REQUIRED and name not in header:
+            alike = [other for other in header if other not in known and other.casefold().replace("_", "") == name.casefold()]
+            hint = f"write it {name}, not {alike[0]}" if alike else "add it"
+            yield name, CellFault(COLUMN_RULE, f"is missing, and FOCUS {version} demands it", hint)
+    custom = next((place for place, name in enumerate(header) if name.startswith(CUSTOM_PREFIX)), len(header))
+    before = set[str]()
+    for place, name in enumerate(header):
+        told = shorten(to_one_line(name), 60)
+        if name in before:
+            yield told, CellFault(COLUMN_RULE, "stands in the header twice", "keep one of them")
+        elif name in known:
+            if place > custom:
+                yield (
+                    told,
+                    CellFault(COLUMN_RULE, "stands after a column of your own", f"put columns with {CUSTOM_PREFIX} last"),
+                )
+        elif name in get_all_columns():
+            of = get_all_columns()[name]
+            yield (
+                told,
+                CellFault(COLUMN_RULE, f"is no column of FOCUS {version}, but of {of.since} to {of.until}", "leave it out"),
+            )
+        elif not name.strip():
+            yield told, CellFault(COLUMN_RULE, f"has no name: column {place + 1}", "name it, or drop it with its comma")
+        elif not name.startswith(CUSTOM_PREFIX) or not name.isprintable() or name == CUSTOM_PREFIX:
+            near = find_nearest_names(name, known)
+            hint = f"write {' or '.join((*near[:1], f'{CUSTOM_PREFIX}{told}'))}"
+            yield told, CellFault(COLUMN_RULE, "is no column of FOCUS", hint)
+        before.add(name)
+
+
+class _CellReader:
+    """Cells as values. What was said of a cell is remembered: the same text in the same column is the same again."""
+
+    def __init__(self, known: Sequence[FocusColumn | None], read_json: ReadJson) -> None:
+        self._known, self._read_json = known, read_json
+        self._verdicts: list[dict[str, tuple[CellValue | None, CellFault | None]]] = [{} for _ in known]
+
+    def read_row(self, header: Sequence[str], cells: Sequence[str]) -> tuple[FocusRow, list[tuple[str, CellFault]]]:
+        """The row, and what is wrong with its cells by themselves."""
+        values, faults = dict[str, CellValue | None](), list[tuple[str, CellFault]]()
+        for name, column, verdicts, text in zip(header, self._known, self._verdicts, cells, strict=True):
+            if column is None:
+                continue
+            verdict = verdicts.get(text)
+            if verdict is None:
+                verdict = read_cell(column, text, self._read_json)
+                if len(verdicts) < _REMEMBERED_CELLS and len(text) <= _SHORT_CELL:
+                    verdicts[text] = verdict
+            value, fault = verdict
+            values[name] = value
+            if fault:
+                faults.append((name, fault))
+        return FocusRow(values, frozenset(name for name, _ in faults)), faults
+
+
+ONE_PARENT = (("ServiceName", "ServiceCategory"), ("SkuPriceId", "SkuId"))
+"""Each of the first has one of the second, in all rows of one provider."""
+
+
+class _RowComparison:
+    """What earlier rows said, against what a later one says."""
+
+    def __init__(self, header: Sequence[str], found: FindingLog) -> None:
+        self._found, self._places = found, [place for place, name in enumerate(header) if not _is_variable(name)]
+        self._parents = dict[tuple[str, str], tuple[str, int]]()
+        self._periods = dict[int, list[tuple[int, int, int]]]()
+        self._kept = 0
+        self._months = dict[tuple[str, str], dict[tuple[datetime, datetime], int]]()
+
+    def compare(self, line: int, row: FocusRow, cells: Sequence[str]) -> None:
+        """Add what is wrong with a row beside those before it."""
+        self._check_parents(line, row)
+        self._check_billing_periods(line, row)
+        if row.get_text("ChargeCategory") != "Usage" or row.correction or not row.is_full("ResourceId"):
+            return
+        start, end = row.get_instant("ChargePeriodStart"), row.get_instant("ChargePeriodEnd")
+        if start and end and start < end and self._kept < REMEMBERED_ROWS:
+            about = hash(tuple(cells[place] for place in self._places))
+            self._check_overlap(about, (to_micros(start) // SECOND_US, to_micros(end) // SECOND_US, line))
+
+    def _check_parents(self, line: int, row: FocusRow) -> None:
+        seller = row.get_text("ServiceProviderName") or row.get_text("ProviderName")
+        for child, parent in ONE_PARENT:
+            name, of = row.get_text(child), row.get_text(parent)
+            if not (name and of) or len(self._parents) >= REMEMBERED_ROWS:
+                continue
+            before, first = self._parents.setdefault((child, f"{seller}|{name}"), (of, line))
+            if before != of:
+                what = f"is '{shorten(to_one_line(of), 40)}' for a {child} that had another one on line {first}"
+                hint = f"write '{shorten(to_one_line(before), 40)}', or another {child}"
+                self._found.add(line, parent, CellFault(CONSISTENT_RULE, what, hint))
+
+    def _check_billing_periods(self, line: int, row: FocusRow) -> None:
+        """Billing periods of one account with one issuer are the same or lie apart."""
+        first, last = row.get_instant("BillingPeriodStart"), row.get_instant("BillingPeriodEnd")
+        if not (first and last) or first >= last or len(self._months) >= REMEMBERED_ROWS:
+            return
+        others = self._months.setdefault((row.get_text("InvoiceIssuerName"), row.get_text("BillingAccountId")), {})
+        if (first, last) in others or len(others) >= _REMEMBERED_CELLS:
+            return
+        for other, before in others.items():
+            if first < other[1] and other[0] < last:
+                what = f"begins a billing period that overlaps that of line {before}"
+                self._found.add(
+                    line, "BillingPeriodStart", CellFault(CONSISTENT_RULE, what, "write the whole period of the invoice")
+                )
+                return
+        others[first, last] = line
+
+    def _check_overlap(self, about: int, period: tuple[int, int, int]) -> None:
+        """The same thing is charged for once in any second: `period` lies apart from all that it had."""
+        others = self._periods.setdefault(about, [])
+        place = bisect_left(others, period)
+        start, end, line = period
+        for before in others[max(0, place - 1) : place + 1]:
+            if before[0] < end and start < before[1]:
+                same = before[:2] == (start, end)
+                what = "is charged for a second time" if same else "overlaps a charge for the same thing"
+                hint = "drop one of the two rows, or say what sets them apart" if same else "let one end where the other begins"
+                self._found.add(line, "ChargePeriodStart", CellFault(TWICE_RULE, f"{what}: see line {before[2]}", hint))
+                return
+        others.insert(place, period)
+        self._kept += 1
+
+
+def _is_variable(name: str) -> bool:
+    """Whether two rows about the same thing may differ in it: an amount, a quantity, a period."""
+    return name in AMOUNT_COLUMNS or name in TIME_COLUMNS or name.startswith("x_Cost")

@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime, tzinfo
 
 from costguard.errors import InputError
 from costguard.values import calendar
+from costguard.values.calendar import Period
 from costguard.values.checks import describe_value, require
 from costguard.values.instant import EARLIEST, LATEST
-from costguard.values.period import Period
 
 MONTH_TEXT = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
 WEEK_TEXT = re.compile(r"(\d{4})-?[Ww](\d{2})", re.ASCII)

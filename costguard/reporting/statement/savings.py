@@ -26,11 +26,10 @@ from costguard.guard.action_intents import CONFIRM_WITHIN
 from costguard.guard.policy import TERMINATE
 from costguard.metering.meter import COMPUTE, GB, Line
 from costguard.metering.span import SEEN, Span, compute_amounts
-from costguard.values.incarnation import Incarnation
+from costguard.values.calendar import Period
 from costguard.values.instant import to_micros
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.period import Period
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import Incarnation, ResourceKey
 
 EXPECTED_FOR, HIGH_FOR = timedelta(days=3), timedelta(days=31)
 """The horizons: see above. Assumptions, 2026-11."""

@@ -1,4 +1,10 @@
-"""What a statement says beside its groups: the dearest resources, the period before, disks at rest, quotes, prices' sources."""
+"""What a statement says beside its groups: the dearest resources, the period before, disks at rest, quotes, prices' sources.
+
+Runs by job: what was quoted before its first attempt, beside what all of its attempts came to.
+
+Example: attempt 1 was quoted at $14.94 and ran for $6.20 until its machine was taken away; attempt 2 set $5.98 aside for what
+was left and ran for $4.10. The job was quoted at $14.94 and came to $10.30.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +22,8 @@ from costguard.metering.meter import COMPUTE, STORAGE
 from costguard.metering.span import KnownUntil, Span, compute_charge
 from costguard.metering.spending import BilledResource, Spending
 from costguard.reporting.statement.groups import CurrencySums
+from costguard.values.calendar import Period
 from costguard.values.money import Money, MoneyInterval, sum_intervals
-from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 
 MOST_TOP_RESOURCES = 10
@@ -262,3 +268,28 @@ def _parse_source_date(source: str) -> date | None:
         return date.fromisoformat(f"{found[-1][1]}{found[-1][2] or '-01'}") if found else None
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotedJob:
+    """The attempts of one job that ended in a period, in one currency. `quoted`: of the first of them."""
+
+    job: str
+    attempts: int
+    quoted: Money
+    actual: Money
+
+
+def group_runs_by_job(quotes: Iterable[QuotedRun]) -> tuple[QuotedJob, ...]:
+    """The jobs of `quotes`, in the order in which their first attempts ended."""
+    found: dict[tuple[str, str], list[QuotedRun]] = {}
+    for one in quotes:
+        if one.job:
+            found.setdefault((one.job, one.hold.money.currency), []).append(one)
+    return tuple(_build_quoted_job(job, attempts) for (job, _), attempts in found.items())
+
+
+def _build_quoted_job(job: str, attempts: list[QuotedRun]) -> QuotedJob:
+    first = min(attempts, key=lambda one: one.hold.taken_at)
+    actual = Money(nano=sum(one.actual.nano for one in attempts), currency=first.hold.money.currency)
+    return QuotedJob(job=job, attempts=len(attempts), quoted=first.hold.money, actual=actual)

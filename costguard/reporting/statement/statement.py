@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from costguard.bills.drift import ReconciliationRecord
-from costguard.metering.coverage import UncoveredScope
+from costguard.metering.inventory import UncoveredScope
 from costguard.metering.spending import ScopeCoverage, Spending
 from costguard.reporting.statement.groups import CurrencySums
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn
 from costguard.reporting.statement.savings import Savings
 from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, StoppedDiskCost, TopResource
+from costguard.values.calendar import Period
 from costguard.values.money import MoneyInterval
-from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
 
 

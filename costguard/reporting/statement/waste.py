@@ -21,21 +21,25 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from costguard.guard.signals import (
+    ACTIVE,
     AGE,
+    AGENT,
     ALIVE,
     COUNTER,
     COVERAGE_MIN,
     CPU_UTIL_LARGE,
+    DUTY,
     FLOOR_SHARE,
+    IDLE,
     INPUT_COUNTS_FOR,
     LIMIT,
+    POWER,
     PRESENCE,
     RISE_SHARE,
     SIGNAL_KINDS,
     VOLUMES,
     WORK_BYTES_MIN,
 )
-from costguard.guard.work import ACTIVE, AGENT, DUTY, IDLE, POWER
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import Span, compute_amounts
 from costguard.metering.spending import BilledResource

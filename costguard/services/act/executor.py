@@ -2,6 +2,11 @@
 
 What is asked right before a request is derived anew from a fresh look, from what people wish at that moment, and from measures
 taken then: somebody may have pressed keep, or started a job, since the plan was made.
+
+Probing: whether there is work right now, on a machine or on another one of its group, by samples taken at this moment.
+
+It is asked right before an act under an idle rule, and twice: doubt is work. The measures of a whole group are asked for in one
+question an account and scope.
 """
 
 from __future__ import annotations
@@ -9,12 +14,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from secrets import token_hex
 
+from costguard.errors import shorten, to_one_line
 from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, GRACE, OPEN_STATES, PLANNED, READY, Intent
 from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
-from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.activity import GroupKey, counts_for_group, find_group, find_probe_start, probe_activity
+from costguard.guard.context import GuardConfig, GuardSnapshot, estimate_interval_of_samples
+from costguard.guard.escalation import END_MARGIN, Hook, HookRun
 from costguard.guard.evaluation import (
     GuardEvaluation,
     build_cap_policies,
@@ -23,17 +31,13 @@ from costguard.guard.evaluation import (
     explain_unproven,
     find_open_intent,
 )
-from costguard.guard.facts import compute_savings_rate, compute_waste
-from costguard.guard.hook import END_MARGIN, Hook, HookRun
-from costguard.guard.owning import find_owner
-from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, PolicyStep
-from costguard.guard.policy_evaluation import matches_target
-from costguard.guard.verdict import Proposal
+from costguard.guard.overrides import find_owner
+from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, PolicyStep, Proposal
+from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.act.hooks import HookCall, HookRunner
-from costguard.services.act.probing import find_group_members, recheck_activity
 from costguard.services.act.send_action import (
     ActionPorts,
     ActionResult,
@@ -44,11 +48,12 @@ from costguard.services.act.send_action import (
     send_action,
     settle_action,
 )
-from costguard.services.carried import encode_evidence
+from costguard.services.guard_snapshot import encode_evidence
 from costguard.services.ports import GuardBook
 from costguard.system.clock import Clock
-from costguard.values.incarnation import Incarnation
-from costguard.values.resource import ResourceKey
+from costguard.values.calendar import Period
+from costguard.values.resource import Incarnation, ResourceKey
+from costguard.values.sample import Sample
 
 WAITABLE_REASONS = frozenset(("grace", "rate", "hook"))
 """What an intent may wait for; anything else cancels it."""
@@ -333,3 +338,82 @@ def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[b
     policy = proposal.verdict.policy
     urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent
+
+
+FindSource = Callable[[ResourceKey], InstanceSource | None]
+
+
+def find_group_members(
+    seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
+) -> tuple[GroupKey | None, list[Observation]]:
+    """The group of `seen`, and the others of it that run, as they were listed last."""
+    key = find_group(seen, group_from)
+    if key is None:
+        return None, []
+    others = (one.observation for one in live if counts_for_group(one) and one.observation.key != seen.key)
+    return key, [one for one in others if find_group(one, group_from) == key]
+
+
+def recheck_activity(
+    seen: Observation,
+    group: GroupKey | None,
+    others: Sequence[Observation],
+    *,
+    book: GuardBook,
+    source_of: FindSource,
+    interval: timedelta,
+    lags: Mapping[str, timedelta],
+    now: datetime,
+    also: Sequence[UtilizationSource] = (),
+) -> str:
+    """Why `seen` may be at work, or one of the `others` of its `group`; "" where surely none is. `lags`: as in a `Sight`.
+
+    `also`: who measures machines whatever their provider does; what any of them measures counts.
+    """
+    late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
+    samples, broken = _measure_now([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
+    for one in (seen, *others):
+        of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
+        told = broken.get(one.key, "") or _recheck_machine(one, of, interval, late[one.key], now)
+        if told and one is seen:
+            return f"it {told}"
+        if told:
+            return f"{shorten(one.name or one.key.id)} of its group {shorten(group.name) if group else ''} {told}"
+    return ""
+
+
+def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
+    if not samples:
+        return "is measured by nothing at this moment"
+    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
+    return f"works: {working}" if working else ""
+
+
+def _measure_now(
+    seen: Sequence[Observation],
+    book: GuardBook,
+    source_of: FindSource,
+    since: datetime,
+    now: datetime,
+    *,
+    also: Sequence[UtilizationSource] = (),
+) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
+    """The samples `since` then of each of `seen`, those taken now among them; and of which none could be taken, and why."""
+    known = book.load_samples_since(since, [one.key for one in seen])
+    samples = {one.key: set(known.get(one.key, ())) for one in seen}
+    asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
+    for one in seen:
+        for source in (source_of(one.key), *also):
+            if isinstance(source, UtilizationSource):
+                asked.setdefault(id(source), (source, []))[1].append(one)
+    broken = dict[ResourceKey, str]()
+    for measures, of in asked.values():
+        try:
+            fresh = measures.fetch_utilization(of, Period(start=since, end=now)).samples
+        except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
+            broken |= {one.key: f"cannot be measured at this moment: {to_one_line(str(error) or repr(error))}" for one in of}
+            continue
+        for sample in fresh:
+            if sample.key in samples:
+                samples[sample.key].add(sample)
+    return samples, broken

@@ -21,7 +21,7 @@ from datetime import datetime
 from time import monotonic, sleep
 from typing import IO
 
-from costguard.guard.hook import (
+from costguard.guard.escalation import (
     BEGUN,
     FAILED,
     LOST,
@@ -34,8 +34,8 @@ from costguard.guard.hook import (
     settle_hook_runs,
 )
 from costguard.services.ports import HookRuns
-from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST
+from costguard.values.text_format import encode_plain
 
 HOOKS_AT_ONCE_MAX = 8
 """Hooks that run at once; the others are due in the next guard run."""

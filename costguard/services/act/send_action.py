@@ -20,15 +20,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
-from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, EXECUTING, FAILED, READY, SEND_WITHIN, VERIFYING, Intent
+from costguard.guard.action_intents import (
+    CANCELLED,
+    DOUBTFUL_STATES,
+    EXECUTING,
+    FAILED,
+    READY,
+    SEND_WITHIN,
+    SETTLING_TIME,
+    VERIFYING,
+    Intent,
+    confirm_outcome,
+    describe_difference,
+    explain_refusal,
+    is_send_due,
+)
 from costguard.guard.policy import STOP
-from costguard.guard.proof import SETTLING_TIME, confirm_outcome, describe_difference, explain_refusal, is_send_due
 from costguard.metering.observation import Observation, drop_impossible_times
 from costguard.providers.ports import Inspector, Stopper, Terminator
 from costguard.services.ports import Intents
-from costguard.system.clock import Clock
-from costguard.system.timely import limit_sending
-from costguard.values.acting import REFUSED, UNCLEAR, ActionResponse
+from costguard.system.clock import Clock, limit_sending
+from costguard.values.provider import REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 
 LOOK_AGE_MAX_S = 5.0

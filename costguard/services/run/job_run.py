@@ -1,10 +1,13 @@
 """`costguard run`: the loop closed. Quote, ask, hold, lease, run, settle, learn.
 
 Nothing is written before the quote is accepted; from then on the record says how far it has come, before each step.
+
+When the program has ended: hold and lease settled, what it taught kept, and the document of it written.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -14,48 +17,74 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
-from costguard.guard.overrides import Override
-from costguard.guard.owning import find_owner
+from costguard.data import ShippedFacts
+from costguard.errors import CostguardError, InputError, NoAnswerError, replace_unprintable, to_one_line
+from costguard.guard.overrides import Override, find_owner
 from costguard.guard.policy_evaluation import matches_target
-from costguard.runs.record import NEVER, JobAttempt
-from costguard.runs.telling import format_job_cost, format_lease_end, format_quote_lines
-from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
+from costguard.runs.progress import (
+    PaceUnknown,
+    ProgressMark,
+    format_end_lines,
+    format_job_cost,
+    format_lease_end,
+    format_next_quote,
+    format_quote_lines,
+    measure_token_speed,
+)
+from costguard.runs.record import (
+    ENDED,
+    NEVER,
+    OPEN,
+    JobAttempt,
+    JobTerms,
+    build_job_hold,
+    compute_lease_length,
+    find_hold_amount,
+)
+from costguard.services.job_input import read_observed_runs
 from costguard.services.overrides import LONGEST_LEASE, get_now
+from costguard.services.quote_commands import find_calibration_file, update_calibration
 from costguard.services.run.machine_shutdown import NO_END_ACTION, EndAction, check_end_action, find_keeper, perform_end_action
 from costguard.services.run.monitor import RunMonitor, parse_notice_reaction
 from costguard.services.run.record_store import (
     JOB_ENV,
+    RunLedger,
     RunRecordStore,
     begin_attempt,
     get_runs_folder,
+    lease_machine,
     open_run_ledger,
     open_run_record,
     plan_attempt,
+    set_money_aside,
+    settle_attempt,
     settle_other_jobs,
     settle_unfinished,
 )
-from costguard.services.run.run import RunLedger, lease_machine, set_money_aside, settle_attempt
-from costguard.services.run.running_end import (
-    LearntSpeed,
-    check_result_file,
-    close_ended_attempt,
-    learn_speed,
-    say_end,
-    write_result,
-)
-from costguard.services.run.terms import RunEstimate, RunRequest, estimate_run
-from costguard.settings import Settings, read_settings
+from costguard.services.run.terms import RunEstimate, RunRequest, estimate_run, quote_again
+from costguard.settings import Settings, expand_path, read_settings
 from costguard.sizing.job import parse_job_limits, read_subtable
-from costguard.system.child.attending import BlockedSignals, ChildSupervisor, block_signals, format_signal_name, take_end_signal
+from costguard.sizing.observed_runs import JOB_KEYS
+from costguard.system.atomic_file import write_file_atomically
 from costguard.system.child.hints import HintReceiver
-from costguard.system.child.process import RUN_ENV, SIGNAL_EXIT_BASE, ChildProcess, build_state_restorer, start_child
+from costguard.system.child.process import (
+    RUN_ENV,
+    SIGNAL_EXIT_BASE,
+    BlockedSignals,
+    ChildProcess,
+    ChildSupervisor,
+    block_signals,
+    build_state_restorer,
+    format_signal_name,
+    start_child,
+    take_end_signal,
+)
 from costguard.system.child.spot_notices import AUTO, CLOUDS, SpotNoticeWatcher, detect_cloud
 from costguard.system.child.terminal import TerminalTitle, ask_yes_no, can_ask, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.money import Money
 from costguard.values.text_format import format_instant
-from costguard.views.runs import RunSummary
+from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,3 +321,125 @@ def _make_job_name(text: str) -> str:
     """`text` as the beginning of a job's name."""
     kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
     return kept.strip("._-")[:60] or "job"
+
+
+SPEED_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearntSpeed:
+    """What a run taught: its tokens a second, or why nothing. `after`: the next quote of such a job."""
+
+    tokens_per_s: float | None = None
+    unfit: str = ""
+    after: JobTerms | None = None
+
+
+def close_ended_attempt(
+    book: RunRecordStore, attempt: JobAttempt, status: int, settings: Settings, now: datetime
+) -> JobAttempt:
+    """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
+    ended = replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
+    try:
+        with open_run_ledger(settings) as desk:
+            for note in settle_attempt(ended, desk, now):
+                write_message(note)
+    except CostguardError as error:
+        write_message(
+            f"{str(error).splitlines()[0]}: hold and lease stay until the next costguard run of this job settles them"
+        )
+        ended = replace(ended, state=OPEN)  # with its status: it has ended, and is not settled
+    try:
+        book.put_attempt(ended)
+    except CostguardError as error:
+        write_message(str(error).splitlines()[0])
+    return replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
+
+
+def learn_speed(
+    asked: RunRequest, found: RunEstimate, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt
+) -> LearntSpeed:
+    """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
+    if found.job is None or found.stated is None or found.hardware is None:
+        return LearntSpeed(unfit="it was not quoted, so there is nothing to hold it against")
+    speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
+    if isinstance(speed, PaceUnknown):
+        return LearntSpeed(unfit=speed.why)
+    if found.differs:
+        return LearntSpeed(unfit=found.differs)
+    try:
+        left_out = _add_to_calibration(asked, found, round(speed, SPEED_DIGITS), ended, job)
+        if left_out:
+            return LearntSpeed(tokens_per_s=speed, unfit=left_out)
+        after = quote_again(asked, found, ended.seen_at)
+    except CostguardError as error:
+        return LearntSpeed(tokens_per_s=speed, unfit=str(error).splitlines()[0])
+    return LearntSpeed(tokens_per_s=speed, after=after)
+
+
+def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_: LearntSpeed) -> None:
+    """Say how it ended, beside the quote."""
+    how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
+    for line in format_end_lines(ended, book.record, found.terms, how):
+        write_message(line)
+    if learnt_.after is not None and learnt_.tokens_per_s is not None:
+        write_message(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
+        write_message(format_next_quote(found.terms, learnt_.after))
+    elif found.job is not None:
+        write_message(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
+
+
+def check_result_file(stated: str | None) -> Path | None:
+    """Where the document goes; InputError where another file, which is none of these, lies there."""
+    if stated is None:
+        return None
+    path = expand_path(stated).absolute()
+    hint = "name another file with --result"
+    try:
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {path.parent}", field="--result", hint="make it first")
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise InputError("is there already, and is no plain file", field=str(path), hint=hint)
+        if path.exists() and not _is_result(path):
+            raise InputError("is there already, and holds no result of a run", field=str(path), hint=hint)
+    except OSError as wrong:
+        raise InputError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
+    return path
+
+
+def write_result(path: Path | None, came: RunSummary) -> None:
+    """Put the document in place. What cannot be written is told: the program's end counts more."""
+    if path is None:
+        return
+    try:
+        write_file_atomically(path, f"{json.dumps(build_run_data(came), indent=2)}\n".encode())
+    except OSError as wrong:
+        write_message(f"{path}: cannot be written: {wrong.strerror}")
+
+
+def _is_result(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes() or b"{}")
+    except (ValueError, RecursionError):
+        return False
+    return found == {} or (isinstance(found, dict) and found.get("schema") == RUN_SCHEMA)
+
+
+def _add_to_calibration(asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str) -> str:
+    """Have the run among those that calibrate; why it was left out there, "" where it was not."""
+    assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
+    assert found.hardware is not None  # noqa: S101
+    name = f"{job}, attempt {ended.number}"
+    row = {key: value for key, value in found.stated.table.items() if key in JOB_KEYS} | {
+        "gpu": found.hardware.gpu.name,
+        "gpu_count": found.hardware.gpu_count,
+        "nodes": found.hardware.nodes,
+        "tokens_per_s": speed,
+        "name": name,
+        "at": ended.seen_at.isoformat(timespec="seconds"),
+        "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
+    }
+    facts = ShippedFacts()
+    fresh = read_observed_runs([(name, row)], found.stated.folder, facts)
+    answer = update_calibration(fresh, find_calibration_file(asked.calibration, asked.config), facts)
+    return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

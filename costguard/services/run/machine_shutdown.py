@@ -25,15 +25,13 @@ from costguard_agent.shutdown import MachineIdentity, ShutdownWay
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
-from costguard.guard.overrides import PROTECT, Override
-from costguard.guard.owning import explain_untouchable, find_freeze, find_lease, find_phase
+from costguard.guard.overrides import PROTECT, Override, explain_untouchable, find_freeze, find_lease, find_phase
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.overrides import get_now, open_guard_store
 from costguard.settings import Settings, resolve_ledger_url
-from costguard.system.child.attending import BlockedSignals
-from costguard.system.child.process import RUN_ENV, list_ancestor_processes, list_attempts
+from costguard.system.child.process import RUN_ENV, BlockedSignals, list_ancestor_processes, list_attempts
 from costguard.system.child.terminal import can_ask, can_keep, run_countdown, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_instant

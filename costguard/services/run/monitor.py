@@ -16,11 +16,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.errors import CostguardError, InputError, shorten, to_one_line
-from costguard.guard.hook import SUCCEEDED, Hook
-from costguard.runs.progress import ProgressLog, estimate_seconds_left, is_outside_quote
-from costguard.runs.record import JobAttempt
-from costguard.runs.telling import HOUR_S, format_outside_quote, format_progress_line
-from costguard.runs.terms import JobTerms
+from costguard.guard.escalation import SUCCEEDED, Hook
+from costguard.runs.progress import (
+    HOUR_S,
+    ProgressLog,
+    estimate_seconds_left,
+    format_outside_quote,
+    format_progress_line,
+    is_outside_quote,
+)
+from costguard.runs.record import JobAttempt, JobTerms
 from costguard.services.act.hooks import HookCall, run_hook_command
 from costguard.services.overrides import get_now
 from costguard.services.run.record_store import RunRecordStore

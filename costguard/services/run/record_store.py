@@ -2,6 +2,15 @@
 
 The file is `runs/JOB.json` in the platform's data folder, or the one that `--record` names, beside the checkpoints. It is
 locked while a `costguard run` attends to the job, so that of two that start one job, one does.
+
+run: an attempt of a job is recorded, money is set aside, its machine is kept; and all of it is settled when it has ended.
+
+    attempt written down -> hold taken -> lease taken -> [the command runs] -> hold committed, lease lifted -> attempt closed
+
+Each step is written before the next one, so whoever comes after a crash finds what is open and settles it by looking: `closed`
+says what an open attempt is now, `settle` brings hold and lease to that. Both may be done twice.
+
+Hold: money is set aside for a run, or its refusal is recorded, so that the next guard run tells of it once.
 """
 
 from __future__ import annotations
@@ -9,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,18 +27,36 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic, sleep
 
+from costguard.budgets.budget import Budget
+from costguard.budgets.budget_status import Admission
+from costguard.budgets.hold import Hold
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
+from costguard.guard.alerts.fleet import build_denial
+from costguard.guard.overrides import LEASE, Override, decide_lease
+from costguard.guard.policy import Policy
 from costguard.ledger.holds import HoldStore
-from costguard.runs.record import OPEN, PLANNED, JobAttempt, JobRecord, check_job_name, parse_record, to_record_table
-from costguard.services.ceilings import read_price_ceilings
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
+from costguard.runs.record import (
+    ENDED,
+    LOST,
+    NEVER,
+    OPEN,
+    PLANNED,
+    JobAttempt,
+    JobRecord,
+    check_job_name,
+    parse_record,
+    to_record_table,
+)
+from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.overrides import describe_user, get_now, open_guard_store
-from costguard.services.run.run import RunLedger, close_unwatched, settle_attempt
+from costguard.services.ports import HoldBook, Holds, RunWishes, Wishes
 from costguard.settings import Settings, expand_path, get_data_path, resolve_ledger_url
-from costguard.system.atomic_file import hold_file_lock
+from costguard.system.atomic_file import hold_file_lock, make_folder, write_file_atomically
 from costguard.system.child.process import list_attempt_processes
 from costguard.system.child.terminal import write_message
-from costguard.system.whole import make_folder, write_file_atomically
 
 JOB_ENV = "COSTGUARD_JOB_ID"
 RECORD_BYTES_MAX = 2**22
@@ -222,3 +249,76 @@ def read_boot_id() -> str:
 def get_runs_folder() -> Path:
     """Where records lie that are named nowhere else."""
     return get_data_path("runs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLedger:
+    """Where money is set aside and machines are kept. `who`: for whom."""
+
+    holds: HoldBook
+    wishes: RunWishes
+    budgets: Sequence[Budget]
+    who: str
+
+
+def set_money_aside(wanted: Hold, desk: RunLedger, now: datetime) -> Admission:
+    """Take the hold, or say who refuses; a refusal is recorded for the next guard run to tell of."""
+    return take_hold(wanted, desk.holds, desk.wishes, desk.budgets, now)
+
+
+def lease_machine(
+    live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: RunLedger, now: datetime, *, wish_id: str, why: str
+) -> Override | str:
+    """Keep the machine that the job runs on; or why its policies do not allow that."""
+    life = identify_incarnation(live.observation)
+    allowed = decide_lease(life, desk.wishes.load_overrides_since(live.first_seen_at), tuple(policies), length, now)
+    if not allowed.allowed:
+        return allowed.why
+    until = (now + length).replace(microsecond=0)
+    wish = Override(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
+    desk.wishes.add_override(wish)
+    return wish
+
+
+def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
+    """What an attempt is that nobody watches any more; or its processes, where some still run.
+
+    `here`: whether it ran in this boot of this machine: only then can its processes be looked for, and may any be left.
+    """
+    running = alive(attempt.id) if here else ()
+    if running or attempt.state not in (PLANNED, OPEN):
+        return running or attempt
+    if attempt.state == PLANNED:
+        return replace(attempt, state=NEVER, why="costguard was ended before the command began, or as it did")
+    if attempt.status is not None:
+        return replace(attempt, state=ENDED)
+    where = "" if here else f", on {attempt.host}"
+    return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
+
+
+def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple[str, ...]:
+    """Bring hold and lease to what became of `attempt`, and say what could not be brought there."""
+    notes = []
+    if attempt.hold:
+        try:
+            if attempt.state == NEVER:
+                desk.holds.release(attempt.hold, now)
+            else:
+                desk.holds.commit(attempt.hold, attempt.spent, now)
+        except InputError as wrong:
+            notes += [] if attempt.state == NEVER else [f"the hold was not settled: {wrong.field}: {wrong.what}"]
+    if attempt.lease:
+        try:
+            desk.wishes.lift_override(attempt.lease, who=desk.who, now=now)
+        except InputError as wrong:
+            notes += [] if attempt.state == NEVER else [f"the lease was not lifted: {wrong.field}: {wrong.what}"]
+    return tuple(notes)
+
+
+def take_hold(wanted: Hold, holds: Holds, wishes: Wishes, budgets: Iterable[Budget], now: datetime) -> Admission:
+    """Take `wanted` if every one of `budgets` that it counts in has room; the one that decides says so."""
+    admission = holds.take(wanted, budgets, now)
+    wish = build_denial(wanted, admission, now, token_hex(8))
+    if wish is not None:
+        wishes.add_override(wish)
+    return admission

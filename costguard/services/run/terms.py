@@ -18,25 +18,23 @@ from costguard_agent.clouds import locate_machine
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
-from costguard.guard.facts import compute_burn_rate
-from costguard.guard.owning import find_owner
-from costguard.guard.wishing import format_resource, resolve_resource
+from costguard.guard.overrides import find_owner, format_resource, resolve_resource
+from costguard.guard.policy_evaluation import compute_burn_rate
 from costguard.ledger.market import MarketReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.spending import LiveResource
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.quote import QuoteOption
 from costguard.runs.progress import count_steps
-from costguard.runs.record import JobRecord
-from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
+from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
 from costguard.services import quote as flow
-from costguard.services.asked import apply_calibration, check_limit_names, find_market_file, read_asked_job
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
+from costguard.services.quote_commands import apply_calibration, check_limit_names, find_market_file, read_asked_job
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, Table
 from costguard.sizing.placement import Hardware
 from costguard.system.child.spot_notices import AWS, GCP, detect_cloud
-from costguard.values.gpu_names import GpuNames
+from costguard.values.gpu import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, TIERS
 

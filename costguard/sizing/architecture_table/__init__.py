@@ -9,17 +9,24 @@
 
 is Llama-2-7B: 6,738,415,616 parameters. What is left out takes the usual value of its `kind`; what was taken for
 granted and moves the count stands in `Architecture.notes`. `params` replaces the count where the shape is not fully known.
+
+The `[architecture]` table, read key by key; a missing key takes what its kind usually has, or is an error.
+
+One builder for each kind of model an `[architecture]` table can state: the layers and what stands around them.
+
+The repeated layer that an `[architecture]` table states: attention, feed-forward, norms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from costguard.errors import UnknownNameError
-from costguard.sizing.architecture import Architecture
-from costguard.sizing.kinds import BUILDERS
-from costguard.sizing.stated import ARCHITECTURE_KEYS, KIND_DEFAULTS, ArchitectureTable, _name_field
+from costguard.errors import InputError, UnknownNameError
+from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LatentAttention, LayerBlock
+from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.huggingface.vision import read_dit
+from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_T5
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 
 
@@ -59,3 +66,328 @@ def _read_name(table: Mapping[str, object]) -> str:
         'write name = "mine"',
     )
     return str(name)
+
+
+SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "window", "params")
+EXPERT_KEYS = ("experts", "experts_per_token", "shared_ffn")
+LATENT_KEYS = ("q_rank", "kv_rank", "rope_dim", "nope_dim", "value_dim")
+FLAGS = ("gated", "tied_embeddings", "bias", "qkv_bias")
+WORDS = ("kind", "name", "norm", "activation")
+IMAGE_KEYS = ("image_size", "patch_size", "labels")
+TEXT_KEYS = ("text_layers", "text_hidden", "text_heads")
+ARCHITECTURE_KEYS = (*WORDS, *SIZES, *FLAGS, *EXPERT_KEYS, *LATENT_KEYS, *IMAGE_KEYS, *TEXT_KEYS)
+
+MOST_LAYERS = 10_000
+MOST_WIDTH = 10**9
+EXAMPLE_VALUES = {"layers": 32, "hidden": 4096, "heads": 32, "experts_per_token": 2, "kv_rank": 512}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindDefaults:
+    """What models of one kind have where nothing is said."""
+
+    vocab: int
+    norm: str = "layernorm"
+    gated: bool = False
+    bias: bool = True
+    tied: bool = False
+
+
+CLIP_WORDS = 77
+KIND_DEFAULTS = {
+    "decoder": KindDefaults(vocab=32_000, norm="rmsnorm", gated=True, bias=False),
+    "encoder": KindDefaults(vocab=30_522, tied=True),
+    "encoder-decoder": KindDefaults(vocab=32_128, norm="rmsnorm", bias=False, tied=True),
+    "vit": KindDefaults(vocab=0),
+    "clip": KindDefaults(vocab=49_408),
+    "dit": KindDefaults(vocab=0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchitectureTable:
+    """The table, and what its kind usually has."""
+
+    table: Mapping[str, object]
+    usual: KindDefaults
+
+    def read_size(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST_WIDTH) -> int:
+        """`table[key]`, else `default`, else an error that says how to write it."""
+        value = self.table.get(key, default)
+        if value is None:
+            raise InputError("is missing", field=_name_field(key), hint=f"write {key} = {EXAMPLE_VALUES.get(key, 64)}")
+        return require_whole_number(value, _name_field(key), least=least, most=most)
+
+    def read_optional(self, key: str) -> int | None:
+        """`table[key]`, None where it is absent."""
+        return self.read_size(key) if self.table.get(key) is not None else None
+
+    def read_flag(self, key: str, *, default: bool) -> bool:
+        """`table[key]` as true or false."""
+        value = self.table.get(key, default)
+        if not isinstance(value, bool):
+            raise InputError(
+                f"is {describe_value(value)}, not true or false", field=_name_field(key), hint=f"write {key} = true"
+            )
+        return value
+
+    @property
+    def vocab(self) -> int:
+        """Rows of the embedding."""
+        return self.read_size("vocab", self.usual.vocab, least=0)
+
+    @property
+    def norm(self) -> str:
+        """Kind of norm."""
+        return require_one_of(self.table.get("norm", self.usual.norm), NORMS, _name_field("norm"))
+
+    @property
+    def tied(self) -> bool:
+        """Whether the head is the embedding."""
+        return self.read_flag("tied_embeddings", default=self.usual.tied)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken for granted and moves the count."""
+        if "vocab" in self.table or not self.usual.vocab:
+            return ()
+        return (f"architecture.vocab is not stated: {self.usual.vocab:,} taken",)
+
+
+def _name_field(key: str) -> str:
+    """How an error names `key`."""
+    return f"architecture.{key}"
+
+
+def _build_decoder(stated: ArchitectureTable, name: str) -> Architecture:
+    block = _read_block(stated)
+    positions = stated.read_optional("positions")
+    return Architecture(
+        name=name,
+        kind="decoder",
+        blocks=(block,),
+        vocab=stated.vocab,
+        tied_embeddings=stated.tied,
+        extras=_list_extras(("positions", (positions or 0) * block.hidden), ("final_norm", block.hidden * NORMS[block.norm])),
+        positions=positions,
+    )
+
+
+def _build_encoder(stated: ArchitectureTable, name: str) -> Architecture:
+    """As BERT: learned positions (512), a norm after the embedding, a head that predicts masked words."""
+    block = replace(_read_block(stated), causal=False, written=LIKE_BERT)
+    hidden, positions = block.hidden, stated.read_size("positions", 512)
+    return Architecture(
+        name=name,
+        kind="encoder",
+        blocks=(block,),
+        vocab=stated.vocab,
+        tied_embeddings=stated.tied,
+        extras=_list_extras(("positions", positions * hidden), ("embedding_norm", hidden * NORMS[block.norm])),
+        positions=positions,
+    )
+
+
+def _build_encoder_decoder(stated: ArchitectureTable, name: str) -> Architecture:
+    """As T5: `layers` in each half, no positions unless stated."""
+    encoder = replace(_read_block(stated), causal=False, written=LIKE_T5)
+    decoder = replace(encoder, norms=3, causal=True, cross_attention=True)
+    positions = stated.read_optional("positions")
+    learned = 2 * (positions or 0) * encoder.hidden
+    return Architecture(
+        name=name,
+        kind="encoder-decoder",
+        blocks=(encoder, decoder),
+        vocab=stated.vocab,
+        tied_embeddings=stated.tied,
+        extras=_list_extras(("positions", learned), ("final_norms", 2 * encoder.hidden * NORMS[encoder.norm])),
+        positions=positions,
+    )
+
+
+def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
+    """Patches of 16 pixels of an image of 224, a class token, 1,000 labels: unless stated."""
+    tokens, patch = _read_patches(stated)
+    block = replace(_read_block(stated), causal=False, tokens=tokens)
+    hidden, labels = block.hidden, stated.read_size("labels", 1000, least=0)
+    return Architecture(
+        name=name,
+        kind="vit",
+        blocks=(block,),
+        has_head=False,
+        extras=_list_extras(
+            *_list_image_extras(block, tokens, patch, norms=1), ("patch_bias", hidden), ("classifier", labels * (hidden + 1))
+        ),
+        sample_tokens=tokens,
+        positions=tokens,
+    )
+
+
+def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
+    """The numbers are the image tower's; the text tower is its equal unless text_layers, text_hidden, text_heads say."""
+    tokens, patch = _read_patches(stated)
+    vision = replace(_read_block(stated), causal=False, tokens=tokens)
+    hidden, heads = stated.read_size("text_hidden", vision.hidden), stated.read_size("text_heads", vision.attention.heads)
+    words = stated.read_size("positions", CLIP_WORDS)
+    text = replace(
+        vision,
+        layers=stated.read_size("text_layers", vision.layers, most=MOST_LAYERS),
+        hidden=hidden,
+        attention=replace(
+            vision.attention, heads=heads, kv_heads=heads, head_dim=_read_head_width(hidden, heads, None, "text_heads")
+        ),
+        feed_forward=replace(vision.feed_forward, ffn=4 * hidden),
+        causal=True,
+        tokens=words,
+    )
+    return Architecture(
+        name=name,
+        kind="clip",
+        blocks=(vision, text),
+        vocab=stated.vocab,
+        vocab_width=hidden,
+        has_head=False,
+        extras=_list_extras(
+            *_list_image_extras(vision, tokens, patch, norms=2),
+            ("text.positions", words * hidden),
+            ("text.final_norm", hidden * NORMS[text.norm]),
+            ("projections", hidden * (hidden + vision.hidden)),
+            ("logit_scale", 1),
+        ),
+        sample_tokens=tokens + words,
+        positions=words,
+    )
+
+
+def _build_dit(stated: ArchitectureTable, name: str) -> Architecture:
+    """As DiT: patches of 2 of a latent an eighth as wide as its image of 256, 1,000 classes: unless stated."""
+    return read_dit(
+        ModelConfig(
+            {
+                "hidden_size": stated.read_size("hidden"),
+                "num_hidden_layers": stated.read_size("layers", most=MOST_LAYERS),
+                "num_attention_heads": stated.read_size("heads"),
+                "image_size": stated.read_size("image_size", 256, most=100_000),
+                "patch_size": stated.read_size("patch_size", 2, most=100_000),
+                "num_labels": stated.read_size("labels", 1000),
+            },
+            "architecture",
+        ),
+        name,
+    )
+
+
+BUILDERS = {
+    "decoder": _build_decoder,
+    "encoder": _build_encoder,
+    "encoder-decoder": _build_encoder_decoder,
+    "vit": _build_vit,
+    "clip": _build_clip,
+    "dit": _build_dit,
+}
+
+
+def _read_patches(stated: ArchitectureTable) -> tuple[int, int]:
+    """(tokens of an image with its class token, side of a patch)."""
+    image, patch = stated.read_size("image_size", 224, most=100_000), stated.read_size("patch_size", 16, most=100_000)
+    require(patch <= image, _name_field("patch_size"), f"{patch} is larger than image_size ({image})", "write patch_size = 16")
+    return (image // patch) ** 2 + 1, patch
+
+
+def _list_image_extras(block: LayerBlock, tokens: int, patch: int, *, norms: int) -> tuple[tuple[str, int], ...]:
+    hidden = block.hidden
+    return (
+        ("patches", 3 * patch * patch * hidden),
+        ("class_token", hidden),
+        ("image_positions", tokens * hidden),
+        ("image_norms", norms * hidden * NORMS[block.norm]),
+    )
+
+
+def _list_extras(*named: tuple[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, count) for name, count in named if count)
+
+
+def _read_block(stated: ArchitectureTable) -> LayerBlock:
+    """One run of `layers` equal layers."""
+    return LayerBlock(
+        layers=stated.read_size("layers", most=MOST_LAYERS),
+        hidden=stated.read_size("hidden"),
+        attention=_read_attention(stated),
+        feed_forward=_read_feed_forward(stated),
+        norm=stated.norm,
+    )
+
+
+def _read_attention(stated: ArchitectureTable) -> Attention:
+    hidden, heads = stated.read_size("hidden"), stated.read_size("heads")
+    shared = stated.read_size("kv_heads", heads)
+    require(
+        heads % shared == 0,
+        _name_field("kv_heads"),
+        f"{shared} does not divide heads ({heads})",
+        f"write a divisor of {heads}",
+    )
+    latent = _read_latent_attention(stated)
+    bias = stated.read_flag("bias", default=stated.usual.bias)
+    return Attention(
+        heads=heads,
+        kv_heads=shared,
+        head_dim=_read_head_width(hidden, heads, stated.read_optional("head_dim"), "heads")
+        if latent is None
+        else latent.nope_dim + latent.rope_dim,
+        qkv_bias=stated.read_flag("qkv_bias", default=bias),
+        out_bias=bias,
+        window=stated.read_optional("window"),
+        latent=latent,
+    )
+
+
+def _read_latent_attention(stated: ArchitectureTable) -> LatentAttention | None:
+    """MLA where any of its keys is stated: then all but q_rank (0: queries pass no latent) must be."""
+    if not any(key in stated.table for key in LATENT_KEYS):
+        return None
+    sizes = {key: stated.read_size(key) for key in LATENT_KEYS[1:]}
+    return LatentAttention(q_rank=stated.read_size("q_rank", 0, least=0), **sizes)
+
+
+def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) -> int:
+    """`head_dim`, else hidden / heads, which must be whole."""
+    if head_dim is not None:
+        return head_dim
+    require(
+        hidden % heads == 0,
+        _name_field(key),
+        f"{heads} heads do not divide a hidden size of {hidden}",
+        f"write a divisor of {hidden}, or state head_dim",
+    )
+    return hidden // heads
+
+
+def _read_feed_forward(stated: ArchitectureTable) -> FeedForward:
+    gated = stated.read_flag("gated", default=stated.usual.gated)
+    experts = stated.read_size("experts", 0, least=0)
+    require(
+        bool(experts) or not any(key in stated.table for key in EXPERT_KEYS[1:]),
+        _name_field("experts"),
+        "is missing beside experts_per_token or shared_ffn",
+        "write experts = 8, or leave the others out",
+    )
+    each = stated.read_size("experts_per_token") if experts else 0
+    require(each <= experts, _name_field("experts_per_token"), f"{each} is more than experts ({experts})", "write 2")
+    activation = stated.table.get("activation", "silu" if gated else "gelu")
+    require(
+        isinstance(activation, str),
+        _name_field("activation"),
+        f"must be text, not {describe_value(activation)}",
+        'write "gelu"',
+    )
+    return FeedForward(
+        ffn=stated.read_size("ffn", 4 * stated.read_size("hidden"), most=4 * MOST_WIDTH),
+        gated=gated,
+        bias=stated.read_flag("bias", default=stated.usual.bias),
+        activation=str(activation),
+        experts=experts,
+        experts_per_token=each,
+        shared_ffn=stated.read_size("shared_ffn", 0, least=0),
+    )

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.huggingface import classics, decoders, encoders, experts, vision
+from costguard.sizing.huggingface import decoders, encoders, experts, vision
+from costguard.sizing.huggingface import decoders as classics
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.values.checks import describe_value, find_nearest_names
 
@@ -34,7 +35,7 @@ def _read_unet(config: ModelConfig, name: str) -> Architecture:
 
 
 def _read_dit(config: ModelConfig, name: str) -> Architecture:
-    from costguard.sizing.huggingface.diffusion import read_dit
+    from costguard.sizing.huggingface.vision import read_dit
 
     return read_dit(config, name)
 

@@ -2,16 +2,20 @@
 
 They differ in biases, norms of queries and keys, windows and ties: each reader states only its difference.
 Class defaults as of transformers 5.23 (2026); where a class once had another, the older one is named beside it.
+
+Readers of the decoders before Llama: layer norms, biases, no gate, learned or no positions.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture, FeedForward
 from costguard.sizing.huggingface.config import ModelConfig
-from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, read_attention, read_windows
+from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, read_attention, read_plain_attention, read_windows
 from costguard.sizing.layer_implementation import LayerImplementation
+from costguard.values.checks import describe_value, require
 
 WIDE_NORMS = LayerImplementation(norms="wide")
 WIDE_NORMS_AFTER = LayerImplementation(norms="wide", norms_after=True)
@@ -194,3 +198,194 @@ def _read_gated_feed_forward(config: ModelConfig, activation: str = "silu") -> F
     return FeedForward(
         ffn=config.read_ffn(), gated=True, bias=config.read_flag("mlp_bias"), activation=config.read_activation(activation)
     )
+
+
+UNROTATED = LayerImplementation(rotated=False)
+
+
+def read_gpt2(config: ModelConfig, name: str) -> Architecture:
+    """GPT-2: learned positions, tied."""
+    style = _build_learned_style(config, positions=config.read_positions(1024), tied=True)
+    style = replace(style, written=LayerImplementation(rotated=False, wide_softmax=False))
+    return build_decoder(
+        config, name, read_plain_attention(config, fused=True), _read_plain_feed_forward(config, "gelu_new"), style
+    )
+
+
+def read_gpt_bigcode(config: ModelConfig, name: str) -> Architecture:
+    """StarCoder 1: GPT-2 whose query heads share one key head."""
+    attention = read_plain_attention(config, kv_heads=1 if config.read_flag("multi_query", default=True) else None, fused=True)
+    style = _build_learned_style(config, positions=config.read_positions(1024), tied=True)
+    return build_decoder(config, name, attention, _read_plain_feed_forward(config, "gelu_pytorch_tanh"), style)
+
+
+def read_gpt_neo(config: ModelConfig, name: str) -> Architecture:
+    """GPT-Neo: no bias on query, key and value; each other layer sees a window."""
+    local = config.read_size("window_size", default=256)
+    kinds = _read_layer_kinds(config)
+    style = _build_learned_style(
+        config,
+        positions=config.read_positions(2048),
+        tied=True,
+        windows=tuple(local if kind == "local" else None for kind in kinds),
+    )
+    style = replace(style, written=LayerImplementation(rotated=False, wide_scores=True))
+    return build_decoder(
+        config, name, read_plain_attention(config, qkv_bias=False), _read_plain_feed_forward(config, "gelu_new"), style
+    )
+
+
+def read_gptj(config: ModelConfig, name: str) -> Architecture:
+    """GPT-J: one norm for both halves, which run side by side; a bias on the head."""
+    attention = read_plain_attention(config, qkv_bias=False, out_bias=False)
+    written = LayerImplementation(joined=True, side_by_side=True, wide_scores=True)
+    style = DecoderStyle(norm="layernorm", norms=1, head_bias=True, written=written)
+    return build_decoder(config, name, attention, _read_plain_feed_forward(config, "gelu_new"), style)
+
+
+def read_gpt_neox(config: ModelConfig, name: str) -> Architecture:
+    """GPT-NeoX and Pythia: two norms, rotary positions, not tied."""
+    bias = config.read_flag("attention_bias", default=True)
+    attention = replace(read_plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
+    written = LayerImplementation(joined=True, side_by_side=config.read_flag("use_parallel_residual", default=True))
+    return build_decoder(
+        config, name, attention, _read_plain_feed_forward(config, "gelu"), DecoderStyle(norm="layernorm", written=written)
+    )
+
+
+def read_phi(config: ModelConfig, name: str) -> Architecture:
+    """Phi 1, 1.5 and 2: one norm for both halves, biases everywhere, the head included."""
+    normed = config.read_flag("qk_layernorm")
+    attention = read_attention(config, bias=True, qk_norm="per-head" if normed else "none")
+    shifts = 2 * attention.head_dim * config.layers if normed else 0
+    written = LayerImplementation(joined=True, side_by_side=True)
+    style = DecoderStyle(norm="layernorm", norms=1, head_bias=True, extras=(("qk_norm.shifts", shifts),), written=written)
+    return build_decoder(config, name, attention, _read_plain_feed_forward(config, "gelu_new"), style)
+
+
+def read_falcon(config: ModelConfig, name: str) -> Architecture:
+    """Falcon: one key head (7B), or groups with two norms a layer (40B, 180B: `new_decoder_architecture`).
+
+    The first uploads call themselves RefinedWebModel (7B) and RefinedWeb (40B) and write `n_head_kv`.
+    """
+    grouped = config.read_flag("new_decoder_architecture", default=config.values.get("model_type") == "RefinedWeb")
+    bias = config.read_flag("bias")
+    shared = _read_falcon_kv_heads(config, grouped=grouped)
+    attention = read_plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias, fused=True)
+    attention = replace(attention, packed=not config.read_flag("alibi"))
+    side_by_side = config.read_flag("parallel_attn", default=True)
+    norms = config.read_size("num_ln_in_parallel_attn", default=2 if grouped else 1) if side_by_side or grouped else 2
+    written = LayerImplementation(
+        side_by_side=side_by_side or grouped,
+        broadcast=shared == 1 and not grouped,
+        rotated=not config.read_flag("alibi"),
+        wide_softmax=False,
+    )
+    style = DecoderStyle(norm="layernorm", norms=norms, tied=True, written=written)
+    return build_decoder(config, name, attention, _read_plain_feed_forward(config, "gelu", bias=bias), style)
+
+
+def read_mpt(config: ModelConfig, name: str) -> Architecture:
+    """MPT: ALiBi or learned positions, no biases (not even in norms) unless `no_bias` is false; tied.
+
+    transformers' class has neither learned positions nor biases; the count with them is llm-foundry's.
+    """
+    inner = config.get_part("attn_config")
+    bias = not config.read_flag("no_bias", default=True)
+    shared = inner.read_size(
+        "kv_n_heads", default=1 if inner.read_word("attn_type", default="") == "multiquery_attention" else config.heads
+    )
+    _check_divides(config, shared, inner.name_field("kv_n_heads"))
+    attention = read_plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias, fused=True)
+    ffn = config.read_size("expansion_ratio", default=4, most=1000) * config.hidden
+    feed_forward = FeedForward(ffn=ffn, gated=False, bias=bias, activation="gelu")
+    learned = config.read_flag("learned_pos_emb", default=True) and not inner.read_flag("alibi", default=True)
+    positions = config.read_positions(2048) if learned else None
+    style = DecoderStyle(
+        norm="layernorm" if bias else "layernorm-no-bias",
+        tied=True,
+        positions=positions,
+        extras=(("positions", (positions or 0) * config.hidden),),
+        written=UNROTATED,
+    )
+    return build_decoder(config, name, attention, feed_forward, style)
+
+
+def read_opt(config: ModelConfig, name: str) -> Architecture:
+    """OPT: two spare learned positions; the 350M has a narrower embedding, projected in and out, and no last norm."""
+    hidden, width = config.hidden, config.read_size("word_embed_proj_dim", default=config.hidden)
+    affine = config.read_flag("layer_norm_elementwise_affine", default=True)
+    last = config.read_flag("do_layer_norm_before", default=True) and not config.read_flag("_remove_final_layer_norm")
+    bias = config.read_flag("enable_bias", default=True)
+    positions = config.read_positions(2048)
+    style = DecoderStyle(
+        norm="layernorm" if affine else "layernorm-no-parameters",
+        tied=True,
+        final_norm=last,
+        positions=positions,
+        vocab_width=width,
+        extras=(("positions", (positions + 2) * hidden), ("projections", 2 * width * hidden if width != hidden else 0)),
+        written=LayerImplementation(
+            rotated=False, masked=False, norms_after=not config.read_flag("do_layer_norm_before", default=True)
+        ),
+    )
+    attention = read_plain_attention(config, qkv_bias=bias, out_bias=bias)
+    return build_decoder(config, name, attention, _read_plain_feed_forward(config, "relu", bias=bias), style)
+
+
+def read_bloom(config: ModelConfig, name: str) -> Architecture:
+    """BLOOM: ALiBi, a norm after the embedding, tied."""
+    written = LayerImplementation(rotated=False, normed_embedding=True)
+    style = DecoderStyle(norm="layernorm", tied=True, extras=(("embedding_norm", 2 * config.hidden),), written=written)
+    feed_forward = FeedForward(ffn=4 * config.hidden, gated=False, bias=True, activation="gelu")
+    return build_decoder(config, name, read_plain_attention(config, fused=True), feed_forward, style)
+
+
+def _build_learned_style(
+    config: ModelConfig, *, positions: int, tied: bool, windows: tuple[int | None, ...] = ()
+) -> DecoderStyle:
+    extras = (("positions", positions * config.hidden),)
+    return DecoderStyle(norm="layernorm", tied=tied, positions=positions, extras=extras, windows=windows, written=UNROTATED)
+
+
+def _read_plain_feed_forward(config: ModelConfig, activation: str, *, bias: bool = True) -> FeedForward:
+    """Four times as wide as the model where the config does not say."""
+    return FeedForward(
+        ffn=config.read_ffn(4 * config.hidden), gated=False, bias=bias, activation=config.read_activation(activation)
+    )
+
+
+def _read_falcon_kv_heads(config: ModelConfig, *, grouped: bool) -> int:
+    if not grouped:
+        return 1 if config.read_flag("multi_query", default=True) else config.heads
+    shared = config.read_size("num_kv_heads", "n_head_kv", default=config.heads)
+    _check_divides(config, shared, config.name_field("num_kv_heads"))
+    return shared
+
+
+def _check_divides(config: ModelConfig, shared: int, field: str) -> None:
+    heads = config.heads
+    require(heads % shared == 0, field, f"{shared} does not divide the {heads} query heads", f"write a divisor of {heads}")
+
+
+def _read_layer_kinds(config: ModelConfig) -> list[str]:
+    """`attention_types` unrolled: [[["global", "local"], 12]] is 24 layers; absent, every other layer is local."""
+    layers = config.layers
+    kinds: list[str] = []
+    for run in config.read_items("attention_types") or [[["global", "local"], -(-layers // 2)]]:
+        match run:
+            case [list() as names, int() as times] if 0 < times <= layers and all(isinstance(n, str) for n in names):
+                kinds += names * min(times, -(-layers // max(1, len(names))))
+            case _:
+                raise InputError(
+                    f"{describe_value(run)} is not a run of layers",
+                    field=config.name_field("attention_types"),
+                    hint='write [[["global", "local"], 12]]',
+                )
+    require(
+        len(kinds) >= layers,
+        config.name_field("attention_types"),
+        f"names {len(kinds)} layers of {layers}",
+        "write one name for each layer",
+    )
+    return kinds[:layers]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costguard.sizing.architecture import Architecture, Attention, FeedForward
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LatentAttention
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.sizing.huggingface.decoders import read_qwen_windows
 from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, read_attention, read_windows
-from costguard.sizing.latent import LatentAttention
 from costguard.sizing.layer_implementation import LayerImplementation
 from costguard.values.checks import require_whole_number
 

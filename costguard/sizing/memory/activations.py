@@ -6,19 +6,30 @@ and up 2 x 2 x 4096, q, k, v and the result of attention 4 x 2 x 4096, and four 
 4 x 2 x 11008: 45.5 x 4096 bytes. Frozen weights need no input, so LoRA keeps less there, and a copy an adapter instead.
 
 Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake tensors, 2026-11.
+
+What attention keeps for the backward pass: queries, keys, values and scores.
+
+Example: 32 heads of 128 in bf16 with flash attention keep q, k, v and their result, 4 x 8,192 bytes a token, and 128 of
+log-sums. Eagerly, over 2048 tokens, they keep the softmax in fp32 and a copy of it instead: 6 x 32 x 2048 = 393,216 more.
+
+What norms keep for the backward pass.
+
+Example: over 4096 numbers in bf16 LayerNorm keeps its input, 8,192 bytes; Llama's RMSNorm the same in fp32 and the result
+before its weight, 24,576; Gemma's both in fp32, 32,768. A fused kernel keeps its input alone.
+
+What matrices keep of their inputs for the backward pass.
+
+Example: q, k and v read one norm's result of 4096 numbers. Trained in bf16 they keep it once, 8,192 bytes a token; under
+autocast a copy each, 24,576, unless they are one matrix. Frozen they keep nothing, but each fp32 adapter a copy of 16,384.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import LayerBlock
+from costguard.sizing.architecture import FeedForward, LayerBlock
 from costguard.sizing.memory.adapters import count_adapter_parameters
-from costguard.sizing.memory.kept_attention import _compute_attention_kept
-from costguard.sizing.memory.kept_inputs import _compute_inputs_kept, _list_first_matrices
-from costguard.sizing.memory.kept_norms import _compute_norms_kept
-from costguard.sizing.memory.numerics import FP32
-from costguard.sizing.memory.style import LayerStyle
+from costguard.sizing.memory.frameworks import FP32, LayerStyle
 
 KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
 """Tensors of the feed-forward's width that an activation keeps besides its result; a fused kernel keeps its input only."""
@@ -174,3 +185,145 @@ def _compute_adapter_work(style: LayerStyle, hidden: int, width: int) -> float:
     compute = style.numerics.compute
     made = compute if style.numerics.autocast or style.casts_adapters else style.numerics.weight
     return (2 * made + compute) * width + 4 * compute * hidden
+
+
+def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool = False) -> tuple[float, float]:
+    """Bytes a token kept by rotary, scores and values, and the work of going back through them.
+
+    A bias on scores that is trained keeps them whole; one that is frozen is a mask for each head (T5), alike in a batch.
+    """
+    a, n, biased = block.attention, style.numerics, style.biased and not cross
+    value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
+    kept = _compute_query_norms(block, style)
+    if not style.trained:
+        kept += _compute_inputs_kept(style, value, ("o_proj",))
+    result = n.compute * value
+    if not style.flash:
+        each, work = _compute_scores(style, added=biased or (block.causal and not cross))
+        wide = FP32 if style.written.wide_scores else n.compute
+        keys, values = (a.heads, a.heads) if style.batch > 1 else _count_key_heads(block, style)
+        tensors = wide * a.query_width * (a.heads + keys) // a.heads + n.compute * value * values // a.heads
+        return kept + tensors + each * a.heads * style.seq + result * style.trained, work * a.heads * style.seq
+    if (biased and style.trained) or style.written.broadcast:
+        scores = FP32 * a.heads * style.seq
+        held = a.heads if style.batch > 1 else 1
+        tensors = FP32 * (a.query_width + (a.query_width + value) * held // a.heads)
+        shared = style.seq / style.batch if biased and block.causal else 0
+        return kept + tensors + scores + shared + result * style.trained, 2 * scores
+    keys, values = _count_key_heads(block, style)
+    tensors = n.compute * (a.query_width + a.query_width * keys // a.heads + value * values // a.heads) + result
+    if style.packs_qkv or (a.packed and values == a.kv_heads):
+        kept += _compute_packed(block, style)
+    if style.written.joined and style.trained:
+        kept += result
+    masks = a.heads / style.batch if biased else style.has_mask(block) and not cross
+    return kept + tensors + STATISTIC_BYTES * a.heads + masks * n.compute * style.seq, 2 * tensors
+
+
+def _count_key_heads(block: LayerBlock, style: LayerStyle) -> tuple[int, int]:
+    """Heads of keys and of values in memory. One for all is read many times, until a copy is made:
+
+    by autocast, and by a product over several sequences.
+    """
+    a = block.attention
+    if a.latent:
+        return a.heads, a.heads
+    if not style.repeats_kv:
+        return a.kv_heads, a.kv_heads
+    if a.kv_heads == 1:
+        return (a.heads if style.numerics.autocast and style.written.rotated else 1), 1
+    return a.heads, a.heads
+
+
+def _compute_packed(block: LayerBlock, style: LayerStyle) -> float:
+    """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
+    a = block.attention
+    widths = {"q_proj": a.query_width, "k_proj": a.kv_width, "v_proj": a.kv_width}
+    padded = sum(width for name, width in widths.items() if style.packs_qkv and name in style.targets)
+    return style.numerics.compute * (a.query_width + a.kv_width + padded)
+
+
+def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
+    """Bytes kept a score by eager attention, and the work.
+
+    Most take the softmax in fp32 and keep a copy to multiply. BERT and GPT-2 do not, but under autocast the mask or bias that
+    is `added` is fp32, and so is the sum. (CUDA's autocast takes every softmax in fp32, a CPU's does not; this is a CPU's.)
+    A cap keeps its tanh. Dropout keeps what it dropped from and a mask.
+    """
+    compute = style.numerics.compute
+    softmax = FP32 if style.wide_softmax or (style.numerics.autocast and added) else compute
+    kept = softmax + (compute if softmax != compute else 0) + compute * style.written.capped
+    dropped = compute + 1 if style.dropout else 0
+    return kept + dropped, 3 * softmax - kept
+
+
+STATISTIC_BYTES = 4
+"""An fp32 number a token (1/rms of a norm) or a token and head (log-sum-exp of flash attention)."""
+
+
+def compute_norm_kept(width: int, norm: str, style: LayerStyle, stream: int, keeps: str = "result") -> float:
+    """Bytes a token kept by a norm over `width` numbers of `stream` bytes; `keeps`: see `Written.norms`.
+
+    What a frozen weight would be multiplied with is not kept.
+    """
+    if style.fused:
+        return stream * width + STATISTIC_BYTES
+    if keeps == "pieces":
+        return (2 + style.trained) * FP32 * width + STATISTIC_BYTES
+    if norm != "rmsnorm":
+        return (FP32 if keeps == "wide" else stream) * width + 2 * stream
+    twice = stream if keeps == "twice" and stream != FP32 else 0
+    return (FP32 + twice + (FP32 if keeps == "wide" else stream) * style.trained) * width + STATISTIC_BYTES
+
+
+def _compute_norms_kept(block: LayerBlock, style: LayerStyle, halves: int) -> tuple[float, float]:
+    """Bytes a token kept by the norms before the `halves` of attention, and by all others of one layer.
+
+    Two norms that read the same input keep it once, unless each makes a copy in fp32.
+    """
+    stream, keeps = style.numerics.residual, style.written.norms
+    each = compute_norm_kept(block.hidden, block.norm, style, stream, keeps)
+    shared = style.written.side_by_side and keeps == "result" and block.norm != "rmsnorm"
+    others = max(block.norms - halves, 0)
+    return min(halves, block.norms) * each, others * (each - (stream * block.hidden if shared else 0))
+
+
+def _compute_query_norms(block: LayerBlock, style: LayerStyle) -> float:
+    """Bytes a token kept by norms over queries and keys, and over the latents of multi-head latent attention."""
+    a, n, keeps = block.attention, style.numerics, style.written.norms
+    norm = "rmsnorm" if keeps != "pieces" else block.norm
+    if a.latent is not None:
+        width = a.latent.q_rank + a.latent.kv_rank
+        return compute_norm_kept(width, "rmsnorm", style, n.compute) + n.operand * width
+    if a.qk_norm == "none":
+        return 0.0
+    heads = {"per-head": a.heads + a.kv_heads, "full": 2}[a.qk_norm]
+    return compute_norm_kept(a.query_width + a.kv_width, norm, style, n.compute, keeps) + (heads - 1) * STATISTIC_BYTES
+
+
+def _compute_inputs_kept(
+    style: LayerStyle, width: int, names: tuple[str, ...], *, fused: bool = False, again: bool = False
+) -> float:
+    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast.
+
+    `fused`: they are one matrix. `again`: another half of the layer keeps the same input already.
+    Of frozen matrices only adapters keep it, each a copy where it is cast or some of it is dropped, with the mask.
+    """
+    n = style.numerics
+    if style.trained:
+        copies = 1 if fused else len(names)
+        return width * n.operand * (copies if n.autocast else not again)
+    adapted = sum(name in style.targets for name in names)
+    adapted = min(adapted, 1) if fused and style.released else adapted
+    number = n.compute if n.autocast or style.casts_adapters else n.weight
+    shared = number == n.compute and not n.autocast
+    copies = min(adapted, 1) if shared and not style.dropout else adapted
+    kept = float(copies * width * number + adapted * style.rank * number + (adapted * width if style.dropout else 0))
+    if style.quantised_input > number or not copies:
+        kept += width * style.quantised_input
+    return kept
+
+
+def _list_first_matrices(f: FeedForward) -> tuple[str, ...]:
+    """The matrices that read the feed-forward's input."""
+    return ("gate_proj", "up_proj") if f.gated else ("up_proj",)

@@ -12,8 +12,8 @@ from dataclasses import fields
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.convnet import LayerWalk
 from costguard.sizing.memory.activations import LayerActivations
+from costguard.sizing.memory.frameworks import Numerics
 from costguard.sizing.memory.measure import ModelMeasure
-from costguard.sizing.memory.numerics import Numerics
 from costguard.sizing.recipe import Recipe
 from costguard.values.checks import require
 

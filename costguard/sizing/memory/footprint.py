@@ -4,6 +4,18 @@ Example: a full fine-tune of Llama-2-7B in bf16, 8 sequences of 2048, no checkpo
 the forward pass weights (13.5 GB), optimizer (27.0) and what the layers keep (about 100) are alive. Going back through the
 loss adds the logits' fp32 gradients twice: 147.2 GB. Gradients (13.5) come later, when activations are gone: so
 a peak is the largest of several moments, and adding everything up would be wrong.
+
+Why a footprint is what it is: each term's formula with its numbers filled in, and where the formula comes from.
+
+Example: `logits`, 6,291,456,000 B, `16,384 tokens x 32,000 words x 4 B x 3 (log-softmax and two gradients)`, `torch ...`.
+Nothing is computed twice: the numbers are those the footprint was made of.
+
+Serving as capacity: how many tokens of keys and values fit in what weights and work leave free.
+
+    tokens a copy = (share x memory - all that is not cache) / bytes of cache a token on one GPU
+
+Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 17.3 GiB of weights, work and context leave 54 GiB; at
+128 KiB a token 442,000 tokens, 53 sequences of 8192. A server (vLLM) takes that share at start and hands out blocks of it.
 """
 
 from __future__ import annotations
@@ -14,16 +26,22 @@ from operator import attrgetter
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.buffers import compute_buffers
-from costguard.sizing.memory.explanation import FootprintBasis, TermExplanation, explain_footprint
-from costguard.sizing.memory.frameworks import get_framework
-from costguard.sizing.memory.inference import list_serving_phases
-from costguard.sizing.memory.measure import measure_model
-from costguard.sizing.memory.phases import TERMS, MemoryPhase
-from costguard.sizing.memory.sharding import PipelineStage, check_parallel, list_stages
-from costguard.sizing.memory.states import compute_model_states, count_gpu_parameters
-from costguard.sizing.memory.training import list_training_phases
+from costguard.sizing.memory.frameworks import OPTIMIZER_MOMENTS, get_framework
+from costguard.sizing.memory.measure import ModelMeasure, measure_model
+from costguard.sizing.memory.phases import TERMS, MemoryPhase, compute_kv_cache_bytes, list_serving_phases, list_training_phases
+from costguard.sizing.memory.sharding import (
+    MemoryBuffers,
+    ModelStates,
+    PipelineStage,
+    check_parallel,
+    choose_weight_bytes,
+    compute_buffers,
+    compute_model_states,
+    count_gpu_parameters,
+    list_stages,
+)
 from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.values.gpu import GIB, Gpu
 
 __all__ = ["TERMS", "TermExplanation", "Footprint", "MemoryPhase", "check_parallel", "compute_footprint"]
 
@@ -105,3 +123,182 @@ def _compute_stage_footprint(
         host_bytes=int(held.host),
         basis=FootprintBasis(measured, recipe, stage, held, buffers, gpus),
     )
+
+
+AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
+ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
+STATES = "the optimizer's state and the dtype of its parameters, torch.optim and bitsandbytes (SIZING.md section 1)"
+
+
+@dataclass(frozen=True, slots=True)
+class TermExplanation:
+    """One term of a footprint: its bytes on one GPU, the formula with its numbers, and the formula's source."""
+
+    term: str
+    bytes: int
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class FootprintBasis:
+    """What a footprint was computed from."""
+
+    measure: ModelMeasure
+    recipe: Recipe
+    stage: PipelineStage
+    states: ModelStates
+    buffers: MemoryBuffers
+    gpus: int
+
+    @property
+    def slack_share(self) -> float:
+        """Fragmentation as a share of what comes and goes: more where weights do."""
+        known = get_framework(self.recipe)
+        if not self.buffers.gathered:
+            return known.slack
+        return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
+
+    def compute_moving_bytes(self, worst: MemoryPhase) -> int:
+        """Bytes that come and go around the worst moment: all but weights, optimizer, and gradients that wait for more."""
+        waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
+        terms = worst.terms
+        return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
+
+
+def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, slack: int) -> tuple[TermExplanation, ...]:
+    """Every term at the worst moment, and what comes on top of the tensors."""
+    formulas = {
+        "weights": (_format_weights(basis), STATES),
+        "gradients": (_format_gradients(basis, worst), STATES),
+        "optimizer": (_format_optimizer(basis), STATES),
+        "activations": (_format_activations(basis, worst), AUTOGRAD),
+        "logits": (_format_logits(basis, worst), AUTOGRAD),
+        "buffers": (_format_buffers(basis), ZERO),
+    }
+    terms = tuple(TermExplanation(term, worst.terms[term], *formulas[term]) for term in worst.terms)
+    ranks = " + NCCL" if basis.gpus > 1 else ""
+    return (
+        *terms,
+        TermExplanation(
+            "context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"
+        ),
+        TermExplanation("slack", slack, format_slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
+    )
+
+
+def format_slack_formula(basis: FootprintBasis, worst: MemoryPhase) -> str:
+    """What the slack is a share of."""
+    share = f"{basis.slack_share:.0%} of {basis.compute_moving_bytes(worst):,} B that come and go"
+    return f"{share}, but {overheads.SLACK_LEAST:.0%}-{overheads.SLACK_MOST:.0%} of {worst.total:,} B"
+
+
+def _format_divisors(basis: FootprintBasis, from_stage: int) -> str:
+    """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
+    p, s = basis.stage.parallel, basis.stage
+    parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
+    parts += [f"x {s.share:.3g} of the layers"] * (p.pp > 1)
+    parts += [f"/ {p.ep} expert-parallel"] * (p.ep > 1)
+    parts += [f"/ {s.shards} shards"] * (p.stage >= from_stage and s.shards > 1)
+    return " ".join(["", *parts])
+
+
+def _format_weights(basis: FootprintBasis) -> str:
+    m, r = basis.measure, basis.recipe
+    if basis.stage.parallel.offload == "all":
+        return "in host memory"
+    matrix, other = choose_weight_bytes(m, r)
+    rest = m.small + m.embedding + m.head
+    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
+
+
+def _count_trained(basis: FootprintBasis) -> int:
+    m, r = basis.measure, basis.recipe
+    if not r.trains:
+        return 0
+    return m.adapters if r.adapters else m.matrices + m.small + m.embedding + m.head
+
+
+def _format_gradients(basis: FootprintBasis, worst: MemoryPhase) -> str:
+    trained = _count_trained(basis)
+    if not trained:
+        return "nothing is trained"
+    if basis.states.gradients == 0:
+        return "in host memory"
+    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _format_divisors(basis, 2)
+    return whole + f"; those that exist at '{worst.name}'"
+
+
+def _format_optimizer(basis: FootprintBasis) -> str:
+    n, r = basis.measure.numbers, basis.recipe
+    if not _count_trained(basis):
+        return "nothing is trained"
+    if basis.states.optimizer == 0 and basis.states.host:
+        return "in host memory"
+    master = f" + {n.master} B master" if n.master else ""
+    each = f"{OPTIMIZER_MOMENTS[r.optimizer]} moments, {n.moment:.4g} B{master}"
+    return f"{_count_trained(basis):,} trained x ({each})" + _format_divisors(basis, 1)
+
+
+def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
+    m, s, p = basis.measure, basis.stage, basis.stage.parallel
+    tokens = m.tokens / (p.tp * p.cp)
+    if not basis.recipe.trains:
+        return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
+    share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
+    waiting = (
+        f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+    )
+    return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
+
+
+def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
+    m, p = basis.measure, basis.stage.parallel
+    if not m.vocab:
+        return "no vocabulary"
+    if basis.recipe.fused_loss:
+        return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
+    if not worst.terms["logits"]:
+        return f"gone at '{worst.name}'"
+    known, numbers = get_framework(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    if worst.name != "loss":
+        return f"{numbers}, {worst.name}"
+    if known.loss_compiled and basis.recipe.compiled:
+        return f"{numbers} x {m.numbers.compute} B x 2 (logits and their gradient)"
+    copies = known.loss_copies if p.tp == 1 else known.loss_copies_split
+    what = {1: "in place", 3: "log-softmax and two gradients"}.get(copies, "log-softmax, gradients and what the library holds")
+    return f"{numbers} x {m.loss_number} B x {copies} ({what})"
+
+
+def _format_buffers(basis: FootprintBasis) -> str:
+    """Every kind of buffer there is; autocast's copies come and go with the phases."""
+    m, b, r = basis.measure, basis.buffers, basis.recipe
+    parts = {
+        f"gathered ({get_framework(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered
+        + b.head,
+        "gradient buckets": b.bucket,
+        "embeddings, head and norms in fp32": b.upcast,
+        "one matrix dequantised": b.dequantised,
+        "fp8 copies of the weights": b.copies,
+        "autocast's copies of the weights": b.casts + b.cast_head,
+        "keys and values": 0.0 if basis.recipe.trains else compute_kv_cache_bytes(m, basis.stage),
+    }
+    return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"
+
+
+SERVER_SHARE = 0.9
+"""Share of a GPU's memory a server takes: vLLM's default `gpu_memory_utilization` (engine arguments, 2026-11)."""
+
+
+def compute_cache_capacity(need: Footprint, gpu: Gpu, parallel: Parallelism, *, gpus: int) -> int | None:
+    """Tokens that fit at once on all copies of the model on `gpus` GPUs; None where nothing is cached."""
+    measured, stage = need.basis.measure, need.basis.stage
+    cache = compute_kv_cache_bytes(measured, stage)
+    if not cache:
+        return None
+    share = 1.0 if gpu.unified_memory else SERVER_SHARE  # of unified memory `memory_gib` is a share already
+    other = need.reserved - cache * (1 + need.basis.slack_share)
+    left = share * gpu.memory_gib * GIB - other
+    copies = gpus // parallel.model_ranks
+    return max(0, int(left / (cache / measured.tokens))) * copies

@@ -2,14 +2,27 @@
 
 Example: a layer of Llama-2-7B with adapters on q and v keeps 41.2 x 4096 bytes a token in Hugging Face (fp32 adapters copy
 their inputs) and 42.2 x 4096 in litgpt (16-bit adapters share it, but q, k and v stay packed beside their rotated copies).
+
+Bytes a number: what each kind of tensor is stored in, and what a framework's modules keep of it.
+
+Example: plain bf16 stores weights, gradients and both AdamW moments in 2 bytes each, 8 a parameter. Under autocast
+(`bf16-amp`) all four are fp32, 16 a parameter, while matrices are multiplied in copies of 2 bytes.
+DeepSpeed and Megatron keep those copies as the weights and the fp32 ones as a master with the optimizer: 2+2+12 and 2+4+12.
+
+How the modules of a job are written, as far as it decides what they keep for the backward pass.
+
+Example: Llama in Hugging Face on batches of two: flash attention with a mask a layer, key heads repeated, norms in pieces.
+The same model under Megatron: no mask, key heads as they are, norms in one kernel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from costguard.sizing.architecture import LayerBlock
+from costguard.sizing.layer_implementation import LIKE_LLAMA, LayerImplementation
 from costguard.sizing.memory import overheads
-from costguard.sizing.recipe import Recipe
+from costguard.sizing.recipe import Parallelism, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +178,155 @@ def has_fused_kernels(recipe: Recipe) -> bool:
     """Whether norms and activations are fused: by the library, by torch.compile, or by Liger, which brings the fused loss."""
     known = get_framework(recipe)
     return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)
+
+
+FP32 = 4
+HALF = 2
+
+OPTIMIZER_MOMENTS = {
+    "adamw": 2,
+    "paged-adamw": 2,
+    "adamw-8bit": 2,
+    "paged-adamw-8bit": 2,
+    "lion": 1,
+    "lion-8bit": 1,
+    "sgd-momentum": 1,
+    "adafactor": 0,
+    "sgd": 0,
+}
+"""Numbers kept per trained parameter. Adafactor keeps sums of rows and columns: under 0.1% of a matrix, taken as nothing."""
+
+FP8_COPIES = 2
+"""Transformer Engine keeps each matrix and its transpose in fp8 beside the 16-bit weight (te.Linear's weight cache)."""
+
+MOMENT_8BIT = 1 + 4 / 256
+"""An 8-bit moment: one byte, and an fp32 scale for each block of 256 (bitsandbytes 0.43+ blockwise optimizers)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """Bytes of one number of each kind.
+
+    `master`: an fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
+    matrix products. `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
+    `operand`: what is kept of a product's input. `copies`: fp8 copies of a matrix's weight, beside the weight itself.
+    `accumulator`: an fp32 sum of gradients beside the 16-bit ones (DeepSpeed's BF16_Optimizer).
+    """
+
+    weight: int
+    frozen: int
+    gradient: int
+    moment: float
+    master: int
+    compute: int
+    residual: int
+    operand: int
+    copies: int
+    accumulator: int
+    autocast: bool
+
+
+def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
+    """The bytes of each kind of number in this recipe under this sharding."""
+    wide, known = recipe.precision == "fp32", get_framework(recipe)
+    compute = FP32 if wide else HALF
+    sharded = parallel.stage > 0
+    master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
+    fp32_weights = wide or (recipe.amp and not master)
+    autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
+    trained = FP32 if fp32_weights or (recipe.adapters and known.adapters_fp32) else HALF
+    return Numerics(
+        weight=trained,
+        frozen=FP32 if fp32_weights and recipe.trains else compute,
+        gradient=FP32 if known.gradients_fp32 and master else trained,
+        moment=_compute_moment_bytes(recipe, FP32 if master else trained),
+        master=FP32 if master else 0,
+        compute=compute,
+        residual=FP32 if wide or autocast else HALF,
+        operand=1 if recipe.precision in ("fp8", "fp4") else compute,
+        accumulator=FP32 if master and recipe.framework == "deepspeed" and recipe.gradient_accumulation > 1 else 0,
+        copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,
+        autocast=autocast,
+    )
+
+
+def _compute_moment_bytes(recipe: Recipe, each: int) -> float:
+    return OPTIMIZER_MOMENTS[recipe.optimizer] * (MOMENT_8BIT if recipe.optimizer.endswith("8bit") else each)
+
+
+LONGEST_PADDED = 16_384
+"""Tokens: a single sequence longer than that is taken to be a stream, which needs no mask (ml-engineering's runs of 32k to
+256k tokens have none: it would be 137 GB)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerStyle:
+    """What decides it.
+
+    `trained`: the base weights need gradients. `targets`, `rank`: of adapters. `seq`: tokens a query can see, of `batch`
+    sequences. `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads.
+    `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then cast.
+    `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `fused`: norms and activations are one
+    kernel. `quantised_input`: bytes a number of the input that a frozen quantised matrix keeps. `released`: the modules are
+    transformers' own, and `written` says how; else they are like Llama's.
+    """
+
+    numerics: Numerics
+    trained: bool
+    targets: frozenset[str]
+    rank: int
+    flash: bool
+    masked: bool
+    repeats_kv: bool
+    packs_qkv: bool
+    quantised_input: int
+    kernels: bool
+    casts_adapters: bool
+    fused: bool
+    wide_softmax: bool
+    biased: bool
+    dropout: bool
+    seq: int
+    batch: int
+    released: bool
+    written: LayerImplementation
+
+    def has_mask(self, block: LayerBlock) -> bool:
+        """Whether each layer of `block` keeps a mask: where it sees all tokens, none is needed."""
+        return self.masked and self.written.masked and (block.causal or block.attention.window is not None)
+
+
+def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, targets: frozenset[str], seq: int) -> LayerStyle:
+    """How the recipe's framework writes the modules of `block`.
+
+    Hugging Face makes a mask where a batch may hold padding: sequences that are not cut from one stream. One alone may be
+    padded to a fixed length; a long one is not. (Run on fake tensors, one of any length has a mask.)
+    """
+    known, fused = get_framework(recipe), has_fused_kernels(recipe)
+    written = block.written if known.pads else LIKE_LLAMA  # whoever pads is transformers
+    return LayerStyle(
+        numerics=numerics,
+        trained=not recipe.adapters,
+        targets=targets,
+        rank=recipe.lora.rank,
+        flash=recipe.attention != "eager",
+        masked=_is_masked(recipe, seq),
+        repeats_kv=known.repeats_kv and not fused,
+        packs_qkv=known.packs_qkv,
+        quantised_input=known.quantised_input if recipe.quant != "none" else 0,
+        kernels=known.kernels,
+        casts_adapters=known.casts_adapters,
+        fused=fused,
+        wide_softmax=known.softmax_fp32 and written.wide_softmax,
+        biased=block.written.biased,
+        dropout=recipe.dropout,
+        seq=seq,
+        batch=recipe.micro_batch,
+        released=known.pads,
+        written=written,
+    )
+
+
+def _is_masked(recipe: Recipe, seq: int) -> bool:
+    may_pad = get_framework(recipe).pads and recipe.method != "pretrain" and not recipe.compiled
+    return may_pad and (recipe.micro_batch > 1 or seq <= LONGEST_PADDED)

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from costguard.sizing.architecture import Architecture, LayerBlock
-from costguard.sizing.memory.activations import LayerActivations, compute_layer_activations
+from costguard.sizing.memory.activations import LayerActivations, compute_layer_activations, compute_norm_kept
 from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
-from costguard.sizing.memory.frameworks import get_framework
-from costguard.sizing.memory.kept_norms import compute_norm_kept
-from costguard.sizing.memory.numerics import FP32, Numerics, choose_numerics
-from costguard.sizing.memory.style import LayerStyle, choose_layer_style
+from costguard.sizing.memory.frameworks import FP32, LayerStyle, Numerics, choose_layer_style, choose_numerics, get_framework
 from costguard.sizing.recipe import Parallelism, Recipe
 
 PATCH_VALUES = 3 * 16 * 16

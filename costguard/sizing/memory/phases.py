@@ -1,9 +1,27 @@
-"""A moment of a job and what is alive then on one GPU."""
+"""A moment of a job and what is alive then on one GPU.
+
+The moments of a training step that can be its worst.
+
+Example: Llama-2-7B, full fine-tuning in bf16. With 8 sequences of 2048 and no checkpointing the loss is the worst moment
+(147.2 GB: what 32 layers keep, and fp32 logits three times). With one sequence and full checkpointing it is the
+end of the backward pass (53.9 GB: all gradients exist, activations hardly any).
+
+The moments of serving that can be the worst: loading, taking in the prompt, giving out tokens.
+
+Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and values for each token of each sequence:
+32 layers x 2 x 8 key heads x 128 x 2 bytes. 16 sequences of 8192 tokens need 17.2 GB of cache, more than the weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from costguard.sizing.memory import overheads
+from costguard.sizing.memory.frameworks import FP32, get_framework
+from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.sharding import MemoryBuffers, ModelStates, PipelineStage
+from costguard.sizing.recipe import Recipe
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -34,3 +52,187 @@ def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
         w, g, o, a, x, b = max(w, 0), max(g, 0), max(o, 0), max(a, 0), max(x, 0), max(b, 0)
     terms = {"weights": w, "gradients": g, "optimizer": o, "activations": a, "logits": x, "buffers": b}
     return MemoryPhase(name, terms, w + g + o + a + x + b)
+
+
+@dataclass(slots=True)  # not frozen: seventeen fields would cost a footprint 1.5 of its 25 microseconds; it never leaves here
+class TrainingStep:
+    """What every moment of a step shares, bytes on one GPU.
+
+    `alive`: activations of all micro-batches in flight at the end of the forward pass; `left`: at the first layer on the way
+    back. `layer`: of one layer at work. `feed`, `attend`: what the way back through each half of it adds to what it kept.
+    `fed`: gradients of its feed-forward. `outside`: final norm and the head's input. `accumulated`: gradients of passes
+    before this one. `standing`: buffers that are there at each of them.
+    """
+
+    m: ModelMeasure
+    recipe: Recipe
+    held: ModelStates
+    buffers: MemoryBuffers
+    alive: float
+    left: float
+    layer: float
+    feed: float
+    attend: float
+    fed: float
+    entry: float
+    outside: float
+    logits: float
+    accumulated: float
+    standing: float
+    checkpointed: bool
+    tp: int
+
+    def build_phase_at(
+        self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0
+    ) -> MemoryPhase:
+        """The moment `name`, with the states and buffers that every moment has."""
+        held, waiting = self.held, self.accumulated
+        whole = gradients if gradients > waiting else waiting  # noqa: FURB136 - max() is slower, and this runs ten times a footprint
+        return build_phase(name, held.weights, whole, held.optimizer, activations, logits, self.standing + buffers)
+
+
+def list_training_phases(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> tuple[MemoryPhase, ...]:
+    """What is alive at each of these moments on one GPU of `stage`."""
+    step = _build_step(m, recipe, stage, held, buffers)
+    load = build_phase("load", weights=held.weights, buffers=buffers.load)
+    return (
+        load,
+        *_list_loss_phases(step),
+        *_list_last_layer_phases(step),
+        *_list_first_layer_phases(step),
+        step.build_phase_at("step", held.gradients, 0.0, buffers=buffers.step),
+    )
+
+
+def _build_step(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> TrainingStep:
+    parallel = stage.parallel
+    split = get_framework(recipe).sequence_parallel
+    tokens = m.tokens / (parallel.tp * parallel.cp)
+    whole = tokens if split else m.tokens / parallel.cp
+    kept = stage.share * (tokens * m.waiting + (whole - tokens) * m.waiting_unsplit)
+    shared = tokens * (m.mask + m.stem)
+    gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 and split else 0.0
+    entry = whole * m.layer.entry
+    head_input = (m.tokens / parallel.cp - whole) * m.head_input
+    return TrainingStep(
+        m=m,
+        recipe=recipe,
+        held=held,
+        buffers=buffers,
+        alive=kept * stage.in_flight + shared - whole * m.unneeded * stage.first,
+        left=kept * (stage.in_flight - 1) + shared,
+        layer=tokens * m.layer.whole + (whole - tokens) * m.layer.unsplit,
+        feed=tokens * m.layer.feed_forward_work + entry - tokens * m.layer.entry + gathers,
+        attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + entry - tokens * m.layer.entry + gathers,
+        fed=held.layer_gradient - held.attention_gradient,
+        entry=entry,
+        outside=(whole * (m.outside - m.stem) + head_input) * stage.last,
+        logits=tokens * m.vocab * stage.last,
+        accumulated=held.gradients if recipe.gradient_accumulation > 1 or parallel.pp > 1 else 0.0,
+        standing=buffers.standing,
+        checkpointed=recipe.checkpointing != "none",
+        tp=parallel.tp,
+    )
+
+
+def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+    """In the loss, on the way back through it, and through the head.
+
+    Autocast's copies wait for the backward pass unless the layer is computed again; those of trained weights stay in
+    autocast's own cache until the forward pass ends all the same.
+    """
+    b, head = s.buffers, s.buffers.head + s.buffers.cast_head
+    saved = 0.0 if s.checkpointed else b.casts
+    inside, loss, back = _compute_logits(s)
+    made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
+    activations = s.alive + s.outside
+    return (
+        s.build_phase_at("forward", 0.0, activations, logits=inside, buffers=head + made),
+        s.build_phase_at("loss", 0.0, activations, logits=loss, buffers=head + saved),
+        s.build_phase_at("backward, head", s.held.head_gradient, activations, logits=back, buffers=head + saved),
+    )
+
+
+def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
+    """Bytes of logits in the loss, on the way back through it, and on the way back through the head.
+
+    First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients, or what
+    else the library holds (`Modules.loss_copies`); then one gradient as computed, which under autocast is gone when the
+    head's gradient is cast to fp32. In chunks: one chunk of that, and the whole logits and their gradient where chunks are
+    cut from them.
+    """
+    loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
+    known = get_framework(s.recipe)
+    if s.recipe.fused_loss:
+        whole = compute * numbers if known.logits_whole else 0.0
+        chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
+        return whole, 2 * whole + 3 * loss * numbers / chunks, whole
+    back = compute * numbers
+    if known.loss_compiled and s.recipe.compiled:
+        return back, 2 * back, back
+    copies = known.loss_copies if s.tp == 1 else known.loss_copies_split
+    cap = compute * numbers * s.m.capped
+    inside = (compute + loss * (1 if loss == compute else min(copies, 2))) * numbers
+    if s.m.numbers.autocast and s.held.head_gradient:
+        back = max(0.0, back - s.held.head_gradient) + s.buffers.cast_head
+    return inside + cap, copies * loss * numbers + cap, back + cap
+
+
+def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+    """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
+    activations = s.alive + (s.layer if s.checkpointed else 0.0)
+    casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
+    return _list_half_phases(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
+
+
+def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
+    """Going back through the first layer and the embedding: nearly all gradients are there, of the activations one layer's.
+
+    A tied embedding gets its second gradient here: the first, the second and their sum exist at once.
+    """
+    h = s.held
+    before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
+    layers = (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
+    return (
+        *_list_half_phases(s, "first", before * h.gradients_stay, s.left + s.layer, s.buffers.cast_layer),
+        s.build_phase_at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
+    )
+
+
+def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
+    """Going back through both halves of a layer, beside gradients that are `done`.
+
+    Autocast's copy of a matrix goes once it is used: back in attention those of the feed-forward are gone.
+    """
+    h, b, m = s.held, s.buffers, s.m
+    left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
+    return (
+        s.build_phase_at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.build_phase_at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
+    )
+
+
+def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
+    """Keys and values of `micro_batch` sequences of `seq_len`, on one GPU."""
+    ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
+    return m.numbers.compute * m.cached * stage.share * m.tokens / ranks
+
+
+def list_serving_phases(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> tuple[MemoryPhase, ...]:
+    """What is alive at each moment on one GPU of `stage`, with a full cache."""
+    parallel = stage.parallel
+    prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
+    step = recipe.micro_batch / parallel.tp
+    logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
+    standing = buffers.standing + buffers.head + compute_kv_cache_bytes(m, stage)
+    return (
+        build_phase("load", weights=held.weights, buffers=buffers.load),
+        build_phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
+        build_phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
+    )

@@ -13,10 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.companions import Companion, PreferenceTraining
-from costguard.sizing.memory.explanation import TermExplanation, explain_footprint, format_slack_formula
-from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.memory.footprint import (
+    Footprint,
+    TermExplanation,
+    compute_footprint,
+    explain_footprint,
+    format_slack_formula,
+)
 from costguard.sizing.memory.phases import MemoryPhase, build_phase
+from costguard.sizing.preference import Companion, PreferenceTraining
 from costguard.sizing.recipe import Parallelism, Recipe
 
 RESTING_FORMULA = "kept while another model works"

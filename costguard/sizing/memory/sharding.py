@@ -2,6 +2,16 @@
 
 Example: Llama-3-8B on 64 GPUs with tp = 8 and pp = 2 leaves 4 data-parallel ranks. The first stage holds 16 layers and the
 embedding and keeps two micro-batches in flight; the last holds 16 layers, the head and the loss.
+
+Weights, gradients and optimizer states one GPU holds, before and after sharding.
+
+Example: 7.5 billion parameters in mixed precision on 64 GPUs need 120 GB a GPU in whole copies, 31.4 GB with the
+optimizer sharded (ZeRO-1), 16.6 GB with the gradients too (ZeRO-2), and 1.9 GB with everything sharded (ZeRO-3).
+
+Memory beside states and activations: gathered shards, buckets, casts and dequantised matrices.
+
+Example: a rank of Llama-3-8B under FSDP holds 1/8 of the weights, but also two layers of 218 M parameters gathered in bf16
+(0.87 GB) and the root unit, embedding and head, 2 x 128,256 x 4096 x 2 bytes (2.1 GB): more than its own shard of 2.0 GB.
 """
 
 from __future__ import annotations
@@ -10,7 +20,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from costguard.sizing.architecture import Architecture, LayerBlock
-from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.memory import overheads
+from costguard.sizing.memory.frameworks import FP32, get_framework
+from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.recipe import GGUF_BITS, Parallelism, Recipe
 from costguard.values.checks import require
 
 
@@ -93,3 +106,233 @@ def _check_experts(architecture: Architecture, ep: int, shards: int) -> None:
     require(
         shards % ep == 0, "parallel.ep", f"{ep} does not divide {shards} data-parallel ranks", f"write a divisor of {shards}"
     )
+
+
+OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
+"""The ZeRO stage from which each state is sharded."""
+
+QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0}
+"""Bits a quantised weight: nf4 with an fp32 scale for each 64 (bitsandbytes), int4 with a 16-bit scale and zero for each 64,
+int8 with one scale a row, which is nothing."""
+
+DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
+"""nf4 whose scales are in 8 bits: 4.127 (QLoRA, arXiv 2305.14314, section 3)."""
+
+
+@dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
+class GpuParameters:
+    """Parameters of one GPU's part of the model before ZeRO: `rest` holds `embedding`, `head`, norms and biases."""
+
+    dense: float
+    experts: float
+    embedding: float
+    head: float
+    rest: float
+    adapters: float
+
+
+@dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
+class ModelStates:
+    """Bytes on this GPU, and `host`: bytes that wait in host memory instead.
+
+    `trained`: parameters whose gradients this GPU computes. `whole_weights`: the weights as if nothing were sharded.
+    `gradients_stay`: the share of each gradient that stays here once its layer is done: all, one shard, or none.
+    `whole_gradients`: all gradients as if all stayed; the others are gradients of one part while it is whole.
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    host: float
+    trained: float
+    whole_weights: float
+    whole_gradients: float
+    gradients_stay: float
+    head_gradient: float
+    embedding_gradient: float
+    layer_gradient: float
+    attention_gradient: float
+    down_gradient: float
+
+
+def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters:
+    """What tensor, pipeline and expert parallelism leave to one GPU of `stage`."""
+    tp = stage.parallel.tp
+    embedding = m.embedding / tp if stage.first or m.tied else 0.0
+    head = m.head * stage.last / tp
+    return GpuParameters(
+        dense=stage.share * (m.matrices - m.experts) / tp,
+        experts=stage.share * m.experts / (tp * stage.parallel.ep),
+        embedding=embedding,
+        head=head,
+        rest=stage.share * m.small + embedding + head,
+        adapters=stage.share * m.adapters / tp,
+    )
+
+
+def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters) -> ModelStates:
+    """The states of one GPU in `stage`, which holds `parts`."""
+    n, parallel = m.numbers, stage.parallel
+    zero, offload = parallel.stage, parallel.offload
+    expert_shards = max(stage.shards // parallel.ep, 1)
+    stored, of_experts = _compute_weight_bytes(m, recipe, parts)
+    weights = whole_weights = stored + of_experts
+    if zero >= WEIGHT_STAGE:
+        weights = stored / stage.shards + of_experts / expert_shards
+    dense, experts = _count_trained(recipe, parts)
+    trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
+    unit = 0.0 if recipe.adapters else n.gradient
+    whole_gradients = n.gradient * trained
+    late = parallel.fsdp and (parallel.pp > 1 or (get_framework(recipe).syncs_late and recipe.gradient_accumulation > 1))
+    stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
+    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and get_framework(recipe).flattens)
+    if beside:
+        whole_gradients += beside
+    optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
+    weights_away, gradients_away = offload == "all", offload != "none" and zero >= OPTIMIZER_STAGE
+    optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
+    # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
+    gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
+    return ModelStates(
+        weights=weights * (not weights_away),
+        gradients=whole_gradients * gradients_stay,
+        optimizer=optimizer * (not optimizer_away),
+        host=weights * weights_away + whole_gradients * stay * gradients_away + optimizer * optimizer_away,
+        trained=trained,
+        whole_weights=whole_weights,
+        whole_gradients=whole_gradients,
+        gradients_stay=gradients_stay,
+        head_gradient=unit * (parts.embedding if m.tied else parts.head) * stage.last,
+        embedding_gradient=unit * parts.embedding * stage.first,
+        layer_gradient=unit * m.layer_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
+        attention_gradient=unit * m.attention_parameters / parallel.tp,
+        down_gradient=unit * m.down_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
+    )
+
+
+def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
+    """Bytes of one weight in the layers' matrices (what a quantiser takes), and of any other."""
+    n = m.numbers
+    stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
+    if recipe.quant == "none":
+        return (1 if recipe.precision == "fp8" and not recipe.trains else stored), stored
+    if recipe.quant in GGUF_BITS:
+        return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
+    double = recipe.quant == "nf4" and (recipe.double_quant or get_framework(recipe).double_quant)
+    return (DOUBLE_QUANT_BITS if double else QUANT_BITS[recipe.quant]) / 8, stored
+
+
+def _compute_weight_bytes(m: ModelMeasure, recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
+    """Bytes of everything but experts, and of experts."""
+    matrix, other = choose_weight_bytes(m, recipe)
+    head = parts.head if m.head_quantised else 0.0
+    stored = matrix * (parts.dense + head) + other * (parts.rest - head)
+    return stored + m.numbers.weight * parts.adapters, matrix * parts.experts
+
+
+def _count_trained(recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
+    """Trained parameters outside and inside experts."""
+    if not recipe.trains:
+        return 0.0, 0.0
+    return (parts.adapters, 0.0) if recipe.adapters else (parts.dense + parts.rest, parts.experts)
+
+
+@dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
+class MemoryBuffers:
+    """Bytes on one GPU.
+
+    All through a pass live: `gathered`, whole weights of the layers at work; `bucket`, gradients on their way, or summed;
+    `upcast`, what PEFT turns to fp32; `dequantised`, one matrix; `copies`, fp8 copies of weights.
+    While they are needed: `head`, the head's whole weights where it is a unit of its own; `casts`, autocast's copies of all
+    layers, `cast_layer` of one, `cast_head` of the head; `load`, while quantising; `step`, while the optimizer steps.
+    """
+
+    gathered: float
+    head: float
+    bucket: float
+    upcast: float
+    dequantised: float
+    copies: float
+    casts: float
+    cast_layer: float
+    cast_head: float
+    load: float
+    step: float
+
+    @property
+    def standing(self) -> float:
+        """What lives all through a pass."""
+        return self.gathered + self.bucket + self.upcast + self.dequantised + self.copies
+
+
+def compute_buffers(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters, held: ModelStates
+) -> MemoryBuffers:
+    """The buffers of one GPU in `stage`."""
+    parallel, tp = stage.parallel, stage.parallel.tp
+    own = stage.shards if parallel.stage >= WEIGHT_STAGE else 1
+    dequantised = _compute_dequantised(m, recipe) / tp
+    gathered, head = _compute_gathered(m, recipe, parallel, parts, held)
+    return MemoryBuffers(
+        gathered=gathered,
+        head=head,
+        bucket=_compute_bucket(m, recipe, stage, held) + _compute_accumulated(m, stage, held),
+        upcast=(FP32 - m.numbers.frozen) * parts.rest / own
+        if recipe.method == "qlora" and get_framework(recipe).upcasts
+        else 0.0,
+        dequantised=dequantised,
+        copies=m.numbers.copies * (parts.dense + parts.experts) / own,
+        casts=m.casts * stage.share / tp,
+        cast_layer=m.cast_layer / tp,
+        cast_head=m.cast_head * stage.last / tp,
+        load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
+        step=m.numbers.weight * held.trained / own if get_framework(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
+    )
+
+
+def _compute_gathered(
+    m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, held: ModelStates
+) -> tuple[float, float]:
+    """Whole weights a rank holds besides its shard, never more than sharding keeps away; and the head's, where it is apart.
+
+    FSDP gathers two layers and, unless they are units of their own, embedding and head. DeepSpeed keeps up to
+    `stage3_max_live_parameters`. What is offloaded comes back the same way.
+    """
+    if parallel.stage < WEIGHT_STAGE and parallel.offload != "all":
+        return 0.0, 0.0
+    compute, apart = m.numbers.compute, get_framework(recipe).shards_root
+    each = choose_weight_bytes(m, recipe)[0] if recipe.quant != "none" else compute
+    if (
+        parallel.fsdp and parallel.pp > 1
+    ):  # torchtitan: a pipeline keeps its stage gathered, or each micro-batch would gather it
+        return compute * (parts.dense + parts.experts + parts.rest), 0.0
+    layers = (
+        (get_framework(recipe).gathered if parallel.fsdp else overheads.GATHERED_LAYERS)
+        * each
+        * m.layer_parameters
+        / (parallel.tp * (parallel.ep if m.experts else 1))
+    )
+    live = 0.0 if parallel.fsdp else compute * overheads.LIVE_ELEMENTS
+    root = 0.0 if apart else compute * (parts.embedding + parts.head)
+    away = max(held.whole_weights - held.weights, 0.0)
+    return min(max(layers, live) + root, away), compute * parts.head * apart
+
+
+def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates) -> float:
+    """Buckets of gradients: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP and Megatron need none."""
+    if stage.shards == 1 or stage.parallel.fsdp or not get_framework(recipe).copies_gradients:
+        return 0.0
+    if stage.parallel.stage == 0:
+        return m.numbers.gradient * held.trained
+    return m.numbers.compute * min(held.trained, overheads.BUCKET_ELEMENTS)
+
+
+def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
+    """The fp32 sum of gradients, sharded as they are."""
+    return m.numbers.accumulator * held.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
+
+
+def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
+    """A bitsandbytes matrix is multiplied in a copy of full width: the largest one. llama.cpp's kernels read packed weights."""
+    width = get_framework(recipe).quantised_input if recipe.trains else 0
+    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else max(m.numbers.compute, width) * m.largest_matrix

@@ -5,14 +5,21 @@ state; a run that short loses next to nothing besides; 0.1 h (0.03 to 0.4) of st
 
 Spot: each interruption costs the restart and half a checkpoint interval of lost work, so with 0.05 interruptions an
 hour, 0.25 h to restart and a checkpoint every hour, a run takes 1 + 0.05 x (0.25 + 0.5) = 1.0375 times as long.
+
+How fast a placed job is and how long it takes to begin, whether one model works or several take turns.
+
+How often a spot machine is taken back, and how long it takes to be running again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from costguard.sizing.architecture import Architecture
+from costguard.sizing.job import Job
+from costguard.sizing.placement import Placement
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
 from costguard.sizing.speed.throughput import Throughput, compute_throughput
 from costguard.values.interval import Interval
@@ -107,3 +114,43 @@ def compute_checkpoint_interval(interruptions_per_hour: float, write_hours: floa
 def _subtract_to_zero(interval: Interval, x: float) -> Interval:
     """`interval` - x, not below 0."""
     return Interval(max(0.0, interval.low - x), max(0.0, interval.expected - x), max(0.0, interval.high - x))
+
+
+def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+    """Tokens of the job a second per GPU; None where no rate of the GPU is known."""
+    if job.beside is None:
+        p = placed
+        return compute_throughput(
+            job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency
+        )
+    from costguard.sizing.speed.preference import compute_preference_speed
+
+    return compute_preference_speed(job.architecture, job.beside, placed, efficiency)
+
+
+def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
+    """Hours from the order to the first step, companions' weights fetched too. `booted`: the machine runs already."""
+    beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
+    boot = Interval.exactly(0.0) if booted else BOOT_HOURS
+    return compute_startup(job.architecture, *(c.architecture for c in beside), boot=boot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionRate:
+    """`per_hour`: interruptions per instance-hour. `restart_hours`: until the run computes again."""
+
+    per_hour: Interval
+    restart_hours: float
+    source: str = ""
+
+
+def read_interruptions(rows: Iterable[Mapping[str, str]]) -> dict[str, InterruptionRate]:
+    """Provider -> its risk, from `interruptions.csv`; `*` stands for every provider without a row."""
+    return {
+        row["provider"]: InterruptionRate(
+            per_hour=Interval(*(float(row[f"{end}_per_hour"]) for end in ("low", "expected", "high"))),
+            restart_hours=float(row["restart_minutes"]) / 60,
+            source=f"{row['source']}, {row['observed_on']}",
+        )
+        for row in rows
+    }

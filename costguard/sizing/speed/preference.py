@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.companions import PreferenceTraining
 from costguard.sizing.placement import Placement
+from costguard.sizing.preference import PreferenceTraining
 from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.sizing.speed.efficiency import Efficiency
-from costguard.sizing.speed.step import TERA
-from costguard.sizing.speed.throughput import Throughput, compute_throughput
-from costguard.sizing.speed.work import count_work
+from costguard.sizing.speed.flops import count_work
+from costguard.sizing.speed.throughput import TERA, Throughput, compute_throughput
 from costguard.values.interval import Interval
 
 MICRO = 1e6

@@ -18,7 +18,7 @@ from math import ceil
 from time import monotonic
 
 from costguard.errors import replace_unprintable, shorten
-from costguard.system.child.attending import BlockedSignals
+from costguard.system.child.process import BlockedSignals
 
 SAVE, RESTORE = "\x1b[22;2t", "\x1b[23;2t"
 """The title is put aside and taken back where the terminal can (XTWINOPS); the others ignore it."""

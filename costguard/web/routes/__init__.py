@@ -1,1 +1,157 @@
-"""One file a subject: each makes a router of the parts that it serves."""
+"""One file a subject: each makes a router of the parts that it serves.
+
+Where agents join and report. A beat is answered after the commit that counts it, and the answer is signed.
+
+What may be read: the status with a token, health and the agent itself without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, build_signed_answer
+from fastapi import APIRouter, Request, Response
+
+from costguard.agents.messages import NOT_READY, TOO_OFTEN, MessageRefusedError
+from costguard.services.agent_gateway import AgentEnvelope, AgentGateway
+from costguard.services.ports import Seal
+from costguard.services.web_backend import WebServices
+from costguard.web import schemas
+from costguard.web.middleware import RateLimiter
+
+JSON = "application/json"
+PER_AGENT, AGENT_BURST = 1.0, 40.0
+"""Beats a second of one agent; after an outage it has more to say at once."""
+JOINS, JOINS_BURST = 20.0, 100.0
+"""Joins a second of all together: each is a look into the ledger."""
+SIGNED_HEADERS = [
+    {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
+    for name in (SEQ_HEADER, AT_HEADER, SIGNATURE_HEADER)
+]
+
+
+def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
+    """The routes of agents."""
+    routes, beats_of, joins = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST), RateLimiter(JOINS, JOINS_BURST)
+
+    @routes.post(
+        JOIN_PATH,
+        summary="An agent joins, with a one-time code and the public half of a key that it made.",
+        openapi_extra=schemas.build_request_schema(schemas.JOINING),
+        responses=schemas.build_response_schemas({200: schemas.JOINED}),
+    )
+    async def join(request: Request) -> Response:
+        wait_s = joins.take("")
+        if wait_s:
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
+        said = await asyncio.to_thread(desk.join, await request.body())
+        return Response(json.dumps(said), media_type=JSON)
+
+    @routes.post(
+        BEATS_PATH.format("{agent}"),
+        summary="An agent reports, and asks for its own machine; signed by its key.",
+        openapi_extra={**schemas.build_request_schema(schemas.BEAT), "parameters": SIGNED_HEADERS},
+        responses=schemas.build_response_schemas({200: schemas.ANSWER}),
+    )
+    async def beats(agent: str, request: Request) -> Response:
+        envelope = AgentEnvelope(
+            method=request.method,
+            path=request.url.path,
+            agent=agent,
+            seq=request.headers.get(SEQ_HEADER, ""),
+            at=request.headers.get(AT_HEADER, ""),
+            signature=request.headers.get(SIGNATURE_HEADER, ""),
+            body=await request.body(),
+        )
+        if not desk.is_known(agent):
+            await asyncio.to_thread(desk.load_agent, agent)
+        incoming = desk.check_message(envelope)
+        wait_s = beats_of.take(incoming.agent.id)
+        if wait_s:
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
+        try:
+            asked = await asyncio.wrap_future(desk.commits.submit(incoming))
+        except MessageRefusedError:
+            desk.forget(incoming.agent.id)
+            raise
+        said = desk.answer(incoming, asked)
+        body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
+        signature = seal.sign(build_signed_answer(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
+        return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})
+
+    return routes
+
+
+JSON, ZIP = "application/json", "application/octet-stream"
+PER_TOKEN, TOKEN_BURST = 20.0, 100.0
+"""Readings a second with one token."""
+BEARER = "bearer "
+SECURITY: dict[str, object] = {"security": [{"token": []}]}
+
+
+def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> APIRouter:
+    """The routes of readers. `agent_zip`: the agent as one file that Python runs; RefusedError where there is none."""
+    routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
+
+    @routes.get(
+        "/healthz",
+        summary="Whether the guard runs: seconds since its last run that is in the ledger. 503 where that is too long ago.",
+        responses=schemas.build_response_schemas({200: schemas.HEALTH, 503: schemas.HEALTH}),
+    )
+    async def healthz() -> Response:
+        age_s, late = parts.health()
+        state = "never" if age_s is None else "late" if late else "ok"
+        said = {"state": state, "guard_age_s": None if age_s is None else round(age_s, 1)}
+        return Response(json.dumps(said), status_code=503 if late else 200, media_type=JSON)
+
+    @routes.get(
+        "/v1/status",
+        summary="What runs and costs, as `costguard status --json` prints it, as of the last run of the guard.",
+        openapi_extra=SECURITY,
+        responses=schemas.build_response_schemas({200: schemas.STATUS, 304: JSON}),
+    )
+    async def status(request: Request) -> Response:
+        stated = request.headers.get("authorization", "")
+        token = stated[len(BEARER) :].strip() if stated.lower().startswith(BEARER) else ""
+        reader = await asyncio.to_thread(parts.reader, token)
+        wait_s = rates.take(reader.name)
+        if wait_s:
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
+        body, mark = await asyncio.to_thread(parts.board.read)
+        headers = {"etag": f'"{mark}"'}
+        if request.headers.get("if-none-match", "").strip() == f'"{mark}"':
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=JSON, headers=headers)
+
+    @routes.get(
+        "/costguard-agent.pyz",
+        summary="The agent that fits this watchdog, as one file: python3 costguard-agent.pyz join URL CODE.",
+        responses=schemas.build_response_schemas({200: ZIP}),
+    )
+    async def agent() -> Response:
+        body = await asyncio.to_thread(agent_zip)
+        return Response(body, media_type=ZIP)
+
+    return routes
+
+
+def build_agent_zip_once() -> Callable[[], bytes]:
+    """The agent as one file, built when it is first asked for."""
+    made = list[bytes]()
+
+    def build() -> bytes:
+        if not made:
+            made.append(_build_agent_zip())
+        return made[0]
+
+    return build
+
+
+def _build_agent_zip() -> bytes:
+    try:
+        from costguard_agent.installation import build_archive
+    except ImportError as error:
+        raise MessageRefusedError(NOT_READY, f"this installation cannot build the agent: {error}") from None
+    return build_archive()

@@ -11,7 +11,7 @@ from costguard_aws.account import AwsAccount
 
 from costguard.errors import CostguardError, CredentialsError, InputError, UnknownNameError
 from costguard.providers.transport import Transport
-from costguard.values.health import CHECK_BAD, CHECK_UNSURE
+from costguard.values.provider import CHECK_BAD, CHECK_UNSURE
 from tests.fakes.aws import ACCOUNT, KEY_ID, OTHER_ACCOUNT, ROLE_KEY_ID, SECRET
 from tests.fakes.server import serving
 from tests.providers.aws.rig import AwsRig

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
-from costguard_aws.seam import call_operation
+from costguard_aws.errors import call_operation
 from costguard_aws.session import AwsSession
 
 from tests.fakes.aws_ce import Cost

@@ -10,16 +10,16 @@ import pytest
 from costguard_aws import AwsPlugin
 from costguard_aws.cloudwatch import CloudWatchMetrics
 from costguard_aws.credentials import CredentialSource
-from costguard_aws.seam import call_operation
+from costguard_aws.errors import call_operation
 from costguard_aws.session import AwsSession
 from costguard_aws.spot import SpotHistory, SpotMarket
 
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.providers.transport import ProviderContext, Transport
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
+from costguard.values.calendar import Period
 from costguard.values.money import Rate
-from costguard.values.period import Period
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
 from costguard.values.resource import INSTANCE, VOLUME, ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL
 from tests.contract.rig import BILLS, NAMES, NoCache

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import ForbiddenError, InvalidAnswerError
+from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.period import Period
 from tests.fakes.aws_ce import Cost
 from tests.providers.aws.fuzz import FUZZ, mutated
 from tests.providers.aws.services import ACCOUNT, Services

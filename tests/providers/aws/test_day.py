@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from costguard_sim.bill import charge_resource
-from costguard_sim.knowable import describe_as_listed, keep_knowable
 from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.view import describe_as_listed, keep_knowable
 from costguard_sim.world import SECOND_US, SIM_INSTANCE, SIM_VOLUME, Resource, World, make_world
 
 from costguard.data import ShippedFacts

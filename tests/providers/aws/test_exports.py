@@ -16,7 +16,7 @@ from costguard_aws.cost_exports import FocusExport
 from costguard_aws.session import AwsSession
 
 from costguard.errors import InputError, ProviderError
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.bills.test_focus_rows import ROW
 from tests.contract.rig import BILLS
 from tests.fakes.server import Hands

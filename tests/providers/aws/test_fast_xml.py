@@ -13,7 +13,7 @@ from costguard_aws.ec2_xml import find_rows, list_tags, parse_tree, read_text, r
 from costguard_sim.world import make_world, to_us
 
 from costguard.errors import InvalidAnswerError
-from costguard.values.stated_time import parse_instant
+from costguard.values.instant import parse_instant
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_wire import model
 from tests.fakes.server import START

@@ -9,7 +9,8 @@ from functools import cache
 from xml.etree.ElementTree import Element
 
 from costguard_aws.ec2_xml import parse_tree
-from costguard_aws.prices import PriceKey
+from costguard_aws.instance_types import load_known_types
+from costguard_aws.price_list import PriceKey
 from costguard_aws.translation import (
     ListingScope,
     TypeAndPriceLookup,
@@ -18,16 +19,15 @@ from costguard_aws.translation import (
     observe_volume,
     parse_left_at,
 )
-from costguard_aws.types import load_known_types
 from costguard_sim.world import make_world, to_us
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
 from costguard.metering.observation import Observation, Price
+from costguard.values.instant import parse_instant
 from costguard.values.money import Rate
 from costguard.values.resource import STATES
-from costguard.values.stated_time import parse_instant
 from tests.fakes.aws import FakeAws
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from costguard.errors import UnknownNameError
 from costguard.metering.observation import Observation
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, UtilizationSamples
 from tests.fakes.aws_wire import amz_json_error

@@ -15,7 +15,7 @@ from costguard_sim.world import Shape, to_us
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Partial
-from costguard.values.acting import ACCEPTED, MISSING, REFUSED
+from costguard.values.provider import ACCEPTED, MISSING, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.fakes.aws import ACCOUNT

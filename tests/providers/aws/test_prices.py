@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from costguard_aws.live_offers import LiveOffers
-from costguard_aws.price_list import parse_prices
-from costguard_aws.prices import OnDemandPrices, PriceKey
+from costguard_aws.price_list import OnDemandPrices, PriceKey, parse_prices
 from costguard_aws.session import AwsSession
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from costguard_aws.account import AwsAccount
 
-from costguard.values.acting import REFUSED
+from costguard.values.provider import REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig

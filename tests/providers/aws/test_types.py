@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from costguard_aws.types import find_family_gpu, load_known_types
+from costguard_aws.instance_types import find_family_gpu, load_known_types
 
 from costguard.data import ShippedFacts
 from tests.contract.rig import NAMES

@@ -8,7 +8,7 @@ from dataclasses import replace
 from costguard_gcp.account import GcpAccount
 from costguard_sim.world import Shape, to_us
 
-from costguard.values.acting import ACCEPTED, ALREADY, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import number_of
 from tests.fakes.server import Answer

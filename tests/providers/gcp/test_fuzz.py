@@ -7,11 +7,10 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from costguard_gcp.listing import read_aggregated
+from costguard_gcp.inventory import read_aggregated
 from costguard_gcp.machine_types import TABLE
 from costguard_gcp.price_list import collect_prices, compute_rate
-from costguard_gcp.storage import observe_disk
-from costguard_gcp.translation import ListingContext, observe_instance
+from costguard_gcp.translation import ListingContext, observe_disk, observe_instance
 from costguard_gcp.wire import Instance, PersistentDisk, SkuPage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 from costguard.errors import InputError, ProviderError
 from costguard.metering.observation import Observation
 from costguard.providers.transport import HttpResponse
-from costguard.values.stated_time import parse_instant
+from costguard.values.instant import parse_instant
 from tests.campaign import examples
 from tests.contract import edits
 from tests.fakes.gcp_prices import Listed, price_list

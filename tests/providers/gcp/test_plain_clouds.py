@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from costguard_gcp import listing
+from costguard_gcp import inventory
 from costguard_gcp.account import GcpAccount
 from costguard_gcp.monitoring import METRICS, measure_utilization
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
-from costguard.values.acting import ACCEPTED, MISSING, REFUSED
-from costguard.values.health import CHECK_BAD, CHECK_UNSURE
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import ACCEPTED, CHECK_BAD, CHECK_UNSURE, MISSING, REFUSED
 from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import refusal
 from tests.fakes.server import Answer
@@ -142,8 +141,8 @@ def test_reaching_something_that_is_no_list_is_bad(rig: GcpRig, account: GcpAcco
 
 
 def test_more_machines_than_the_cap_are_partial(rig: GcpRig, account: GcpAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert listing.MOST_ITEMS == 50_000
-    monkeypatch.setattr(listing, "MOST_ITEMS", 5)
+    assert inventory.MOST_ITEMS == 50_000
+    monkeypatch.setattr(inventory, "MOST_ITEMS", 5)
     rig.put(7)
     found = _inventory(account)
     assert isinstance(found, Partial)

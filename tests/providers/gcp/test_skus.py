@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from costguard_gcp.machine_types import TABLE, MachineShape, find_shape
+from costguard_gcp.machine_types import TABLE, MachineShape, find_shape, parse_shape
 from costguard_gcp.price_list import classify_sku, collect_prices, compute_rate
-from costguard_gcp.shapes import parse_shape
 from costguard_gcp.wire import MachineType, Sku
 
 from tests.fakes.gcp_prices import sku

@@ -8,7 +8,7 @@ from costguard_gcp.account import GcpAccount
 from costguard_sim.world import Disk, to_us
 from google.cloud import compute_v1
 
-from costguard.values.period import Period
+from costguard.values.calendar import Period
 from tests.fakes.gcp import number_of
 from tests.fakes.server import Asked
 from tests.providers.gcp.rig import GcpRig, resource

@@ -8,14 +8,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from costguard_gcp.handling import find_controller
 from costguard_gcp.machine_types import find_shape
-from costguard_gcp.translation import ListingContext, PriceQuestion, find_sku_tier, observe_instance, parse_region
+from costguard_gcp.translation import (
+    ListingContext,
+    PriceQuestion,
+    find_controller,
+    find_sku_tier,
+    observe_instance,
+    parse_region,
+)
 from costguard_gcp.wire import Instance
 
 from costguard.metering.observation import Observation, Price
+from costguard.values.instant import parse_instant
 from costguard.values.money import Rate
-from costguard.values.stated_time import parse_instant
 from tests.contract.rig import NAMES
 
 ZONE = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from costguard_sim.bill import charge_resource
-from costguard_sim.knowable import clip_before
+from costguard_sim.view import clip_before
 from costguard_sim.world import CEILING_NANO, SIM_INSTANCE, Resource, World, make_world, to_us
 
 from costguard.data import ShippedFacts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
+from costguard.values.provider import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from tests.contract.rig import WRONG
 from tests.fakes.lambda_ import KEY, OWNER
 from tests.providers.lambda_.open_fake import account

@@ -26,7 +26,7 @@ from costguard.metering.observation import Observation
 from costguard.providers.api_keys import KeyedAccount
 from costguard.providers.transport import HttpResponse, ProviderChannel, ProviderContext, Secret, Transport
 from costguard.quoting.offer import OfferListing
-from costguard.values.stated_time import parse_instant
+from costguard.values.instant import parse_instant
 from tests.campaign import examples
 from tests.contract.edits import paths, put
 from tests.contract.rig import BILLS, NAMES, NoCache

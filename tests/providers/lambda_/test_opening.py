@@ -144,7 +144,7 @@ def test_a_poll_keeps_to_one_request_a_second_and_is_never_throttled(tmp_path: P
     def bucket(per_s: float) -> TokenBucket:
         return TokenBucket(per_s, monotonic=lambda: now[0], sleep=sleep)
 
-    monkeypatch.setattr("costguard_lambda.opening.TokenBucket", bucket)
+    monkeypatch.setattr("costguard_lambda.account.TokenBucket", bucket)
     rig = LambdaRig()
     rig.put(5)
     rig.fake.log_page, rig.fake.per_s, rig.fake.monotonic = 2, 1.0, lambda: now[0]

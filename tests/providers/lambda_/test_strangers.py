@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from costguard_lambda.opening import parse_base_url
+from costguard_lambda.account import parse_base_url
 
 from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete
 from costguard.metering.observation import Disk
-from costguard.values.acting import UNCLEAR
+from costguard.values.provider import UNCLEAR
 from tests.providers.lambda_.open_fake import account, items, polled
 from tests.providers.lambda_.rig import LambdaRig
 

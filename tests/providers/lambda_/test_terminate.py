@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from costguard_sim.world import SECOND_US, to_us
 
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, key
 from tests.providers.lambda_.rig import LambdaRig, machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from costguard_runpod.account import RunpodAccount
 
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.provider import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from costguard.values.resource import ResourceKey
 from tests.fakes.runpod import problem
 from tests.providers.runpod.rig import RunpodRig

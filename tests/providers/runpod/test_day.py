@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from costguard_sim.bill import NANO, charge_resource
-from costguard_sim.knowable import describe_as_listed, keep_knowable, list_shown_instants
 from costguard_sim.plan import PlannedListing, WatchPlan
-from costguard_sim.view import find_state
+from costguard_sim.view import describe_as_listed, find_state, keep_knowable, list_shown_instants
 from costguard_sim.world import SECOND_US, SIM_INSTANCE, Resource, World, from_us, make_world, to_us
 
 from costguard.data import ShippedFacts

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from costguard_runpod.account import RunpodAccount
-from costguard_runpod.rates import compute_pause
+from costguard_runpod.api import compute_pause
 from costguard_sim.world import DAY_US, SIM_VOLUME, Disk, Resource, Run, Shape, to_us
 
 from costguard.errors import InvalidAnswerError

@@ -12,8 +12,8 @@ from costguard_sim.bill import charge_resource
 from costguard_sim.world import SIM_VOLUME, Disk, to_us
 
 from costguard.errors import ProviderError, ThrottledError
+from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.period import Period
 from tests.fakes.runpod import gpu_type
 from tests.providers.runpod.rig import RunpodRig, plain
 

@@ -15,8 +15,8 @@ from costguard_runpod.wire import BillRecord
 from costguard.bills.bill_line import BillLine
 from costguard.metering.inventory import Complete, Failed
 from costguard.metering.observation import Disk
-from costguard.values.acting import UNCLEAR
-from costguard.values.period import Period
+from costguard.values.calendar import Period
+from costguard.values.provider import UNCLEAR
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.providers.runpod.rig import RunpodRig

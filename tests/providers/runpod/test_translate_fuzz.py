@@ -22,9 +22,8 @@ from msgspec import json as mjson
 
 from costguard.errors import InputError
 from costguard.metering.observation import drop_impossible_times
-from costguard.values.instant import EARLIEST
-from costguard.values.period import Period
-from costguard.values.stated_time import parse_instant
+from costguard.values.calendar import Period
+from costguard.values.instant import EARLIEST, parse_instant
 from tests.campaign import examples
 from tests.contract.edits import paths
 from tests.contract.rig import NAMES

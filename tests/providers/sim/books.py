@@ -7,14 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from costguard.metering.accrual import POLL_GAP, find_last_seen
+from costguard.metering.accrual import POLL_GAP, find_last_seen, find_unobserved_usage
 from costguard.metering.billing import BillingRule
-from costguard.metering.reach import compute_known_until
 from costguard.metering.scope_state import AccrualResult, ScopeState
-from costguard.metering.span import Span, compute_amounts, compute_charge
-from costguard.metering.unheard import find_unobserved_usage
+from costguard.metering.span import Span, compute_amounts, compute_charge, compute_known_until
+from costguard.values.calendar import Period
 from costguard.values.instant import EPOCH, to_micros
-from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 
 

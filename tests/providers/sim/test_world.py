@@ -16,16 +16,17 @@ from pathlib import Path
 import costguard_sim
 import pytest
 from costguard_sim.bill import list_owed, make_bill, sum_lines
-from costguard_sim.lives import LIVES, SHAPES
 from costguard_sim.plan import FAILS, LIES_MOST, make_plan, parse_plan
 from costguard_sim.world import (
     APART_S,
     CEILING_NANO,
     CLOUDS,
     LAG_S,
+    LIVES,
     OFF_LEAST_S,
     RUN_LEAST_S,
     SECOND_US,
+    SHAPES,
     World,
     from_us,
     make_world,

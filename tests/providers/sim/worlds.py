@@ -18,11 +18,19 @@ from fractions import Fraction
 from functools import cache
 
 from costguard_sim.bill import NANO, charge_resource
-from costguard_sim.knowable import clip_before, is_on_at, keep_knowable, truncate_after
-from costguard_sim.lives import SHAPES
 from costguard_sim.plan import PlannedListing, WatchPlan, make_plan
-from costguard_sim.view import find_last_run, find_state, make_key, make_poll, observe_resource
-from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, Resource, World, make_world
+from costguard_sim.view import (
+    clip_before,
+    find_last_run,
+    find_state,
+    is_on_at,
+    keep_knowable,
+    make_key,
+    make_poll,
+    observe_resource,
+    truncate_after,
+)
+from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, SHAPES, Resource, World, make_world
 
 from costguard.data import ShippedFacts
 from costguard.metering.accrual import POLL_GAP, accrue_poll

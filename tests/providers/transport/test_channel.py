@@ -36,8 +36,7 @@ from costguard.providers.transport import (
     make_status_fault_reader,
 )
 from costguard.providers.transport import channel as channels
-from costguard.providers.transport.channel import RETRY_AFTER_MOST_S, parse_retry_after
-from costguard.providers.transport.circuit import CIRCUIT_FAILURES
+from costguard.providers.transport.channel import CIRCUIT_FAILURES, RETRY_AFTER_MOST_S, parse_retry_after
 from tests.fakes.server import Answer, Asked, serving
 from tests.providers.transport.wires import CANARY, Told
 

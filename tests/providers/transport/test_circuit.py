@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from costguard.providers.transport.circuit import CIRCUIT_FAILURES, CIRCUIT_OPEN_S, CircuitBreakers
+from costguard.providers.transport.channel import CIRCUIT_FAILURES, CIRCUIT_OPEN_S, CircuitBreakers
 
 
 class Hand:

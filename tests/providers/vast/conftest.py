@@ -8,7 +8,7 @@ import pytest
 import stamina
 
 from costguard.providers.transport import Deadline, TokenBucket
-from costguard.providers.transport.circuit import CircuitBreakers
+from costguard.providers.transport.channel import CircuitBreakers
 
 
 @pytest.fixture(autouse=True)

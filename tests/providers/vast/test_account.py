@@ -14,10 +14,19 @@ from costguard_sim.world import SECOND_US, Rate, Run, to_us
 
 from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError, RefusedError
 from costguard.metering.inventory import Complete, Failed, Partial
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE
+from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.period import Period
+from costguard.values.provider import (
+    ACCEPTED,
+    ALREADY,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    MISSING,
+    REFUSED,
+    UNCLEAR,
+)
 from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.fakes.server import START

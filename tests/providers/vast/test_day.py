@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from costguard_sim.bill import charge_resource
-from costguard_sim.knowable import describe_as_listed, keep_knowable
 from costguard_sim.plan import PlannedListing, WatchPlan
+from costguard_sim.view import describe_as_listed, keep_knowable
 from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, from_us, make_world, to_us
 
 from costguard.data import ShippedFacts

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 from costguard_vast import charges, offers
-from costguard_vast.measures import build_samples
-from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames
+from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames, build_samples
 from costguard_vast.wire import HostOffer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from costguard_vast.account import parse_base_url
 from costguard_vast.actions import is_instance_id
-from costguard_vast.opening import parse_base_url
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Partial

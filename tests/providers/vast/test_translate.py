@@ -9,14 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from costguard_vast.measures import build_samples
-from costguard_vast.traffic import UNCOUNTED
-from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames
+from costguard_vast.prices import UNCOUNTED
+from costguard_vast.translation import ItemReader, PollNotes, VastGpuNames, build_samples
 from costguard_vast.wire import Instance
 
 from costguard.metering.observation import Disk, Observation, TrafficCounter
+from costguard.values.instant import parse_instant
 from costguard.values.resource import ResourceKey
-from costguard.values.stated_time import parse_instant
 from tests.contract.rig import NAMES
 from tests.fakes.vast import FakeVast, machine
 

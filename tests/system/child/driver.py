@@ -6,8 +6,7 @@ import os
 import sys
 
 from costguard.errors import CostguardError
-from costguard.system.child.attending import ChildSupervisor, block_signals
-from costguard.system.child.process import start_child
+from costguard.system.child.process import ChildSupervisor, block_signals, start_child
 from costguard.system.child.terminal import write_message
 
 

@@ -14,7 +14,7 @@ from tests.system.child.test_attending import ENV, settle
 
 COUNTS = """
 import sys
-from costguard.system.child.attending import block_signals
+from costguard.system.child.process import block_signals
 from costguard.system.child.terminal import run_countdown
 with block_signals() as heard:
     gone = run_countdown(int(sys.argv[1]), "stop", heard)

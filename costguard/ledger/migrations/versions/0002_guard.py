@@ -10,8 +10,8 @@ import time
 
 from alembic import op
 
-from costguard.ledger.db.voices import open_sql_session
-from costguard.ledger.guard import audit
+from costguard.ledger.db.connection import open_sql_session
+from costguard.ledger.guard import audit_log
 from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
 from costguard.ledger.migrations.words import WORDS
 
@@ -43,4 +43,4 @@ def upgrade() -> None:
     words = WORDS[connection.dialect.name]
     for statement in (*GUARD_STATEMENTS, *AUDIT_STATEMENTS):
         connection.exec_driver_sql(statement.format(**words))
-    audit.begin_audit(*open_sql_session(connection), time.time_ns() // 1000)
+    audit_log.begin_audit(*open_sql_session(connection), time.time_ns() // 1000)
