@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PORTS, ACTS = frozenset(("Stopper", "Terminator")), frozenset(("stop", "terminate"))
-ACTING, OWN = "flows/acting.py", "ports/__init__.py"
+ACTING, OWN = "services/act/send_action.py", "providers/ports.py"
 
 
 def faults(house: Path) -> list[str]:

@@ -130,7 +130,7 @@ class AgentDaemon:
             self._spool.shift_times(jump_ms)
         self._measuring.forget(moment)
         if self._switch is not None:
-            self._switch.disturbed(self._correct_moment(moment))
+            self._switch.handle_gap(self._correct_moment(moment))
         self._gap = f"no record over a gap: {gap}"
         self._log.say(self._gap)
 
@@ -148,7 +148,7 @@ class AgentDaemon:
         self._status.record = measured.record
         if self._switch is not None:
             self._pass_answers_to_switch()
-            self._switch.measured(self._correct_moment(moment), measured.over_s, measured.record["signals"], measured.unknown)
+            self._switch.add_record(self._correct_moment(moment), measured.over_s, measured.record["signals"], measured.unknown)
         self._wake.set()
 
     def _pass_answers_to_switch(self) -> None:
@@ -156,9 +156,9 @@ class AgentDaemon:
         while self._answers:
             moment, answer = self._answers.popleft()
             if answer is None:
-                self._switch.refused(self._correct_moment(moment))
+                self._switch.handle_refusal(self._correct_moment(moment))
             else:
-                self._switch.answered(self._correct_moment(moment), answer)
+                self._switch.handle_answer(self._correct_moment(moment), answer)
 
     def _correct_moment(self, moment: Moment) -> Moment:
         return moment._replace(wall_ms=self._calendar.to_unix_ms(moment))

@@ -99,7 +99,8 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
     told = parse_object(reply.body)
     if reply.status not in {OK, CREATED}:
         raise AgentError(
-            f"the watchdog at {url} refused ({reply.status}): {format_refusal(told) or 'costguard agent enrol makes a new code'}"
+            f"the watchdog at {url} refused ({reply.status}): "
+            f"{format_refusal(told) or 'costguard agent enrol makes a new code'}"
         )
     found = _parse_enrollment(url, told, ca=ca, proxy=proxy)
     try:

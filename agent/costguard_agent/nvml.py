@@ -61,7 +61,7 @@ class GpuReading(NamedTuple):
     troubles: tuple[str, ...]
 
 
-class NvmlCallError(Exception):  # noqa: N818 - what happened, not what it is called
+class NvmlCallError(Exception):
     """NVML answered with an error. `code`: its number, -1 where the function does not exist here at all."""
 
     def __init__(self, code: int, text: str) -> None:

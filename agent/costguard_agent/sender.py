@@ -208,7 +208,10 @@ def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
 
 
 def _explain_foreign_answer(url: str, reply: WatchdogReply) -> str:
-    return f"what answers at {url} has not the watchdog's key ({_describe_answer(reply)}): is something in between, or was it set up anew?"
+    return (
+        f"what answers at {url} has not the watchdog's key ({_describe_answer(reply)}): is something in between, or "
+        "was it set up anew?"
+    )
 
 
 def _describe_answer(reply: WatchdogReply) -> str:

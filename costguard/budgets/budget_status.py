@@ -105,7 +105,10 @@ class Admission:
         if self.reason == OTHER_CURRENCY:
             return f"budget {self.budget} is in {self.cap.currency}, and {asked} cannot be compared with it"
         said = "is enough for" if self.admitted else "is not enough for"
-        return f"budget {self.budget} has {self.left.format()} of {self.cap.format()} {self.cap.currency} left, which {said} {asked}"
+        return (
+            f"budget {self.budget} has {self.left.format()} of {self.cap.format()} {self.cap.currency} left, which "
+            f"{said} {asked}"
+        )
 
 
 def compute_budget_status(
@@ -176,7 +179,10 @@ def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
         return f"{_format_percent(standing.fraction)} of {cap.format()} {cap.currency} is spent"
     if threshold.measure == PACE and standing.pace is not None and standing.pace > limit:
         passed = standing.fraction - standing.pace
-        return f"{_format_percent(standing.fraction)} is spent when {_format_percent(passed)} of the {standing.budget.period} has passed"
+        return (
+            f"{_format_percent(standing.fraction)} is spent when {_format_percent(passed)} of the "
+            f"{standing.budget.period} has passed"
+        )
     if threshold.measure == FORECAST and standing.forecast.high.nano > limit * cap.nano:
         return f"at this rate it comes to {standing.forecast.high.format()} of {cap.format()} {cap.currency}"
     hours = standing.time_to_cap_hours

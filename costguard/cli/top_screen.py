@@ -54,9 +54,10 @@ class ReasonScreen(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "no")]
     CSS = """
-    Asked { align: center middle; }
-    Asked Vertical { width: 76; max-width: 95%; height: auto; border: round $accent; padding: 1 2; background: $surface; }
-    Asked Static { height: auto; margin-bottom: 1; }
+    ReasonScreen { align: center middle; }
+    ReasonScreen Vertical
+    { width: 76; max-width: 95%; height: auto; border: round $accent; padding: 1 2; background: $surface; }
+    ReasonScreen Static { height: auto; margin-bottom: 1; }
     """
 
     def __init__(self, question: str) -> None:

@@ -167,7 +167,10 @@ def format_progress_line(job: str, hours: float, spent: Money | None, terms: Job
 def format_end_lines(attempt: JobAttempt, record: JobRecord, terms: JobTerms, how: str) -> Iterator[str]:
     """What it took and cost beside what was quoted, of this attempt and of the whole job."""
     ran = attempt.seconds / HOUR_S
-    yield f"job {record.job}, attempt {attempt.number} {how} after {format_job_length(attempt.seconds)}, {format_job_cost(attempt.spent)}"
+    yield (
+        f"job {record.job}, attempt {attempt.number} {how} after {format_job_length(attempt.seconds)}, "
+        f"{format_job_cost(attempt.spent)}"
+    )
     several = len([one for one in record.attempts if one.seconds]) > 1
     if several:
         yield f"all {len(record.attempts)} attempts: {format_job_length(record.seconds)}, {format_job_cost(record.spent)}"

@@ -71,7 +71,10 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
     left = min((policy.renewals_max for policy in meant), default=None)
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
-    lead = f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
+    lead = (
+        f"{format_resource(seen)} is kept until {format_local_time(_compute_end(now, lasts))} "
+        f"({format_length(lasts)}): {costs}.{renewals}"
+    )
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))

@@ -39,7 +39,7 @@ from costguard.values.calendar import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
 
-__all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "verify_absences", "poll_sources"]
+__all__ = ["LOOKUPS_MAX", "POLL_CYCLE_LIMIT_S", "PollCycleResult", "poll_sources", "verify_absences"]
 
 POLL_CYCLE_LIMIT_S = 75.0
 """How long a round lasts at most: the 60 s that an adapter gives one poll by itself, and time for look-ups."""

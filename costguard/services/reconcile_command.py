@@ -285,7 +285,9 @@ def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterato
     for one in imports:
         if one.lines and not (one.start < period.end and period.start < one.end):
             month = f"{one.start:%Y-%m}"
-            yield f"{one.provider}: nothing of {to_one_line(one.source)} is of this month: it begins in {month} (--month {month})"
+            yield (
+                f"{one.provider}: nothing of {to_one_line(one.source)} is of this month: it begins in {month} (--month {month})"
+            )
 
 
 def _list_notes(found: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
@@ -295,7 +297,9 @@ def _list_notes(found: BillComparison, settings: Settings, files: Sequence[str],
         yield f"{provider}/{to_one_line(account)} has charges, and no bill speaks of it"
     for provider, one in found.set_aside:
         name = one.name or "its billing API"
-        yield f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
+        yield (
+            f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
+        )
     for provider, count in found.straddling.items():
         if count:
             yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"

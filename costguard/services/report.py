@@ -17,7 +17,7 @@ from costguard.metering.inventory import POLL_AHEAD_MAX, UncoveredScope, find_un
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
 from costguard.metering.spending import BilledResource, Spending
-from costguard.reporting.statement import CurrencySums, Statement, list_providers, sum_by_currency
+from costguard.reporting.statement import CurrencySums, Statement, list_providers
 from costguard.reporting.statement.groups import LABEL_PREFIX, needs_resources, sum_by_currency
 from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
 from costguard.reporting.statement.period import ReportPeriod

@@ -208,7 +208,10 @@ def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
         if lacking:
             yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown all through, and never true"
         if policy.when.names & GROWING_FACTS or policy.schedule:
-            yield f"{policy.name} asks for what time alone changes: it is looked at every {INTERVALS_BETWEEN_LOOKS} intervals, and halved between"
+            yield (
+                f"{policy.name} asks for what time alone changes: it is looked at every {INTERVALS_BETWEEN_LOOKS} "
+                "intervals, and halved between"
+            )
         if any(step.do == HOOK for step in policy.then):
             yield f"the hooks of {policy.name}: each is taken to end well at once"
     yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"

@@ -80,15 +80,15 @@ __all__ = [
     "Settings",
     "WatchSettings",
     "WebSettings",
-    "get_cache_path",
     "check_settings",
-    "get_data_path",
-    "resolve_ledger_url",
     "expand_path",
+    "get_cache_path",
+    "get_data_path",
+    "load_zone",
     "read_rows",
     "read_settings",
     "read_table",
-    "load_zone",
+    "resolve_ledger_url",
 ]
 
 BUDGET_KEY, PROVIDERS_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_KEY = (

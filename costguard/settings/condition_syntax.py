@@ -298,7 +298,10 @@ class _ConditionParser:
             return
         fixed, other = (left, right) if left.fact else (right, left)
         cure = KIND_HINTS[fixed.kind].format(other.literal if other.kind == NUMBER and other.literal else "0.50")
-        told = f"{self._describe_term(fixed)} is {describe_kind(fixed.kind)}, and {self._describe_term(other)} is {describe_kind(other.kind)}"
+        told = (
+            f"{self._describe_term(fixed)} is {describe_kind(fixed.kind)}, and {self._describe_term(other)} is "
+            f"{describe_kind(other.kind)}"
+        )
         self._fail(right.at, told, cure)
 
     def _check_words(self, left: ConditionTerm, right: ConditionTerm) -> None:

@@ -274,7 +274,7 @@ def _is_gone(seen: Observation, at: datetime) -> bool:
     return seen.state == ENDED and seen.stopped_at is not None and at - seen.stopped_at >= ENDED_SHOWN_FOR
 
 
-__all__ = ["INSTANCE", "ReceivedAction", "TerminateOnlyCloud", "PrepaidCloud", "SimulatedCloud"]
+__all__ = ["INSTANCE", "PrepaidCloud", "ReceivedAction", "SimulatedCloud", "TerminateOnlyCloud"]
 
 
 DOWN, PARTIAL, EMPTY, STALE, HIDES = "down", "partial", "empty", "stale", "hides"

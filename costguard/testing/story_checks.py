@@ -159,4 +159,4 @@ def _format_clock(at: datetime, outcome: StoryOutcome) -> str:
     return f"{at.astimezone(outcome.stage.story.zone):%a %H:%M:%S}"
 
 
-__all__ = ["TerminateOnlyCloud", "_format_dollars", "find_faults", "_find_ledger_faults", "_list_machines"]
+__all__ = ["TerminateOnlyCloud", "_find_ledger_faults", "_format_dollars", "_list_machines", "find_faults"]

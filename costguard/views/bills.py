@@ -181,7 +181,10 @@ def _build_cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:
 def _format_result(one: DriftResult) -> str:
     part = next((part for part in one.parts if not part.explained), None)
     why = f": {to_one_line(part.reason)}" if part else ""
-    return f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)} {_format_signed_amount(one.drift, one.currency)}{why}"
+    return (
+        f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)} "
+        f"{_format_signed_amount(one.drift, one.currency)}{why}"
+    )
 
 
 def _build_import_data(one: BillImport) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """An answer ready to be rendered: the same facts as data (for scripts), records (for spreadsheets) and tables (for people).
 
-Flows answer with values; `core/documents/` turns each kind of value into a Document; a renderer in `reports/` turns
+Services answer with values; a view turns each kind of value into a Document; a renderer turns
 any Document into text. So a new format is one file there, and a new answer works in every format at once.
 """
 

@@ -239,7 +239,8 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
         if window < needed and (named is None or one.name in named):
             yield (
                 f"{policy.name}: the measures of {one.name} come every {format_length(one.measures_every)} and "
-                f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in {format_length(window)}: "
+                f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in "
+                f"{format_length(window)}: "
                 f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be proven idle.'
             )
 

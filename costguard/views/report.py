@@ -131,7 +131,10 @@ def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
 
 def _format_holes(holes: Sequence[CoverageGap]) -> str:
     longest = max(holes, key=lambda hole: hole.period.length)
-    spell = f"for {format_length(longest.period.length)} from {format_local_time(longest.period.start)}{_format_hole_reason(longest)}"
+    spell = (
+        f"for {format_length(longest.period.length)} from "
+        f"{format_local_time(longest.period.start)}{_format_hole_reason(longest)}"
+    )
     if len(holes) == 1:
         return f"was not seen completely {spell}"
     together = sum((hole.period.length for hole in holes), timedelta())

@@ -102,7 +102,9 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
         yield idle
     for money in statement.rest.money:
         machines = _format_count(statement.rest.machines, "machine")
-        yield f"Disks of machines that did not run: {get_currency_sign(money.low.currency)}{format_interval(money)} ({machines})."
+        yield (
+            f"Disks of machines that did not run: {get_currency_sign(money.low.currency)}{format_interval(money)} ({machines})."
+        )
     if statement.saved.savings:
         yield _format_savings(statement.saved)
 

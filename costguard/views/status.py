@@ -231,7 +231,8 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iter
     for other in status.others:
         name = get_currency_sign(other.currency)
         yield (
-            f"Apart from that: {name}{other.burn.stated.format(RATE_PLACES)} an hour, {name}{format_interval(other.to_date)} so far, "
+            f"Apart from that: {name}{other.burn.stated.format(RATE_PLACES)} an hour, "
+            f"{name}{format_interval(other.to_date)} so far, "
             f"{name}{format_interval(other.forecast)} by the month's end."
         )
 
@@ -408,4 +409,7 @@ def list_runway_lines(status: FleetStatus) -> Iterator[str]:
             yield f"{left}; {runway.why}."
         else:
             doubt = f"; {runway.why}" if runway.why else ""
-            yield f"{left}, {format_length(runway.left)} at what burns now, until {format_local_time(status.at + runway.left)}{doubt}."
+            yield (
+                f"{left}, {format_length(runway.left)} at what burns now, until "
+                f"{format_local_time(status.at + runway.left)}{doubt}."
+            )

@@ -118,7 +118,10 @@ def compute_duty(samples: Iterable[Sample], at: datetime) -> tuple[float | None,
 def _list_head_lines(status: FleetStatus) -> Iterator[str]:
     usd = status.usd
     seen = sum(scope.seen for scope in status.scopes)
-    yield f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} scopes seen   {format_local_time(status.at)}"
+    yield (
+        f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} scopes seen   "
+        f"{format_local_time(status.at)}"
+    )
     forecast = f"${format_interval(usd.forecast)} by its end, if it goes on"
     yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}"
     for other in status.others:

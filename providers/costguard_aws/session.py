@@ -1,6 +1,7 @@
 """One set of credentials, and every way of asking AWS with it: botocore signs and serialises, costguard's transport carries.
 
-    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which tries nothing twice
+    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which tries
+    nothing twice
     query(service, region, action, params)   the XML of a Query API (EC2, STS, auto-scaling), without botocore's models,
                                              which cost 24 MB and twice the time that everything else here takes
 

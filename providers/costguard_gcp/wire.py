@@ -21,7 +21,7 @@ class WireObject(msgspec.Struct, rename="camel"):
     """A JSON object with Google's spelling."""
 
 
-class ListWarning(WireObject):  # noqa: N801 - the plain word is Python's
+class ListWarning(WireObject):
     """Of a scope or of a whole listing: NO_RESULTS_ON_PAGE, UNREACHABLE."""
 
     code: Text = None

@@ -134,7 +134,10 @@ def describe_increase(one: PriceIncrease) -> str:
     change = f" from ${old * 3600:.4f} to ${new * 3600:.4f} an hour" if old and new else ""
     ends = parse_instant(one.contract_end_date)
     until = f" after {ends:%Y-%m-%d}" if ends else ""
-    return f"vast {shorten(to_one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its GPUs{change}{until}"
+    return (
+        f"vast {shorten(to_one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its "
+        f"GPUs{change}{until}"
+    )
 
 
 MB_PER = {"GB": 1000, "MB": 1}

@@ -139,7 +139,8 @@ from costguard_agent.collector import ActivityProbe
 from costguard_agent.host import HostView
 here = HostView({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
 seen = ActivityProbe(here).look(time.time(), within_s=20)
-print(json.dumps([sorted(seen.signals), clouds.locate_machine(here).provider, notebooks.parse_rfc3339("2026-11-22T18:00:00.5Z")]))
+print(json.dumps([sorted(seen.signals), clouds.locate_machine(here).provider,
+notebooks.parse_rfc3339("2026-11-22T18:00:00.5Z")]))
 """
     env = {**os.environ, "PYENV_VERSION": "3.9.18", "PYTHONPATH": str(ROOT / "agent")}
     done = subprocess.run(

@@ -31,13 +31,16 @@ def test_the_same_packages_give_the_same_file(packed: Path) -> None:
 def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path) -> None:
     with zipfile.ZipFile(packed) as whole:
         names = whole.namelist()
-    assert {"__main__.py", "costguard_agent/cli.py", "costguard_agent/queues/slurm.py", "pynvml.py"} <= set(names)
+    assert {"__main__.py", "costguard_agent/cli.py", "costguard_agent/schedulers/slurm.py", "pynvml.py"} <= set(names)
     assert {name.partition("/")[0] for name in names} == {"__main__.py", "costguard_agent", "pynvml.py"}
     assert names == sorted(names)
 
 
 def test_from_within_it_gives_itself(packed: Path) -> None:
-    asked = "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; sys.stdout.buffer.write(installation.build_archive())"
+    asked = (
+        "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; "
+        "sys.stdout.buffer.write(installation.build_archive())"
+    )
     done = subprocess.run([sys.executable, "-I", "-c", asked, str(packed)], capture_output=True, check=True)
     assert done.stdout == packed.read_bytes()
 

@@ -53,7 +53,7 @@ class Case:
     def poll(self, source: Any = None, scope: ScopeKey | None = None) -> Poll:  # noqa: ANN401
         """A poll of the first scope: never an exception, and sound whatever was answered."""
         source = source or self.source
-        scope = scope or source.scopes()[0]
+        scope = scope or source.list_scopes()[0]
         poll: Poll = self.keep(source.poll(scope))
         assert poll.scope == scope
         self._is_sound(poll)

@@ -62,9 +62,9 @@ def test_asked_twice_gives_the_same(case: Case) -> None:
 
 
 def test_scopes_are_the_same_before_and_after_a_poll_and_from_a_second_account_object(case: Case) -> None:
-    before = list(case.source.scopes())
+    before = list(case.source.list_scopes())
     case.poll()
-    assert list(case.source.scopes()) == before
+    assert list(case.source.list_scopes()) == before
     assert list(case.open().scopes()) == before
 
 
@@ -277,6 +277,6 @@ def test_one_scope_that_fails_does_not_touch_another(case: Case) -> None:
     settings, first = two
     source = case.open(**settings)
     case.rig.fake.fault(first, "status", status=500)
-    outcomes = [is_complete(case.poll(source, scope)) for scope in source.scopes()]
+    outcomes = [is_complete(case.poll(source, scope)) for scope in source.list_scopes()]
     assert sorted(outcomes) == [False, *[True] * (len(outcomes) - 1)]
     assert len(outcomes) > 1

@@ -258,7 +258,7 @@ def test_live_offers_have_prices_or_none_and_a_broken_answer_is_an_error(case: C
         case.rig.fake.faults.clear()
         case.rig.fake.fault(".*", kind, **more)
         try:
-            offers = case.keep(case.open().live_offers(None))
+            offers = case.keep(case.open().list_live_offers(None))
         except ProviderError as broken:
             case.keep(broken)
         else:

@@ -84,8 +84,13 @@ def judged(
 
 
 def case(
-    one: LiveResource, rule: Policy, work: Activity, now: datetime, climb: EscalationState | None = None, **stated: Any
-) -> PolicyCase:  # noqa: ANN401 - any field
+    one: LiveResource,
+    rule: Policy,
+    work: Activity,
+    now: datetime,
+    climb: EscalationState | None = None,
+    **stated: Any,  # noqa: ANN401 - whatever the case states
+) -> PolicyCase:
     found = judged(one, rule, work, now, climb)
     state = one.observation.state
     going = advance_escalation(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))

@@ -95,8 +95,9 @@ def test_times_are_counted_to_now() -> None:
     ],
 )
 def test_h25_a_policy_concerns_what_fits_all_that_is_stated_and_nothing_where_it_is_empty(
-    target: PolicyTarget, meant: bool
-) -> None:  # noqa: FBT001 - a case
+    target: PolicyTarget,
+    meant: bool,  # noqa: FBT001 - a case
+) -> None:
     one = machine(name="train-7", labels=(("Stage", "dev"), ("team", "vision")))
     assert matches_target(target, one.observation, "resolved") is meant
 

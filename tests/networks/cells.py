@@ -215,14 +215,14 @@ def _broken_port(cell: Cell, proxy: Proxy) -> None:
 
 
 def _truth(source: Any) -> dict[object, Observation]:  # noqa: ANN401 - an account
-    poll: Poll = source.poll(source.scopes()[0])
+    poll: Poll = source.poll(source.list_scopes()[0])
     assert isinstance(poll.inventory, Complete), poll.inventory
     return {item.key: item for item in poll.inventory.items}
 
 
 def _poll(came: Came, source: Any, truth: dict[object, Observation]) -> None:  # noqa: ANN401 - an account
     try:
-        poll: Poll = source.poll(source.scopes()[0])
+        poll: Poll = source.poll(source.list_scopes()[0])
     except ProviderError as broken:
         came.said = f"failed: {broken}"
         return
@@ -266,7 +266,7 @@ def _act(came: Came, rig: Rig, source: Any, proxy: Proxy, truth: dict[object, Ob
     line = rig.stops or rig.terminates
     try:
         if not came.cell.tls:
-            source.poll(source.scopes()[0])
+            source.poll(source.list_scopes()[0])
         lose = frozenset(seen.handling.stop_loses)
         reception = source.stop(seen.key, lose=lose) if rig.stops else source.terminate(seen.key)
     except CostguardError as broken:

@@ -64,7 +64,7 @@ def is_told(how: str, said: str) -> None:
 def _refusal(source: Any) -> str:  # noqa: ANN401 - an account
     """Why it cannot be polled."""
     try:
-        inventory = source.poll(source.scopes()[0]).inventory
+        inventory = source.poll(source.list_scopes()[0]).inventory
     except ProviderError as broken:
         return str(broken)
     assert isinstance(inventory, Failed), inventory
@@ -104,7 +104,7 @@ def test_every_adapter_believes_the_authority_that_the_settings_name(
     with wrongly(RIGHT, rig.fake, authorities) as (base, file):
         transport = Transport(ca_file=file)
         source: Any = rig.accounts(base, transport, tmp_path, timeout_s=20)[0]
-        assert isinstance(source.poll(source.scopes()[0]).inventory, Complete)
+        assert isinstance(source.poll(source.list_scopes()[0]).inventory, Complete)
         transport.close()
 
 

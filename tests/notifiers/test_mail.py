@@ -10,7 +10,7 @@ import pytest
 from costguard.guard.alerts.alert import DeliveryResult
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
-from costguard.notifiers.chat.mail import DELIVERY_UNCERTAIN, NO_STARTTLS, PASSWORD_IN_CLEAR
+from costguard.notifiers.chat.mail import CLEAR_TEXT_REFUSAL, DELIVERY_UNCERTAIN, NO_STARTTLS
 from tests.fakes.server import Hands
 from tests.networks.tls import CERTIFICATES, RIGHT, WORDS, Authorities, server_context
 from tests.notifiers.hostile import message_of
@@ -72,7 +72,7 @@ def test_a_password_leaves_this_machine_over_tls_alone(monkeypatch: pytest.Monke
         f"mailtos://user:{PASSWORD}@smtp.lab.org?from=a@lab.org&mode=insecure",
         f"mailto://user:{PASSWORD}@10.0.0.1:25?from=a@lab.org",
     ):
-        assert told(address) == DeliveryResult(sent=False, why=PASSWORD_IN_CLEAR, again=False)
+        assert told(address) == DeliveryResult(sent=False, why=CLEAR_TEXT_REFUSAL, again=False)
 
 
 @pytest.mark.parametrize("tls", [IMPLICIT, STARTTLS])

@@ -61,9 +61,9 @@ def look_and_ask(rig: Rig, source: Any) -> list[Observation]:  # noqa: ANN401 - 
     assert not isinstance(polled.inventory, Failed), polled.inventory
     now = rig.clock.now()
     source.examine()
-    source.utilization(list(polled.inventory.items), Period(start=now - timedelta(hours=1), end=now))
+    source.fetch_utilization(list(polled.inventory.items), Period(start=now - timedelta(hours=1), end=now))
     with suppress(CostguardError):  # a fake need not sell what is asked for: that it is asked is what counts
-        source.live_offers(["A10G"])
+        source.list_live_offers(["A10G"])
     return list(polled.inventory.items)
 
 
@@ -89,8 +89,8 @@ def aws_asked(folder: Path) -> frozenset[str]:
     now = rig.clock.now()
     days = Period(start=now - timedelta(days=3), end=now - timedelta(days=1))
     with source_of(rig, folder, cost_explorer=True, regions=[]) as source:
-        source.scopes()
-        source.bill_lines(days)
+        source.list_scopes()
+        source.fetch_bill_lines(days)
     services = Services()
     services.s3.objects["exports", "focus/a.csv"] = b"a,b\n"
     with services.session(folder) as session, suppress(InputError):  # it is no bill: what matters is that it was asked for

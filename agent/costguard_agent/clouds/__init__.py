@@ -29,15 +29,15 @@ from costguard_agent.shutdown import (
 )
 
 __all__ = (
-    "ShutdownOutcome",
     "MachineIdentity",
+    "ShutdownOutcome",
     "ShutdownWay",
     "choose_shutdown_way",
     "end_machine",
-    "read_machine_state",
-    "save_shutdown_meaning",
     "list_shutdown_ways",
     "locate_machine",
+    "read_machine_state",
+    "save_shutdown_meaning",
 )
 
 NOWHERE = MachineIdentity(

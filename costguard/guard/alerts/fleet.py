@@ -244,7 +244,10 @@ def build_hard_cap_alert(
         ("per hour", format_alert_rate(rate)),
         (
             "why",
-            f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: it starts at {format_alert_sum(cap - needed)}",
+            (
+                f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: it starts at "
+                f"{format_alert_sum(cap - needed)}"
+            ),
         ),
         ("next", then),
     )

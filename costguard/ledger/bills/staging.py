@@ -182,6 +182,7 @@ ON CONFLICT (digest) DO UPDATE SET
 _ADD_TO_LINE = f"""{_INSERT_LINE} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
     end_us = max(line.end_us, excluded.end_us), estimated = max(line.estimated, excluded.estimated)
 """
-_REPLACE_LINE = f"""{_INSERT_LINE} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest = excluded.rest,
+_REPLACE_LINE = f"""{_INSERT_LINE} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest =
+    excluded.rest,
     charge = excluded.charge, external_id = excluded.external_id, estimated = excluded.estimated
 """

@@ -280,7 +280,10 @@ def _encode_part(part: DriftPart, currency: str) -> SqlRow:
     return (*facts, make_storable(part.reason))
 
 
-_LINE = f"INSERT INTO bill_line (import_id, {LINE_COLUMNS}, stated_us) VALUES ({', '.join('?' * (len(LINE_COLUMNS.split(',')) + 2))})"  # noqa: S608 - our own names
+_LINE = (
+    f"INSERT INTO bill_line (import_id, {LINE_COLUMNS}, stated_us) VALUES "  # noqa: S608 - our own names
+    f"({', '.join('?' * (len(LINE_COLUMNS.split(',')) + 2))})"
+)
 _REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line

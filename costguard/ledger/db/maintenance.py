@@ -139,7 +139,10 @@ def _check_amounts(ask: Query) -> Iterator[str]:
             correction, presence, money = corrected
             span = replace(span, presence=presence)
             if _compute_amounts(span) != money:
-                yield f"correction {correction} says {_format_amounts(money)} and comes to {_format_amounts(_compute_amounts(span))} nano-units"
+                yield (
+                    f"correction {correction} says {_format_amounts(money)} and comes to "
+                    f"{_format_amounts(_compute_amounts(span))} nano-units"
+                )
         price, known = span.meter.price, int(span.meter.price.known)
         for day, money, us in split_by_day(span):
             sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])

@@ -218,7 +218,7 @@ HEAD_REVISION = REVISIONS[-1]
 APPLICATION_ID = 0x43474C44
 """Marks a SQLite file as a ledger: "CGLD" in ASCII."""
 
-MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
+MIGRATIONS_FOLDER = Path(__file__).parent.parent / "migrations"
 _migration_lock = threading.Lock()  # Alembic keeps its running environment in a module
 
 

@@ -222,7 +222,10 @@ END $$
     for name, (when, wrong, told) in UPDATE_RULES.items():
         yield _format_postgresql_trigger(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
     for name, (table, _, _) in INSERT_RULES.items():
-        yield f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {TRIGGER_PREFIX}{name}()"
+        yield (
+            f"CREATE TRIGGER {TRIGGER_PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION "
+            f"{TRIGGER_PREFIX}{name}()"
+        )
 
 
 def _format_postgresql_trigger(name: str, when: str, message: str) -> str:

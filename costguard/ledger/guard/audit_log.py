@@ -125,7 +125,10 @@ def find_break_after(last: AuditEntry | None, entry: AuditEntry) -> AuditFinding
     if entry.seq != expected:
         return AuditFinding(expected, f"row {expected} is missing: row {entry.seq} comes in its place")
     if entry.previous != previous:
-        says = f"it names {_shorten_hash(entry.previous)} as the hash of the row before it, and that one's is {_shorten_hash(previous)}"
+        says = (
+            f"it names {_shorten_hash(entry.previous)} as the hash of the row before it, and that one's is "
+            f"{_shorten_hash(previous)}"
+        )
         return AuditFinding(entry.seq, f"row {entry.seq} does not follow the row before it: {says}")
     comes_to = hash_entry(entry.previous, entry.seq, entry.at_us, entry.kind, entry.body)
     if entry.hash != comes_to:
@@ -462,7 +465,10 @@ class RollbackMarker:
 def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     number, noted = seen.anchor
     if _load_ledger_id(ask) != seen.ledger:
-        return f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
+        return (
+            f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none "
+            "of its wishes"
+        )
     rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
     if rows and rows[0][-1] == noted:
         return ""

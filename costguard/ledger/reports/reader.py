@@ -307,8 +307,6 @@ WHERE s.end_us IS NULL
 
 BATCH_SPANS = 50_000
 """So many spans of the ledger are looked through at once: a year of a large fleet has a million."""
-DEFAULT_CURRENCY = "USD"
-"""The currency that is drawn."""
 
 
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
@@ -393,7 +391,8 @@ def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[Co
 
 
 _ACTS = f"""
-SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(sent.at_us), max(done.at_us)
+SELECT i.id, {", ".join(f"i.{name}" for name in KEY_COLUMNS.split(", "))}, i.life, i.act, i.policy, min(sent.at_us),
+max(done.at_us)
 FROM intent AS i
 JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
 JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'

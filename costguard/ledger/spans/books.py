@@ -313,7 +313,8 @@ def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, Nan
 
 
 _CLOSED = f"""
-SELECT s.resource_id, s.currency, sum({format_corrected_column("low")}), sum({format_corrected_column("expected")}), sum({format_corrected_column("high")})
+SELECT s.resource_id, s.currency, sum({format_corrected_column("low")}), sum({format_corrected_column("expected")}),
+sum({format_corrected_column("high")})
 FROM span AS s {JOIN_CORRECTION}
 WHERE s.end_us IS NOT NULL AND s.resource_id IN ({{ids}})
 GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
@@ -400,7 +401,8 @@ SELECT resource_id FROM span WHERE end_us IS NULL AND start_us < ?
 """
 
 _ITEM_SPANS = f"""
-SELECT s.resource_id, s.attribution_id, CASE WHEN c.id IS NULL THEN 0 ELSE 1 END, {CORRECTED_SPAN_COLUMNS} FROM span AS s {JOIN_CORRECTION}
+SELECT s.resource_id, s.attribution_id, CASE WHEN c.id IS NULL THEN 0 ELSE 1 END, {CORRECTED_SPAN_COLUMNS} FROM span AS s
+{JOIN_CORRECTION}
 WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
 ORDER BY s.resource_id, s.start_us, s.id
 """  # noqa: S608 - our own column names

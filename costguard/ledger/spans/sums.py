@@ -208,12 +208,14 @@ JOIN_CORRECTION = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM co
 """The last correction `c` of each span `s`."""
 
 _DAYS = f"""
-SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")}, {_format_split_sum("high")}, sum(us)
+SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")},
+{_format_split_sum("high")}, sum(us)
 FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
 """  # noqa: S608 - our own column names
 
 _SUMMED = f"""
-    sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))}, {_format_split_sum(format_corrected_column("high"))},
+    sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))},
+    {_format_split_sum(format_corrected_column("high"))},
     sum((s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
         * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
 FROM span AS s {JOIN_CORRECTION}
@@ -246,7 +248,8 @@ WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.sta
 """Spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
 
 _OPEN_SPANS = f"""
-SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN_COLUMNS}
+SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END,
+{SPAN_COLUMNS}
 FROM span AS s
 JOIN resource AS r ON r.id = s.resource_id
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
@@ -348,7 +351,8 @@ SELECT r.id, {{start}}, s.attribution_id, {SPAN_COLUMNS.replace("s.presence", fo
 """At most one a line: its spans do not overlap."""
 
 _OPEN_RUNS = f"""
-SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN l.at_us END, {SPAN_COLUMNS}
+SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN
+l.at_us END, {SPAN_COLUMNS}
 FROM span AS s
 JOIN resource AS r ON r.id = s.resource_id
 JOIN observation AS o ON o.id = {_LAST_LISTED}

@@ -27,7 +27,7 @@ SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"
 """Apprise's words for a talk without TLS, and for one that begins with it; the third one, starttls, turns to it."""
 
-PASSWORD_IN_CLEAR = (
+CLEAR_TEXT_REFUSAL = (
     "its address holds a password, which would cross the network in the open: write mailtos://, or add mode=starttls"
 )
 NO_STARTTLS = (
@@ -46,7 +46,7 @@ class _Refused(Exception):  # noqa: N818 - it is caught here, and says why
 def send_mail(service: Any, message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ANN401 - Apprise's, which says no types
     """Send `message` once to everybody whom `service`, an address of mail as Apprise read it, names."""
     if service.secure_mode == INSECURE and service.password and not _is_this_machine(service.smtp_host):
-        return DeliveryResult(sent=False, why=PASSWORD_IN_CLEAR, again=False)
+        return DeliveryResult(sent=False, why=CLEAR_TEXT_REFUSAL, again=False)
     try:
         with _open_session(service, channel) as smtp:
             for name, address in service.targets:

@@ -18,16 +18,16 @@ from costguard.system.secret import Secret
 
 __all__ = [
     "MOST_BYTES",
-    "TokenBucket",
-    "ProviderChannel",
     "Deadline",
-    "ProviderPlugin",
-    "HttpResponse",
     "HttpRequest",
-    "Secret",
+    "HttpResponse",
+    "ProviderChannel",
     "ProviderContext",
+    "ProviderPlugin",
+    "Secret",
+    "TokenBucket",
     "Transport",
-    "make_status_fault_reader",
     "check_url",
+    "make_status_fault_reader",
     "pause_gc",
 ]

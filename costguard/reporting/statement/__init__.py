@@ -16,13 +16,13 @@ from costguard.reporting.statement.period import parse_month
 from costguard.reporting.statement.statement import Statement, list_providers
 
 __all__ = [
-    "GROUP_KEYS",
     "DEFAULT_GROUP_KEYS",
+    "GROUP_KEYS",
     "CostGroup",
-    "Statement",
     "CurrencySums",
+    "Statement",
+    "list_providers",
     "parse_group_keys",
     "parse_month",
-    "list_providers",
     "sum_by_currency",
 ]

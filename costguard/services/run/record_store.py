@@ -182,7 +182,8 @@ def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
 def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
     """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
     write_message(
-        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {REMOTE_WATCH_S:.0f} s"
+        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in "
+        f"{REMOTE_WATCH_S:.0f} s"
     )
     until = monotonic() + REMOTE_WATCH_S
     while monotonic() < until:

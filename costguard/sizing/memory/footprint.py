@@ -43,7 +43,7 @@ from costguard.sizing.memory.sharding import (
 from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu import GIB, Gpu
 
-__all__ = ["TERMS", "TermExplanation", "Footprint", "MemoryPhase", "check_parallel", "compute_footprint"]
+__all__ = ["TERMS", "Footprint", "MemoryPhase", "TermExplanation", "check_parallel", "compute_footprint"]
 
 
 TOTAL = attrgetter("total")
@@ -181,9 +181,9 @@ def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, s
     return (
         *terms,
         TermExplanation(
-            "context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"
+            "context", context, f"CUDA context and kernels{ranks}", "sizing/memory/overheads.py: measured, dated there"
         ),
-        TermExplanation("slack", slack, format_slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
+        TermExplanation("slack", slack, format_slack_formula(basis, worst), "sizing/memory/overheads.py: from published pairs"),
     )
 
 

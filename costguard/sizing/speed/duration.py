@@ -28,12 +28,12 @@ __all__ = [
     "Duration",
     "Efficiency",
     "Throughput",
+    "add_interruptions",
     "compute_checkpoint_interval",
     "compute_duration",
-    "add_interruptions",
-    "read_efficiency",
     "compute_startup",
     "compute_throughput",
+    "read_efficiency",
 ]
 
 SECONDS_PER_HOUR = 3600

@@ -180,7 +180,7 @@ def test_a_stated_account_must_be_that_of_the_key(rig: VastRig, tmp_path: Path) 
         assert isinstance(found, Failed)
         assert "is 77, and its key is of user 123456" in found.why
         with pytest.raises(InputError):
-            source.identity()  # type: ignore[attr-defined]
+            source.fetch_identity()  # type: ignore[attr-defined]
 
 
 def test_a_key_that_may_not_say_who_it_is_goes_by_the_stated_account(rig: VastRig, source: Any) -> None:  # noqa: ANN401
@@ -188,7 +188,7 @@ def test_a_key_that_may_not_say_who_it_is_goes_by_the_stated_account(rig: VastRi
     assert isinstance(poll_of(source).inventory, Complete)
     source.stated, source._id = "", ""
     with pytest.raises(ForbiddenError):
-        source.scopes()
+        source.list_scopes()
 
 
 @pytest.mark.parametrize(
@@ -294,22 +294,22 @@ def test_offers_are_on_demand_and_interruptible(rig: VastRig, source: Any) -> No
         ask("Zebra", 9),
         ask(price=0, min_bid=0, verification="unverified"),
     ]
-    found = source.live_offers({"RTX-4090"})
+    found = source.list_live_offers({"RTX-4090"})
     assert [(one.gpu, one.tier, one.rate.text(2)) for one in found.offers] == [
         ("RTX-4090", "on-demand", "0.40"),
         ("RTX-4090", "spot", "0.20"),
     ]
     assert found.offers[0].note == "machine 7, verified, datacenter, disk and traffic extra"
     assert rig.fake.calls(SEARCH) == 1
-    assert {one.gpu for one in source.live_offers({"A100-40GB-SXM"}).offers} == {"A100-40GB-SXM"}
-    assert source.live_offers({"TPU-v5e"}).offers == ()
+    assert {one.gpu for one in source.list_live_offers({"A100-40GB-SXM"}).offers} == {"A100-40GB-SXM"}
+    assert source.list_live_offers({"TPU-v5e"}).offers == ()
 
 
 def test_a_group_of_gpus_whose_answer_is_cut_off_is_asked_for_in_halves(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.fake.asks = [ask("RTX 4090", 0.3 + i / 1000) for i in range(40)] + [
         ask("RTX 5090", 0.5, gpu_ram=32607) for _ in range(24)
     ]
-    found = source.live_offers({"RTX-4090", "RTX-5090"})
+    found = source.list_live_offers({"RTX-4090", "RTX-5090"})
     assert (rig.fake.calls(SEARCH), len(found.offers), found.why) == (3, 128, "")
 
 
@@ -317,19 +317,19 @@ def test_a_used_up_quota_of_searches_is_not_asked_again_before_midnight(rig: Vas
     rig.fake.searches = 0
     for _ in range(3):
         with pytest.raises(RefusedError, match="no searches left"):
-            source.live_offers({"RTX-4090"})
+            source.list_live_offers({"RTX-4090"})
     assert rig.fake.calls(SEARCH) == 1
     rig.fake.searches, rig.clock.at = 10, START + timedelta(hours=13)
-    assert source.live_offers({"RTX-4090"}).offers == ()
+    assert source.list_live_offers({"RTX-4090"}).offers == ()
 
 
 def test_the_balance_is_the_credit_and_says_the_other_figure(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.fake.credit, rig.fake.balance = 25.125, -1.5
-    found = source.balance()
+    found = source.fetch_balance()
     assert (found.amount, found.account) == (Money.parse("25.125"), str(USER))
     assert "balance, is $-1.5" in found.why
     rig.fake.credit = None  # type: ignore[assignment]
-    assert source.balance().amount is None
+    assert source.fetch_balance().amount is None
 
 
 def test_bill_lines_are_of_a_day_and_add_up_to_what_the_world_charged(rig: VastRig, source: Any) -> None:  # noqa: ANN401
@@ -344,7 +344,7 @@ def test_bill_lines_are_of_a_day_and_add_up_to_what_the_world_charged(rig: VastR
         traffic=((begun + 1, 500),),
         traffic_nano=10**7,
     )
-    found = source.bill_lines(Period(start=START - timedelta(days=3), end=START))
+    found = source.fetch_bill_lines(Period(start=START - timedelta(days=3), end=START))
     assert found.why == ""
     assert {line.resource_id for line in found.lines} == {id_}
     assert {line.charge for line in found.lines} == {"compute", "storage", "traffic"}
@@ -353,16 +353,16 @@ def test_bill_lines_are_of_a_day_and_add_up_to_what_the_world_charged(rig: VastR
     assert total == pytest.approx(48 * 760_000_000 + 48 * 64 * 150_000_000 / 720 + 5_000_000, abs=10)
     assert [line.estimated for line in found.lines if line.start.day == 19] == [False, False, False]
     assert all(line.estimated for line in found.lines if line.start.day == 21)
-    again = source.bill_lines(Period(start=START - timedelta(days=1), end=START))
+    again = source.fetch_bill_lines(Period(start=START - timedelta(days=1), end=START))
     assert {line.id for line in again.lines} <= {line.id for line in found.lines}
 
 
 def test_charges_are_read_page_by_page_and_a_lost_page_is_said(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     rig.put(501)
     period = Period(start=datetime(2026, 11, 21, tzinfo=UTC), end=START)
-    assert len(source.bill_lines(period).lines) == 1002
+    assert len(source.fetch_bill_lines(period).lines) == 1002
     rig.fake.fault("after_token", "status", status=500)
-    found = source.bill_lines(period)
+    found = source.fetch_bill_lines(period)
     assert len(found.lines) == 1000
     assert "page 2 was lost" in found.why
 

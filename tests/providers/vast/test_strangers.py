@@ -69,7 +69,7 @@ def test_an_account_that_nobody_states_is_asked_for_by_name(rig: VastRig, tmp_pa
             )
             (one,) = rig.plugin().open(table, around)
             with pytest.raises(ProviderError) as caught:
-                one.scopes()
+                one.list_scopes()
     finally:
         transport.close()
     assert "account =" in str(caught.value)
