@@ -36,10 +36,10 @@ APPROVE_QUESTION = "Approve a stop of {}. It counts for a day, where a policy as
 class TopSource(Protocol):
     """What the screen needs: `app.top.Watched`."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask the providers."""
 
-    def view(self) -> TopView:
+    def build_view(self) -> TopView:
         """The present."""
 
     def keep(self, machine: str, why: str) -> str:
@@ -197,7 +197,7 @@ class TopApp(App[None]):
     def _ask(self) -> None:
         said = ""
         try:
-            self._fleet.look()
+            self._fleet.poll()
         except CostguardError as wrong:
             said = f"The providers could not be asked: {wrong}"
         self._back(self._asked, said)
@@ -216,7 +216,7 @@ class TopApp(App[None]):
     @work(thread=True)
     def _load(self) -> None:
         try:
-            view = self._fleet.view()
+            view = self._fleet.build_view()
         except CostguardError as wrong:
             self._back(self._shown, None, f"The ledger cannot be read: {wrong}")
         else:
