@@ -233,7 +233,7 @@ brim the card it takes. Rows marked `n` in `usable_for_formula` are left out of 
 
 **No constant of the memory model is fitted by a program**, so there is nothing to refit when a source is left out: each
 term is counted from the modules' code or taken from fake-tensor runs, and the few flat figures (context, slack, buffers)
-stand with their source in `overheads.py` and `frameworks.py` of `core/memory/`; slack leans to the dear side, about the 60th
+stand with their source in `overheads.py` and `frameworks.py` of `sizing/memory/`; slack leans to the dear side, about the 60th
 percentile of the published pairs, since too little is a crash. But those were chosen by people who had these rows
 before their eyes, so figures for sources listed here are kinder than those for unseen ones. The last line shows
 what even one fitted number would change: each source times the median of measured / predicted of the others."""

@@ -1,4 +1,4 @@
-"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/flows/`."""
+"""costguard: the guard for money spent on cloud GPUs. Start reading at `costguard/services/`."""
 
 __version__ = "0.1.0"
 

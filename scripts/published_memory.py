@@ -47,7 +47,7 @@ ERAS = {
     "torchtitan": (("torchtitan-2024", "2025-02"),),
     "megatron": (("megatron-2021", "2022-06"),),
 }
-"""Library -> its earlier selves, and the month from which it was another: see `core/memory/frameworks.py`."""
+"""Library -> its earlier selves, and the month from which it was another: see `sizing/memory/frameworks.py`."""
 
 UNDATED = {"hf": "hf-2024"}
 """Where nothing tells a date: what most who publish memory ran, which also holds more."""

@@ -1,4 +1,4 @@
-"""The screen of `costguard top`: numbers above, a row a machine, keys below. What it asks and does goes through `app/top.py`.
+"""The screen of `costguard top`: numbers above, a row a machine, keys below. What it asks and does goes through `services/top.py`.
 
 Names come from outside: every text is shown as text, never as Textual's markup.
 """
@@ -34,7 +34,7 @@ APPROVE_QUESTION = "Approve a stop of {}. It counts for a day, where a policy as
 
 
 class TopSource(Protocol):
-    """What the screen needs: `app.top.Watched`."""
+    """What the screen needs: `services.top.TopSession`."""
 
     def poll(self) -> None:
         """Ask the providers."""

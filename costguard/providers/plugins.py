@@ -36,7 +36,7 @@ LEAST_SECRET = 8
 
 
 class DiscoveredProvider(Protocol):
-    """A provider's plug-in as far as it concerns whoever looks for it; `app.clouds` knows how one is opened."""
+    """A provider's plug-in as discovered: its name and distribution. `services.configured_providers` opens it."""
 
     @property
     def manifest(self) -> ProviderManifest:

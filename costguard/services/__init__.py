@@ -1,9 +1,7 @@
-"""The one place that knows every room and wires them: each function answers one command with a Document.
+"""What costguard does, in order: each module answers commands, or is one stage of a poll or a guard run.
 
-Nothing is decided here; `flows/` says what happens, `core/` decides, and these files hand each what it needs: `asking` for
-what is asked before a run, `spending` for what the ledger answers, `showing` for the demo.
-
-The product's table of contents: each file is one thing costguard does, its main function first.
+The pure rooms decide, the ledger and the providers read and write; a service hands each what it needs. Begin with `quote.py`,
+then `guard.py`. `CommandAnswer` is what a command prints: a Document and an exit code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Agents: joining, and what one says, from the message to the answer. Each refusal has a name and changes nothing.
 
     signed by its own key -> within the window -> number rises -> of the life that is there -> a beat, field by field
-    -> committed with others (`flows.commits`) -> remembered for a probe -> answered, signed
+    -> committed with others (`services.agent_writer`) -> remembered for a probe -> answered, signed
 
 What an agent may cause ends at its own machine: samples of it, and bounded wishes about it.
 

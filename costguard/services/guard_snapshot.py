@@ -5,14 +5,14 @@
 Example: AWS publishes its measures ten minutes late. Were the lags left out for one of the commands, that one would miss the
 two newest samples of each machine and call it unknown, where the others know it to be idle.
 
-`simulate` has no ledger of the moment that it replays: `core.guard.backdrop.Scene` states each field from what is recorded.
+`simulate` has no ledger of the moment that it replays: `guard.replay.history` states each field from what is recorded.
 
 What a run asks the ledger for the whole fleet: wishes, intents, and what some condition names, nothing that none does.
 
 Lookback: the samples of the last 48 hours, of which a process that stays reads only what is new.
 
 What is remembered is samples, as they were read, in columns: no judgement (decision 0024). A run reads AGAIN of them anew, so
-that samples which came late are among them: those who measure ask for a quarter of an hour (`flows.measured.LOOKS_BACK`).
+that samples which came late are among them: those who measure ask for a quarter of an hour (`MEASURE_LOOKBACK`).
 
 What a guard run carries over in words, beside what has tables of its own: the breaker, and what idling had cost.
 """

@@ -116,7 +116,7 @@ def answer_report(
     needs: str = "",
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard report`: where a period's money went. `stated`: which period, by the names of `core/statement/period.py`.
+    """`costguard report`: where a period's money went. `stated`: which period, by the names of `reporting/statement/period.py`.
 
     `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
     """

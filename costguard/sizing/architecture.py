@@ -229,7 +229,7 @@ class Architecture:
     `vocab_width`: width of the vocabulary matrices, None where it is `hidden` (a text tower beside a wider vision tower).
     `notes`: what a person should know of the count: a tower left out, a number taken for granted.
     `released_precision`: what its weights were released in where that is not 16 bit: it is served so unless stated.
-    `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`core/convnet.py`).
+    `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`sizing/convnet.py`).
     """
 
     name: str

@@ -3,7 +3,7 @@
 Example: `model = "llama-3.1-8b", method = "lora", gpu = "H100", tokens_per_s = 9100, peak_gib = 31.2` is a job of that
 model and method, seen at 9,100 tokens a second on one H100 with 31.2 GiB allocated at its worst moment.
 
-Rows come from a file now and from the ledger later; neither is known here. A row is a job's table (`core/job.py`) with the
+Rows come from a file now and from the ledger later; neither is known here. A row is a job's table (`sizing/job.py`) with the
 keys of `SEEN_KEYS`; flat names such as `lora_rank` or `lora.rank` stand for nested ones, since a CSV file has no tables.
 
 Observed runs beside what was expected of them: which ones count, which do not and why, and what they say together.

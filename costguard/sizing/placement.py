@@ -150,7 +150,7 @@ def _size_split(job: Job, parallel: Parallelism, gpus: int) -> SizedSplit | Impo
     try:
         return SizedSplit(parallel=parallel, recipe=recipe, footprint=compute_job_footprint(job, recipe, parallel, gpus))
     except InputError as impossible:
-        # A stated split that suits no number of GPUs was refused before (flows/quote.py, check_split); here it
+        # A stated split that suits no number of GPUs was refused before (services/quote.py, check_split); here it
         # is a fact about this number of GPUs.
         return ImpossiblePlacement(reason=impossible.what)
 

@@ -54,7 +54,7 @@ FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
     *("megatron", "megatron-2021", "deepspeed", "unsloth"),
 )
-"""Whose modules and optimizers run the job, where that changes the bytes: `core/memory/frameworks.py` says what each keeps.
+"""Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.
 A year means: as it was up to then; without one: as it is today."""
 
 ADAPTER_METHODS = ("lora", "qlora")

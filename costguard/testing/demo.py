@@ -168,7 +168,7 @@ def _extend_to_end(plan: WatchPlan, world: World) -> WatchPlan:
 
 
 def _list_polls(world: World, plan: WatchPlan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
-    """Every listing of the plan, with what it lacks looked up, as `flows/poll` does.
+    """Every listing of the plan, with what it lacks looked up, as `services/poll.py` does.
 
     The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
     """

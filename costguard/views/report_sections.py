@@ -1,4 +1,4 @@
-"""What a statement says beside its groups, as data, tables and sentences: see `core/statement/`.
+"""What a statement says beside its groups, as data, tables and sentences: see `reporting/statement/`.
 
 Tables of what a statement says beside its groups: the dearest resources, acts of the guard, quotes.
 """

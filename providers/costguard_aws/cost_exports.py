@@ -6,7 +6,7 @@ Cost and Usage Reports (CUR, and CUR 2.0 as Data Exports write it) as bill lines
 
 Costs are amortised, as AWS's own query library does it: what a savings plan or a reservation covers counts at its effective
 cost in the hour in which it was used, and of the commitment itself only what was not used. A row has an id that changes with
-every export, so a line is named by what it is about, as FOCUS rows are (core/focus_rows.py).
+every export, so a line is named by what it is about, as FOCUS rows are (bills/bill_files.py).
 
 Example: lineItem/LineItemType "Usage", lineItem/UsageType "USW2-BoxUsage:p5.48xlarge", lineItem/UnblendedCost "98.32".
 """

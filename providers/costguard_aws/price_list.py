@@ -40,7 +40,7 @@ FRESH, FRESH_NONE = timedelta(hours=24), timedelta(hours=1)
 """How long a price and a "there is none" are taken to hold. AWS cut P4 and P5 without notice in June 2025."""
 
 USABLE = timedelta(days=30)
-"""How old a kept price may be where the list cannot be asked: as long as a list price counts as fresh (core/offer.py)."""
+"""How old a kept price may be where the list cannot be asked: as long as a list price counts as fresh (quoting/offer.py)."""
 
 QUIET = timedelta(minutes=5)
 """How long the list is left alone after it could not be asked, so that a poll does not wait for it again and again."""

@@ -30,7 +30,7 @@ class Account:
     def providers(self):
         if HOW == "providers" and self.name == "bad": raise RuntimeError("sk-secret-words")
         return ("good",) if HOW == "others" else (self.name,)
-    def scopes(self):
+    def list_scopes(self):
         return ["bad/lab/here"] if HOW == "scopes" and self.name == "bad" else [ScopeKey(self.name, "lab", "here")]
     def poll(self, scope):
         key = ResourceKey(self.name, "lab", "here", "m-1")

@@ -35,9 +35,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         show(WatchView(at=NOON, mode="dry run", burn=Money.parse("2.99"), month=money("10")))
         return 0
 
-    guarding = SimpleNamespace(plan=plan, watch=watch)
+    guarding = SimpleNamespace(answer_plan=plan, run_watch=watch)
     monkeypatch.setitem(sys.modules, "costguard.services.watch", guarding)
-    monkeypatch.setattr(services, "guarding", guarding, raising=False)
+    monkeypatch.setattr(services, "watch", guarding, raising=False)
     return calls
 
 

@@ -65,7 +65,7 @@ def test_scopes_are_the_same_before_and_after_a_poll_and_from_a_second_account_o
     before = list(case.source.list_scopes())
     case.poll()
     assert list(case.source.list_scopes()) == before
-    assert list(case.open().scopes()) == before
+    assert list(case.open().list_scopes()) == before
 
 
 @pytest.mark.sampled(3)

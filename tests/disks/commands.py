@@ -131,7 +131,7 @@ class Deaf:
 
     plain_move, plain_wish = GuardStore.move_intent, GuardStore.add_override
 
-    def add_wish(self: GuardStore, wish: Override) -> None:  # type: ignore[misc]  # it stands in another class
+    def add_override(self: GuardStore, wish: Override) -> None:  # type: ignore[misc]  # it stands in another class
         with suppress(LedgerError):
             Deaf.plain_wish(self, wish)
 
@@ -156,7 +156,7 @@ def around(life: Life) -> Iterator[None]:
         return BEGIN + timedelta(minutes=life.minute) + (datetime.now(UTC) - began)
 
     if life.deaf:
-        patch.multiple(GuardStore, add_wish=Deaf.add_wish, move_intent=Deaf.move_intent).start()
+        patch.multiple(GuardStore, add_override=Deaf.add_override, move_intent=Deaf.move_intent).start()
     cloud = Acme(accounts=[Cloud(Path(life.log), now)])  # type: ignore[list-item]  # any account
     with (
         patch.object(configured_providers.SystemClock, "now", lambda _: now()),

@@ -66,7 +66,7 @@ from costguard.values.resource import ScopeKey
 from costguard.values.provider import ProviderManifest
 class Account:
     providers = ("bad",)
-    def scopes(self):
+    def list_scopes(self):
         if HOW == "scopes": raise RuntimeError(KEYS)
         return [ScopeKey("bad", "lab", "here")]
     def poll(self, scope):

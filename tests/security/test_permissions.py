@@ -69,7 +69,7 @@ def look_and_ask(rig: Rig, source: Any) -> list[Observation]:  # noqa: ANN401 - 
 
 def act(source: Any, one: Observation) -> None:  # noqa: ANN401 - see above
     """All that can be done to a machine."""
-    source.look(one.key)
+    source.look_up(one.key)
     source.stop(one.key, lose=frozenset(one.handling.stop_loses))
     source.terminate(one.key)
 

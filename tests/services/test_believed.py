@@ -95,7 +95,7 @@ def test_the_polls_of_an_account_are_recorded_in_the_order_of_its_scopes() -> No
     answered = {name: Event() for name in names}
 
     class Backwards(Cloud):
-        def scopes(self) -> list[ScopeKey]:
+        def list_scopes(self) -> list[ScopeKey]:
             return names
 
         def poll(self, scope: ScopeKey) -> Poll:
@@ -118,7 +118,7 @@ def test_a_plug_in_speaks_for_its_own_names_alone() -> None:
 )
 def test_what_is_no_list_of_offers_is_named_and_hides_no_other(said: object) -> None:
     class Odd(Account):
-        def live_offers(self, gpus: object) -> Any:  # noqa: ANN401, ARG002
+        def list_live_offers(self, gpus: object) -> Any:  # noqa: ANN401, ARG002
             return said
 
     found = ask_live_offers({"odd": [Odd("odd")], "fine": [Account("fine")]}, None)

@@ -20,7 +20,7 @@ from tests.ledger import fleet
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, machine, poll
 
 LATEST = timedelta(minutes=15)
-"""How late a sample may come: `flows.measured.LOOKS_BACK`."""
+"""How late a sample may come: `sample_window.LOOKS_BACK`."""
 SIGNALS = (GPU_UTIL, CPU_CORES, NETWORK, HEARTBEAT, GPU_POWER_BUSIEST)
 NAMES = ("i-1", "i-2", "i-3")
 
@@ -39,7 +39,7 @@ class Counting:
     def __getattr__(self, name: str) -> object:
         return getattr(self._book, name)
 
-    def columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, SampleColumns]:
+    def load_columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, SampleColumns]:
         self.reads.append(self.now - at)  # type: ignore[operator]
         return self._book.load_columns_since(at, keys)  # type: ignore[arg-type]
 

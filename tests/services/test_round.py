@@ -58,7 +58,7 @@ class Hung(Cloud):
     at: str = "poll"
     let_go: threading.Event = field(default_factory=threading.Event)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         if self.at == "scopes":
             self.let_go.wait(30)
         return super().list_scopes()

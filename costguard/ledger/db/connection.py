@@ -275,7 +275,7 @@ class WriteConnection:
         self._engine = engine
         opened = engine.get_execution_options()["ledger"]
         self._where, self._patience_s = opened.where, opened.patience_s
-        self._lock = opened.where.path and opened.where.beside(".lock")
+        self._lock = opened.where.path and opened.where.make_sibling_path(".lock")
         self._held: PoolProxiedConnection | None = None
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from costguard.values.resource import Incarnation, ResourceKey
 EXPECTED_FOR, HIGH_FOR = timedelta(days=3), timedelta(days=31)
 """The horizons: see above. Assumptions, 2026-11."""
 FALSE_STOP_WITHIN = timedelta(hours=1)
-"""A machine that computes again within it was probably stopped wrongly; `core/simulation.py` asks it of would-be stops."""
+"""A machine that computes again within it was probably stopped wrongly; `guard/replay` asks it of would-be stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Readers of models with convolutions: ResNet (transformers' config) and the U-Net of Stable Diffusion (diffusers' config).
 
-A sample is one token: `tokens` of such a job are images (times epochs). Counts are walked layer by layer (`core/convnet.py`).
+A sample is one token: `tokens` of such a job are images (times epochs). Counts are walked layer by layer (`sizing/convnet.py`).
 """
 
 from __future__ import annotations

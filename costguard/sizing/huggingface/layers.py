@@ -20,7 +20,7 @@ class DecoderStyle:
     `norms`: norms a layer (1: attention and feed-forward run side by side on one). `tied`: whether the head is the
     embedding where the config does not say. `final_norm`: whether one stands before the head. `head_bias`: whether the
     head adds a number to each word. `extras`: further tensors outside the layers. `windows`: one a layer, () where
-    `Attention.window` holds for all. `written`: see `core/written.py`.
+    `Attention.window` holds for all. `written`: see `sizing/layer_implementation.py`.
     """
 
     norm: str = "rmsnorm"

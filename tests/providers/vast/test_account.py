@@ -93,14 +93,14 @@ def test_a_look_at_an_address_that_is_gone_proves_nothing_of_the_instance(rig: V
         rig.fake.faults.clear()
         rig.fake.fault(rig.one, "status", status=status, body=body)
         with pytest.raises(ProviderError):
-            source.look(key(id_))
+            source.look_up(key(id_))
 
 
 @pytest.mark.parametrize("as_null", [True, False])
 def test_an_instance_that_is_gone_is_none_in_both_forms(rig: VastRig, source: Any, as_null: bool) -> None:  # noqa: ANN401, FBT001
     rig.fake.null_when_gone = as_null
-    assert source.look(key("1")) is None
-    assert source.look(key("not-a-number")) is None
+    assert source.look_up(key("1")) is None
+    assert source.look_up(key("not-a-number")) is None
 
 
 def test_a_200_that_says_no_is_failed(rig: VastRig, source: Any) -> None:  # noqa: ANN401
@@ -126,8 +126,8 @@ def test_volumes_that_cannot_be_listed_leave_the_listing_partial(rig: VastRig, s
     rig.put(1)
     rig.fake.resources.append(volume(2001))
     assert {one.key.id for one in poll_of(source).inventory.items} == {"24815377", "volume-2001"}  # type: ignore[union-attr]
-    assert source.look(key("volume-2001")).kind == "volume"
-    assert source.look(key("volume-2002")) is None
+    assert source.look_up(key("volume-2001")).kind == "volume"
+    assert source.look_up(key("volume-2002")) is None
     rig.fake.fault(VOLUMES, "status", status=500)
     found = poll_of(source).inventory
     assert isinstance(found, Partial)
@@ -162,7 +162,7 @@ def test_a_wrong_key_is_named_by_its_source_and_never_gone(rig: VastRig, source:
     poll_of(source)
     rig.fake.fault(".*", "status", status=status, body=body)
     with pytest.raises(CredentialsError, match="the variable VAST_API_KEY"):
-        source.look(key(id_))
+        source.look_up(key(id_))
     assert source.stop(key(id_)).said == REFUSED
     assert source.terminate(key(id_)).said == REFUSED
 
@@ -295,7 +295,7 @@ def test_offers_are_on_demand_and_interruptible(rig: VastRig, source: Any) -> No
         ask(price=0, min_bid=0, verification="unverified"),
     ]
     found = source.list_live_offers({"RTX-4090"})
-    assert [(one.gpu, one.tier, one.rate.text(2)) for one in found.offers] == [
+    assert [(one.gpu, one.tier, one.rate.format(2)) for one in found.offers] == [
         ("RTX-4090", "on-demand", "0.40"),
         ("RTX-4090", "spot", "0.20"),
     ]
@@ -393,4 +393,4 @@ def test_an_answer_about_another_instance_is_not_believed(rig: VastRig, source: 
     one, _ = rig.put(2)
     rig.fake.fault(rig.one, "body", body=b'{"instances": {"id": 5}}')
     with pytest.raises(InvalidAnswerError):
-        source.look(key(one))
+        source.look_up(key(one))
