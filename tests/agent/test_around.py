@@ -134,7 +134,7 @@ def test_all_of_it_runs_on_python_3_9(tmp_path: Path) -> None:
     script = """
 import json, sys, time
 from pathlib import Path
-from costguard_agent import deadman_policy, ending, kernels, queues, quiet, switch
+from costguard_agent import clouds, deadman_policy, deadman_switch, notebooks, schedulers, user_sessions
 from costguard_agent.collector import ActivityProbe
 from costguard_agent.host import HostView
 here = HostView({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))

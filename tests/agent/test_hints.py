@@ -77,7 +77,7 @@ def test_what_breaks_while_it_is_read_is_passed_over(listener: HintListener, mon
     def breaks(*_: object) -> str:
         raise RecursionError
 
-    monkeypatch.setattr(listener._asks, "ask", breaks)
+    monkeypatch.setattr(listener._asks, "add_request", breaks)
     assert sent(listener, b'{"hint":"ask","what":"keep","for_s":60}', b'{"hint":"progress","step":5}').step == 5
 
 

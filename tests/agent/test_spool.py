@@ -102,24 +102,24 @@ def test_a_clock_that_was_set_moves_the_records_that_wait_with_it(tmp_path: Path
     """Else the watchdog's own clock, learnt later, would move an idle hour onto one of work."""
     agent = bare(tmp_path)
     agent._spool.add(record(5), NOW)
-    agent._after("the clock was set", Moment(NOW, 10, 10), Moment(NOW - 3_599_000, 11, 11))
+    agent._handle_gap("the clock was set", Moment(NOW, 10, 10), Moment(NOW - 3_599_000, 11, 11))
     assert told(agent._spool) == [5 - 3_600_000]
-    agent._calendar.found(-3_600_000)  # what the watchdog said, after which all is dated by its clock
-    agent._spool.shift(3_600_000)
-    agent._after("the clock was set", Moment(NOW, 20, 20), Moment(NOW + 3_601_000, 21, 21))
+    agent._calendar.correct(-3_600_000)  # what the watchdog said, after which all is dated by its clock
+    agent._spool.shift_times(3_600_000)
+    agent._handle_gap("the clock was set", Moment(NOW, 20, 20), Moment(NOW + 3_601_000, 21, 21))
     assert (told(agent._spool), agent._calendar.ahead_ms) == ([5], 0)
 
 
 def test_a_refusal_is_told_to_the_dead_man_switch_as_one(tmp_path: Path) -> None:
     agent, heard = bare(tmp_path), list[str]()
-    agent._switch = SimpleNamespace(answered=lambda *_: heard.append("answered"), refused=lambda _: heard.append("refused"))
+    agent._switch = SimpleNamespace(handle_answer=lambda *_: heard.append("answered"), handle_refusal=lambda _: heard.append("refused"))
     agent._answers, agent._ended, agent._troubles = deque(maxlen=1), threading.Event(), ()
-    agent._status, agent._listener = SimpleNamespace(told=lambda *_, **__: None), None
-    agent._log.state, agent._measuring.every = lambda *_: None, lambda _: None
+    agent._status, agent._listener = SimpleNamespace(record_beat=lambda *_, **__: None), None
+    agent._log.log_state, agent._measuring.set_interval = lambda *_: None, lambda _: None
     for one in (BeatResult(REFUSED, alive=True), BeatResult(UNREACHABLE), BeatResult(ANSWERED), BeatResult(REFUSED)):
-        agent._sender = SimpleNamespace(beat=lambda *_, said=one, **__: said, every_s=15)
-        agent._beat()
-        agent._heard()
+        agent._sender = SimpleNamespace(send_beat=lambda *_, said=one, **__: said, every_s=15)
+        agent._send_beat()
+        agent._pass_answers_to_switch()
     assert heard == ["refused", "answered"]
 
 

@@ -247,9 +247,9 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
 
 DIES = """
 import os, signal, sys
-from costguard.services.run import job_run, running_books, running_end
+from costguard.services.run import job_run, record_store
 module, name = sys.argv[1].rsplit(".", 1)
-place = {"running": running, "running_end": running_end, "Book": record_store.RunRecordStore}[module]
+place = {"job_run": job_run, "RunRecordStore": record_store.RunRecordStore}[module]
 original = getattr(place, name)
 def dying(*given, **named):
     original(*given, **named)
@@ -265,17 +265,17 @@ sys.exit(run_cli(["run", *sys.argv[2:]]))
 @pytest.mark.parametrize(
     ("point", "state", "hold"),
     [
-        ("Book.put", "never", None),
-        ("running.set_aside", "never", "released"),
-        ("running.begin", "never", "released"),
-        ("running_end.settle", "lost", "committed"),
+        ("RunRecordStore.put_attempt", "never", None),
+        ("job_run.set_money_aside", "never", "released"),
+        ("job_run.start_child", "never", "released"),
+        ("job_run.settle_attempt", "lost", "committed"),
     ],
 )
 def test_whenever_it_is_ended_by_sigkill_the_next_one_settles_what_is_open(
     bench: Bench, point: str, state: str, hold: str | None
 ) -> None:
     stated = ("--rate", "3600", "--max-usd", "50", "--yes", "--id-of-job", "d")
-    slow = ("--", "sleep", "60" if point == "running.begin" else "0.1")
+    slow = ("--", "sleep", "60" if point == "job_run.start_child" else "0.1")
     ran = bench.run([sys.executable, "-c", DIES, point, *stated, *slow])
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     (attempt,) = bench.record("d")

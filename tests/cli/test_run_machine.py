@@ -203,7 +203,7 @@ def runpod(asked: list[str]) -> Iterator[dict[str, str]]:
 SOON = """
 import os, sys
 from functools import partial
-from costguard.services.run import job_run, running_then
+from costguard.services.run import job_run, machine_shutdown
 job_run.perform_end_action = partial(machine_shutdown.perform_end_action, seconds=int(os.environ.get("SECONDS", "1")))
 machine_shutdown.find_others = lambda attempt: iter(())
 from costguard.cli import run_cli
@@ -288,10 +288,10 @@ def test_a_freeze_holds_for_a_machine_that_the_ledger_does_not_know(bench: Bench
 
 
 LEFT = SOON.replace(
-    "running_then.others = lambda attempt: iter(())",
-    "running_then.LINGERS_S, running_then.titles = 0.0, lambda around: ()\n"
-    "seen = running_then.attempts\n"
-    "running_then.attempts = lambda: {one: pids for one, pids in seen().items() if one.startswith('left-')}",
+    "machine_shutdown.find_others = lambda attempt: iter(())",
+    "machine_shutdown.LINGER_LIMIT_S, machine_shutdown.list_command_lines = 0.0, lambda around: ()\n"
+    "seen = machine_shutdown.list_attempts\n"
+    "machine_shutdown.list_attempts = lambda: {one: pids for one, pids in seen().items() if one.startswith('left-')}",
 )
 """The command as it is, but for a shorter wait, and with eyes for this test's own processes alone."""
 

@@ -332,9 +332,9 @@ def test_reading_starts_without_sqlalchemy(sqlite_url: str) -> None:
     program = f"""
 import sys
 from datetime import UTC, datetime
-from costguard.ledger.reading import Books
-with Books({sqlite_url!r}, rules={{}}) as books:
-    assert len(books.live(datetime(2026, 11, 2, tzinfo=UTC))) == 1
+from costguard.ledger.spans.books import SpendingReader
+with SpendingReader({sqlite_url!r}, rules={{}}) as books:
+    assert len(books.load_live(datetime(2026, 11, 2, tzinfo=UTC))) == 1
 heavy = {{"sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"}} & set(sys.modules)
 assert not heavy, heavy
 """

@@ -215,10 +215,10 @@ def test_a_hook_whose_watchdog_was_killed_is_neither_forgotten_nor_run_a_second_
     mark = tmp_path / "ran"
     code = f"""
 import sys, time
-from tests.flows.test_hooking import GuardBook, Hooks, NOON, Rails, call, run
-with GuardBook({f"sqlite:///{tmp_path / 'ledger.db'}"!r}, rails=Rails()) as book:
+from tests.services.test_hooking import GuardStore, HookRunner, NOON, Rails, call, run
+with GuardStore({f"sqlite:///{tmp_path / 'ledger.db'}"!r}, rails=Rails()) as book:
     assert book.begin_hook(run(), NOON)
-    Hooks().begin(call("sh", "-c", {f"echo $$ > {shlex.quote(str(mark))}; exec sleep 600"!r}, within_s=600))
+    HookRunner().begin(call("sh", "-c", {f"echo $$ > {shlex.quote(str(mark))}; exec sleep 600"!r}, within_s=600))
     while not {str(mark)!r} or not __import__("pathlib").Path({str(mark)!r}).exists(): time.sleep(0.01)
     print("begun", flush=True)
     time.sleep(600)

@@ -128,7 +128,7 @@ def test_a_listing_whose_look_ups_take_too_long_is_recorded_as_it_is() -> None:
 def test_a_hung_provider_does_not_keep_the_process_alive() -> None:
     code = (
         "import time; from tests.services.test_round import *; began = time.monotonic(); hung = Hung([]);"
-        "poll([hung], Memory(), Hands(), limit_s=0.2)"
+        "poll_sources([hung], Memory(), Hands(), limit_s=0.2)"
     )
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=25)
