@@ -75,7 +75,7 @@ class _FullBook(GuardStore):
     full = False
 
     @contextmanager
-    def _writing(self) -> Iterator[SqlSession]:
+    def _begin_write(self) -> Iterator[SqlSession]:
         if self.full:
             raise LedgerError(DISK_FULL)
         with super()._begin_write() as voices:

@@ -36,7 +36,7 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     seen = Observation(key=KEY, state="running", name="train-1", started_at=NOON - timedelta(hours=3))
     with LedgerWriter(url, rules={}, ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
-    for name, value in (("present", NOON), ("who", "ada@lab"), ("new_code", CODE), ("new_token", TOKEN)):
+    for name, value in (("get_now", NOON), ("describe_user", "ada@lab"), ("make_code", CODE), ("make_token", TOKEN)):
         monkeypatch.setattr(agent_commands, name, lambda value=value: value)
     return costguard
 

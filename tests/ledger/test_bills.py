@@ -222,7 +222,7 @@ def test_several_statements_are_one_transaction(url: str, monkeypatch: pytest.Mo
     with StagedStatement() as good, StagedStatement() as bad, BillStore(url) as bills:
         good.add([(line(0), Decimal(0))])
         bad.add([(line(1), Decimal(0))])
-        monkeypatch.setattr(bad, "lots", lambda _: 1 / 0)
+        monkeypatch.setattr(bad, "iterate_batches", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             bills.import_statements(
                 [GatheredStatement(staged=one, source="x", stated_at=NOW) for one in (good, bad)], who="ada", now=NOW

@@ -180,7 +180,7 @@ def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (schema, reader):
         monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, "0005"))
     for module in (schema, reader, opening):
-        monkeypatch.setattr(module, "HEAD", "0005")
+        monkeypatch.setattr(module, "HEAD_REVISION", "0005")
 
 
 def older(url: str) -> dict[str, list[str]]:

@@ -84,7 +84,7 @@ def looks_are_old(patch: Patch) -> None:
     for account in (RunpodAccount, VastAccount, GcpAccount, AwsAccount):
         seen: dict[object, Observation] = {}
         patch.setattr(account, "poll", _kept(account.poll, seen))
-        patch.setattr(account, "look", lambda _self, key, seen=seen: seen.get(key))
+        patch.setattr(account, "look_up", lambda _self, key, seen=seen: seen.get(key))
 
 
 def _kept(polled: Callable[..., Poll], seen: dict[object, Observation]) -> Callable[..., Poll]:

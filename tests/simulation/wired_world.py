@@ -140,13 +140,13 @@ class WiredWorld(World):
         base = f"http://127.0.0.1:{cloud.vendor.port}"
         (source,) = rig.accounts(base, self._transports[who], self.folder, **cloud.vendor.table())
         open_: Any = source
-        look: Callable[[ResourceKey], Observation | None] = open_.look
+        look: Callable[[ResourceKey], Observation | None] = open_.look_up
 
         def looked(key: ResourceKey) -> Observation | None:
             self.log.meddle(key.id)
             return look(key)
 
-        open_.look = looked
+        open_.look_up = looked
         return source
 
     def _shut(self, who: str) -> None:

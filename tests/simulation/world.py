@@ -113,8 +113,8 @@ class World(Ways):
         url, billing = f"sqlite:///{self.path}", {name: self.rule(cloud) for name, cloud in self.clouds.items()}
         book = GuardStore(url, rails=self.rules.rails, rules=billing)
         ledger = LedgerWriter(url, rules=billing, ceilings={})
-        self._counted(book, "_writing")
-        self._counted(ledger._pen, "transaction")
+        self._counted(book, "_begin_write")
+        self._counted(ledger._pen, "begin_transaction")
         watching = GuardRunner(
             book=book,
             books=partial(SpendingReader, url, rules=billing),

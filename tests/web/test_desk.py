@@ -280,7 +280,7 @@ def test_what_cannot_be_written_is_answered_so_and_not_remembered(tmp_path: Path
 class _FullDisk:
     """A book in which nothing can be written."""
 
-    def writing(self) -> object:
+    def begin_transaction(self) -> object:
         """Raises as the ledger does."""
         from costguard.errors import LedgerError
 
