@@ -228,9 +228,9 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
         vars(module)["threading"] = threads
     vars(daemon)["select"] = now
     vars(collector).update(
-        Trees=partial(GpuProcessTrees, root / "proc"),
-        Machine=partial(HostMetrics, root),
-        Surroundings=SimpleNamespace(real=lambda: near),
+        GpuProcessTrees=partial(GpuProcessTrees, root / "proc"),
+        HostMetrics=partial(HostMetrics, root),
+        HostView=SimpleNamespace(real=lambda: near),
     )
     told = enrollment.join_watchdog(state, plan["url"], plan["code"])
     daemon.AgentDaemon(state, state, told, enrollment.load_key(state)).run()
