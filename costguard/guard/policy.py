@@ -152,6 +152,24 @@ class Rails:
     clock_limit: timedelta = timedelta(seconds=2)
     gap_polls: int = 3
 
+    @classmethod
+    def unlimited(cls) -> Rails:
+        """Rails that hold back no act by its number or by how new a machine is; a replay asks with them what a policy wants.
+
+        Clock jumps, gaps between runs and the breaker's window stay: a replay has no clock of its own and records no gap. A new
+        field of Rails belongs into this call, or into the list of those that stay (`tests/guard/test_rails_unlimited.py`).
+        """
+        return cls(
+            acts_per_run=10**9,
+            acts_per_10m=10**9,
+            fleet_share_10m=Fraction(10**9),
+            fleet_share_day=Fraction(10**9),
+            irreversible_per_h=10**9,
+            breaker_least=10**9,
+            first_seen=timedelta(),
+            first_polls=0,
+        )
+
 
 TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", "duration", "money", "rate", "labels"
 

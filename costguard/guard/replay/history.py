@@ -224,19 +224,6 @@ def _sum_spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-WITHOUT_RAILS = Rails(
-    acts_per_run=10**9,
-    acts_per_10m=10**9,
-    fleet_share_10m=Rails().fleet_share_10m * 10**9,
-    fleet_share_day=Rails().fleet_share_day * 10**9,
-    irreversible_per_h=10**9,
-    breaker_least=10**9,
-    first_seen=timedelta(),
-    first_polls=0,
-)
-"""Rails that hold nothing but what was not seen lately: what a policy wants by itself."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySetup:
     """`rules`: the settings that are tried. `period`: what is replayed, from `origin` on every `rules.interval`.
@@ -259,7 +246,7 @@ class ReplaySetup:
     def armed(self) -> GuardConfig:
         """The rules as if each policy were armed for all that its ladder says, and without rails."""
         policies = tuple(replace(policy, arm=TERMINATE) for policy in self.rules.policies)
-        return replace(self.rules, policies=policies, budgets=(), rails=WITHOUT_RAILS)
+        return replace(self.rules, policies=policies, budgets=(), rails=Rails.unlimited())
 
     def align_to_run(self, at: datetime) -> datetime:
         """The first guard run at or after `at`."""
