@@ -109,7 +109,7 @@ def constants(samples: list[Sample], runs: list[published.Run]) -> dict[str, obj
     evidence = seen_in(samples)
     return {
         "schema": "costguard.efficiency/1",
-        "description": "Constants that turn peak FLOPs into tokens a second; see sizing/speed/throughput.py. Do not edit: refit.",
+        "description": "Constants that turn peak FLOPs into tokens a second; see speed/throughput.py. Do not edit: refit.",
         "made_by": "scripts/fit_efficiency.py from data/sizing/runs_dev.csv",
         "rows": len(samples),
         "accuracy": {"in_sample": accuracy(errors(samples, weights, evidence)), "leave_one_source_out": accuracy(held_out)},

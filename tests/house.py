@@ -32,6 +32,12 @@ LONGEST_MODULE, SHORTEST_MODULE = 500, 40
 PURE_ROOMS = ("agents", "bills", "budgets", "guard", "metering", "quoting", "reporting", "runs", "sizing", "values", "views")
 """What decides: values in, values out."""
 
+CLOSED_TO_CLOUDS = tuple(
+    f"costguard.{room}"
+    for room in "cli data files ledger notifiers providers.plugins renderers services settings testing watchdog web".split()  # noqa: SIM905
+)
+"""What a cloud's package does not see: it has the pure rooms, errors, the clock, the provider ports and the transport."""
+
 VERBS = frozenset(
     """
     accept accrue acquire act activate adapt add admit adopt advance age align allocate allows annotate announce answer
@@ -77,7 +83,7 @@ RIDDLES = frozenset(("told", "said", "beside", "further", "asked", "seen", "foun
 
 def faults(root: Path) -> list[str]:
     """Everything wrong with the house at `root`, each a sentence that says what to do."""
-    checks = (plugin_faults, purity_faults, word_faults, name_faults, size_faults, command_faults, leftovers)
+    checks = (plugin_faults, purity_faults, cloud_faults, word_faults, name_faults, size_faults, command_faults, leftovers)
     return [fault for check in checks for fault in check(root)]
 
 
@@ -113,6 +119,18 @@ def purity_faults(root: Path) -> Iterator[str]:
                     yield f"{_line(root, path, node)} reads the clock with .{called.attr}(): take the time as an argument"
                 if isinstance(called, ast.Name) and called.id in DISK:
                     yield f"{_line(root, path, node)} calls {called.id}(): a pure room touches nothing outside"
+
+
+def cloud_faults(root: Path) -> Iterator[str]:
+    """What the package of one cloud imports of costguard, or of another cloud, that it must not see."""
+    for path in sorted((root / "providers").rglob("*.py")):
+        cloud = path.relative_to(root / "providers").parts[0]
+        for node in _nodes(path.read_text()):
+            for module in _imported(node):
+                names = [f"costguard.{a.name}" for a in node.names] if module == "costguard" else [module]  # type: ignore[attr-defined]
+                closed = any(name == room or name.startswith(f"{room}.") for name in names for room in CLOSED_TO_CLOUDS)
+                if closed or (module.startswith("costguard_") and module.split(".")[0] != cloud):
+                    yield f"{_line(root, path, node)} imports {module}: a cloud takes what it needs from ProviderContext"
 
 
 def word_faults(root: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ A hard cap minds none of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from costguard.agents.messages import BUSY, KEEP, AgentRequest
@@ -123,3 +123,28 @@ def _sum_spans(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
 
 def _format_hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:.3g} h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMachine:
+    """The machine of an agent as last listed. `policies`: those that concern it. `rate`: what it costs, None: unknown."""
+
+    life: Incarnation
+    name: str
+    first_seen_at: datetime
+    policies: Sequence[Policy] = ()
+    rate: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentVerdict:
+    """What the last run of the guard says of a machine, for its agent. `kept_until`: the end of its lease, None without one.
+
+    `protected`: whether it may not be ended by anybody but a person (protected, frozen, or a member of what would bring it
+    back); None where no run said so. A dead-man switch ends only what was told False.
+    """
+
+    state: str = "unknown"
+    notices: tuple[str, ...] = field(default=())
+    kept_until: datetime | None = None
+    protected: bool | None = None

@@ -1,4 +1,4 @@
-"""The screen of `costguard top`: numbers above, a row a machine, keys below. What it asks and does goes through `services/top.py`.
+"""The screen of `costguard top`: numbers above, a row a machine, keys below. Data and acts come from `services/top.py`.
 
 Names come from outside: every text is shown as text, never as Textual's markup.
 """

@@ -1,16 +1,20 @@
-"""Shipped, dated facts, read from the files beside this one, each at most once a process.
+"""Shipped, dated facts, each file read at most once a process.
 
-Every file names where its rows come from and when; a value no source gives is empty, never zero.
+Facts that hold for all clouds lie beside this file. Facts of one cloud lie in the package of its plug-in: `billing.toml` (what
+bills when), `storage_rates.csv` (prices of disks), `interruptions.csv` (how often spot machines are taken back). The plug-in's
+entry point says where; none of its code is imported. Every file names the source and date of its rows; a value that no source
+gives is empty, never zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from costguard.errors import UnknownNameError
+from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.quoting.subscription import Subscription, read_subscriptions
 from costguard.sizing.architecture import Architecture
@@ -26,6 +30,10 @@ if TYPE_CHECKING:  # read only when one is asked for
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
 """The shipped price snapshot (`scripts/build_market.py`)."""
+
+
+PROVIDER_GROUP, PROVIDER_PREFIX = "costguard.providers", "costguard_"
+"""Entry points of provider plug-ins; the plug-in `aws` comes with the package `costguard_aws`."""
 
 
 class ShippedFacts:
@@ -70,7 +78,7 @@ class ShippedFacts:
         return self._storage_rates
 
     def get_billing_rules(self) -> Mapping[str, BillingRule]:
-        """What bills when, by provider; one that is absent gets a careful rule (`core.metering.billing.rule_for`)."""
+        """What bills when, by provider; one that is absent gets a careful rule (`metering.billing`)."""
         return self._billing_rules
 
     def get_interruptions(self) -> Mapping[str, InterruptionRate]:
@@ -83,7 +91,7 @@ class ShippedFacts:
 
     def get_subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
-        return read_subscriptions(_read_rows("subscriptions.csv"))
+        return read_subscriptions(_read_rows(FOLDER / "subscriptions.csv"))
 
     @cached_property
     def _models(self) -> dict[str, dict[str, object]]:
@@ -105,7 +113,7 @@ class ShippedFacts:
 
     @cached_property
     def _gpus(self) -> dict[str, Gpu]:
-        return read_gpus(_read_rows("gpus.csv"))
+        return read_gpus(_read_rows(FOLDER / "gpus.csv"))
 
     @cached_property
     def _efficiency(self) -> Efficiency:
@@ -113,7 +121,12 @@ class ShippedFacts:
 
     @cached_property
     def _storage_rates(self) -> dict[str, StorageRate]:
-        return read_storage_rates(_read_rows("storage_rates.csv"))
+        return read_storage_rates(row for rows in self._storage_rows.values() for row in rows)
+
+    @cached_property
+    def _storage_rows(self) -> dict[str, list[dict[str, str]]]:
+        """Plug-in -> its rows of `storage_rates.csv`."""
+        return {name: list(_read_provider_rows(name, folder, "storage_rates.csv")) for name, folder in _find_provider_folders()}
 
     @cached_property
     def _billing_rules(self) -> dict[str, BillingRule]:
@@ -121,19 +134,55 @@ class ShippedFacts:
 
         from costguard.metering.billing_table import read_billing_rules
 
-        table = tomllib.loads((FOLDER / "billing.toml").read_text(encoding="utf-8"))
-        return read_billing_rules(table, "billing.toml", _read_rows("storage_rates.csv"))
+        rules: dict[str, BillingRule] = {}
+        for name, folder in _find_provider_folders():
+            file = folder / "billing.toml"
+            if file.is_file():
+                table = tomllib.loads(file.read_text(encoding="utf-8"))
+                _check_speaks_for(name, table, file)
+                rules |= read_billing_rules(table, f"{folder.name}/billing.toml", self._storage_rows[name])
+        return rules
 
     @cached_property
     def _interruptions(self) -> dict[str, InterruptionRate]:
-        return read_interruptions(_read_rows("interruptions.csv"))
+        of_providers = (_read_provider_rows(name, folder, "interruptions.csv") for name, folder in _find_provider_folders())
+        return read_interruptions(chain(_read_rows(FOLDER / "interruptions.csv"), *of_providers))
 
 
-def _read_rows(name: str) -> Iterator[dict[str, str]]:
+@cache
+def _find_provider_folders() -> tuple[tuple[str, Path], ...]:
+    """(plug-in, folder of its package) of every installed provider, by name."""
+    from importlib.metadata import entry_points
+    from importlib.util import find_spec
+
+    found = dict[str, Path]()
+    for point in entry_points(group=PROVIDER_GROUP):
+        spec = find_spec(point.module.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            found[point.name.removeprefix(PROVIDER_PREFIX)] = Path(spec.submodule_search_locations[0])
+    return tuple(sorted(found.items()))
+
+
+def _read_provider_rows(name: str, folder: Path, file: str) -> Iterator[dict[str, str]]:
+    if (folder / file).is_file():
+        for row in _read_rows(folder / file):
+            _check_speaks_for(name, (row["provider"],), folder / file)
+            yield row
+
+
+def _check_speaks_for(name: str, providers: Iterable[str], file: Path) -> None:
+    """A plug-in states facts of itself alone: `sim` of sim and sim-aws, and `acme` never of aws."""
+    for provider in providers:
+        if provider != name and not provider.startswith(f"{name}-"):
+            what = f"states facts of {provider}, and the plug-in is {name}"
+            raise InputError(what, field=str(file), hint="reinstall or remove the package that brings it")
+
+
+def _read_rows(file: Path) -> Iterator[dict[str, str]]:
     import csv
 
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+    with file.open(encoding="utf-8", newline="") as rows:
+        yield from csv.DictReader(rows)
 
 
 def _read_json(name: str) -> object:

@@ -75,7 +75,7 @@ class GuardConfig:
 class GuardSnapshot:
     """What is known at `now`. No field has a default: who builds one without a field would judge by less than is known.
 
-    `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, a replay (`guard.replay.history`) for `simulate`.
+    `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, `guard.replay.history` for `simulate`.
 
     `live` carries the handling of the last listing. `wishes`: also those that have ended lately.
 

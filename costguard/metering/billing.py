@@ -1,4 +1,4 @@
-"""What bills while a resource is as it was seen: one small rule a provider, as data (`costguard/data/billing.toml`).
+"""What bills while a resource is as it was seen: one small rule a provider, as data (`billing.toml` in its package).
 
 Example: a stopped RunPod pod with 200 GB of volume disk. RunPod's rule says that computing is free in `stopped` and that this
 disk costs $0.20 per GB-month of 730 h there. So one meter runs: storage, part "volume", 200 GB. Ten days of it are

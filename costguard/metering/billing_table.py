@@ -1,4 +1,4 @@
-"""Billing rules from a table: `costguard/data/billing.toml`, or one that comes with a plug-in.
+"""Billing rules from a table: `billing.toml` in the package of each plug-in.
 
 A whole rule, of a cloud that bills by the second and keeps a disk of a stopped machine:
 

@@ -41,8 +41,9 @@ from costguard.agents.messages import (
     parse_beat,
     parse_join_request,
 )
+from costguard.agents.requests import AgentMachine, AgentVerdict
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
-from costguard.services.ports import AgentBook, AgentMachine, AgentVerdict, Seal
+from costguard.services.ports import AgentBook, Seal
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.instant import EPOCH, to_micros

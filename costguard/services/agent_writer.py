@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.agents.messages import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, AgentBeat, MessageRefusedError
-from costguard.agents.requests import RequestContext, grant_requests
+from costguard.agents.requests import AgentMachine, RequestContext, grant_requests
 from costguard.agents.samples import (
     MEASURE_TRUSTED_FOR,
     TimedRecord,
@@ -34,7 +34,7 @@ from costguard.agents.samples import (
 )
 from costguard.errors import LedgerError
 from costguard.metering.observation import Observation
-from costguard.services.ports import AgentBook, AgentMachine, AgentPage
+from costguard.services.ports import AgentBook, AgentPage
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.calendar import Period

@@ -49,7 +49,7 @@ from costguard.services.guard_snapshot import (
 )
 from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
 from costguard.system.clock import Clock
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 from costguard.values.resource import Incarnation
 
 LEADER_LEASE_MIN, ACTION_TIME_MAX = timedelta(seconds=60), timedelta(seconds=60)

@@ -28,7 +28,7 @@ from costguard.reporting.status import annotate_resources, forecast_overshoots
 from costguard.services import CommandAnswer
 from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.reporting.statement import Statement

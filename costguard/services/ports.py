@@ -63,15 +63,11 @@ if TYPE_CHECKING:  # types and no more
     from costguard.metering.spending import PollStretch
     from costguard.values.calendar import Period
     from costguard.values.resource import ResourceKey, ScopeKey
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # types and no more
     from costguard.guard.overrides import Override
-    from costguard.guard.policy import Policy
     from costguard.values.agent import Agent, WebToken
-    from costguard.values.money import Rate
-    from costguard.values.resource import Incarnation
     from costguard.values.sample import Sample
 
 
@@ -487,28 +483,3 @@ class AgentBook(Protocol):
 
     def load_token(self, token_hash: str) -> WebToken | None:
         """The token of this hash; None where there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentMachine:
-    """The machine of an agent as last listed. `policies`: those that concern it. `rate`: what it costs, None: unknown."""
-
-    life: Incarnation
-    name: str
-    first_seen_at: datetime
-    policies: Sequence[Policy] = ()
-    rate: Rate | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentVerdict:
-    """What the last run of the guard says of a machine, for its agent. `kept_until`: the end of its lease, None without one.
-
-    `protected`: whether it may not be ended by anybody but a person (protected, frozen, or a member of what would bring it
-    back); None where no run said so. A dead-man switch ends only what was told False.
-    """
-
-    state: str = "unknown"
-    notices: tuple[str, ...] = field(default=())
-    kept_until: datetime | None = None
-    protected: bool | None = None

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from costguard.agents.messages import NO_TOKEN, NOT_READY, MessageRefusedError
+from costguard.agents.requests import AgentMachine, AgentVerdict
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import OPEN_STATES
 from costguard.guard.context import GuardSnapshot
@@ -28,7 +29,7 @@ from costguard.reporting.status import annotate_resources
 from costguard.services.agent_gateway import AgentGateway, hash_token
 from costguard.services.agent_writer import SAMPLES_KEPT_FOR, AgentBatchWriter
 from costguard.services.guard import GuardRunResult
-from costguard.services.ports import AgentMachine, AgentVerdict, Seal
+from costguard.services.ports import Seal
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import WatchdogContext
 from costguard.settings import Settings, WebSettings, get_data_path, resolve_ledger_url

@@ -84,6 +84,25 @@ def get_seller(sellers: Mapping[str, Seller], provider: str) -> Seller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTraits:
+    """How a program recognises that it runs on a machine of this provider, and how a spot machine is taken away.
+
+    `variables`: environment variables that only its machines have. `firmware`: how the vendor, board or product name of the
+    firmware (/sys/class/dmi/id) begins. `sigterm_grace`: time between the SIGTERM of the provider and the end of the machine;
+    None: it sends none. `metadata_url`: the metadata service that states spot notices; "": there are none, and the plug-in
+    has no `fetch_spot_notice`. `metadata_variable`: the variable by which the provider's own tools are told another address.
+    `notice_ahead`: how long before the end of the machine the notice comes, with some seconds to spare.
+    """
+
+    variables: tuple[str, ...] = ()
+    firmware: tuple[str, ...] = ()
+    sigterm_grace: timedelta | None = None
+    metadata_url: str = ""
+    metadata_variable: str = ""
+    notice_ahead: timedelta = timedelta()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderManifest:
     """One provider, before it is asked anything.
 
@@ -92,6 +111,7 @@ class ProviderManifest:
     `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
     `measures_late`: how old the newest measure of work is at best, where it is asked for measures apart from its listing.
     `measures_every`: how often such a measure comes; 0 where each listing has one. `seller`: what exports call it, or its name.
+    `machine`: how its machines are recognised from inside; None: they are not.
     """
 
     name: str
@@ -104,6 +124,7 @@ class ProviderManifest:
     measures_late: timedelta = timedelta()
     measures_every: timedelta = timedelta()
     seller: Seller | None = None
+    machine: MachineTraits | None = None
     not_seen: tuple[str, ...] = field(default=())
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 

@@ -27,7 +27,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from costguard.errors import CostguardError
-from costguard.system.systemd import ALIVE, READY, STOPPING, build_reload_facts, notify_systemd
+from costguard.system.process import ALIVE, READY, STOPPING, build_reload_facts, notify_systemd
 from costguard.watchdog.duty import Duties, Duty, DutyHealth, Log
 
 __all__ = ["UNFINISHED", "Duties", "Duty", "Log", "Watchdog"]

@@ -6,6 +6,7 @@ stands in `MANIFEST` too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -17,6 +18,7 @@ from costguard.values.provider import (
     TABLES_SETTING,
     TEXTS_SETTING,
     WHOLE_SETTING,
+    MachineTraits,
     ProviderManifest,
     ProviderSetting,
     Seller,
@@ -26,6 +28,7 @@ from costguard.values.provider import (
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.transport import ProviderContext
+    from costguard.system.child.spot_notices import MetadataService
     from costguard_aws.account import AwsAccount
 
 _ROLE = (
@@ -39,6 +42,13 @@ MANIFEST = ProviderManifest(
     name="aws",
     title="Amazon Web Services",
     seller=Seller(name="AWS", account="AWS account", compute="Amazon EC2", storage="Amazon EBS"),
+    # The notice comes two minutes ahead of the end (EC2 documentation, 2026-11).
+    machine=MachineTraits(
+        firmware=("Amazon EC2",),
+        metadata_url="http://169.254.169.254",
+        metadata_variable="AWS_EC2_METADATA_SERVICE_ENDPOINT",
+        notice_ahead=timedelta(seconds=110),
+    ),
     credentials=(
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         "AWS_PROFILE, and ~/.aws/config (roles, SSO, processes)",
@@ -100,6 +110,7 @@ MANIFEST = ProviderManifest(
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d+")
 TIMEOUTS = range(1, 601)
+TOKEN_HEADER, OK, UNAUTHORIZED = "X-aws-ec2-metadata-token", 200, 401
 
 
 class AwsPlugin:
@@ -117,6 +128,19 @@ class AwsPlugin:
         from costguard_aws.cost_exports import CUR_FORMAT
 
         return BillFiles(formats=(CUR_FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
+
+    def fetch_spot_notice(self, metadata: MetadataService) -> str | None:
+        """`GET /latest/meta-data/spot/instance-action` by IMDSv2: 404 until there is a notice, then its action and time."""
+        path = "/latest/meta-data/spot/instance-action"
+        status, body = metadata.send(path, {TOKEN_HEADER: metadata.token} if metadata.token else {})
+        if status == UNAUTHORIZED:
+            found, token = metadata.send("/latest/api/token", {f"{TOKEN_HEADER}-ttl-seconds": "21600"}, method="PUT")
+            metadata.token = token if found == OK and token.isprintable() else ""
+            status, body = metadata.send(path, {TOKEN_HEADER: metadata.token})
+        said = json.loads(body) if status == OK else None
+        if not isinstance(said, dict) or not isinstance(said.get("action"), str):
+            return None
+        return f"{said['action']} at {said.get('time', 'a time that it does not say')}"
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[AwsAccount]:
         """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""

@@ -13,6 +13,7 @@ from costguard.values.provider import (
     FLAG_SETTING,
     TEXTS_SETTING,
     WHOLE_SETTING,
+    MachineTraits,
     ProviderManifest,
     ProviderSetting,
     Seller,
@@ -23,11 +24,19 @@ if TYPE_CHECKING:
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.ports import InstanceSource
     from costguard.providers.transport import ProviderContext
+    from costguard.system.child.spot_notices import MetadataService
 
 MANIFEST = ProviderManifest(
     name="gcp",
     title="Google Cloud",
     seller=Seller(name="Google Cloud", account="GCP project", compute="Compute Engine", storage="Persistent Disk"),
+    # The notice comes about 30 s ahead of the end (Compute Engine documentation, 2026-11).
+    machine=MachineTraits(
+        firmware=("Google",),
+        metadata_url="http://169.254.169.254",
+        metadata_variable="GCE_METADATA_HOST",
+        notice_ahead=timedelta(seconds=25),
+    ),
     credentials=(
         "credentials_file in [providers.gcp]",
         "GOOGLE_APPLICATION_CREDENTIALS",
@@ -91,6 +100,11 @@ class GcpPlugin:
         from costguard_gcp.wire import take_last_part
 
         return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=take_last_part)
+
+    def fetch_spot_notice(self, metadata: MetadataService) -> str | None:
+        """`GET /computeMetadata/v1/instance/preempted`: TRUE once the machine is preempted."""
+        status, body = metadata.send("/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+        return "the machine is preempted" if (status, body.strip()) == (200, "TRUE") else None
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for the one login, with all its projects."""

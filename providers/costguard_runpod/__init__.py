@@ -7,9 +7,18 @@ and touch nothing; `account.py` is the account with its ports, `acts.py` stops a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import CONTAINERS, TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
+from costguard.values.provider import (
+    CONTAINERS,
+    TABLES_SETTING,
+    WHOLE_SETTING,
+    MachineTraits,
+    ProviderManifest,
+    ProviderSetting,
+    Seller,
+)
 
 if TYPE_CHECKING:  # importing a plug-in imports no network library
     from costguard.bills.bill_files import BillFiles
@@ -26,6 +35,8 @@ MANIFEST = ProviderManifest(
     name="runpod",
     title="RunPod",
     seller=Seller(name="RunPod", account="RunPod account", compute="RunPod Pods", storage="RunPod Storage", runs=CONTAINERS),
+    # SIGTERM comes five seconds before the end of a spot pod (runpod.md, 2026-11).
+    machine=MachineTraits(variables=("RUNPOD_POD_ID",), sigterm_grace=timedelta(seconds=5)),
     credentials=("key_env or key_file of the settings", "RUNPOD_API_KEY", "RUNPOD_API_KEY_FILE", "~/.runpod/config.toml"),
     abilities={
         "list": "REST v2: pods, members of clusters, network volumes; no serverless workers",

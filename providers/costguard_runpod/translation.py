@@ -1,7 +1,7 @@
 """RunPod's words for pods and network volumes, turned into ours. Pure: no network, no clock.
 
 Example: a pod EXITED at `"cost": 0.0` with 20 GB at /workspace is a stopped instance without a price, with a disk of type
-"volume", whose price doubles while the pod is stopped (`costguard/data/billing.toml`).
+"volume", whose price doubles while the pod is stopped (`billing.toml`).
 
 A resource's region is "global" for all: a pod has no data centre while it is placed, and one whose key changed when it got
 one would be charged twice. The data centre stands in the label `data_center`.

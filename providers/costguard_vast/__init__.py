@@ -6,6 +6,7 @@ Importing this asks nothing and loads no network library; `open` makes one sourc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costguard.values.provider import (
@@ -13,6 +14,7 @@ from costguard.values.provider import (
     FLAG_SETTING,
     TABLES_SETTING,
     WHOLE_SETTING,
+    MachineTraits,
     ProviderManifest,
     ProviderSetting,
     Seller,
@@ -35,6 +37,8 @@ MANIFEST = ProviderManifest(
     seller=Seller(
         name="Vast.ai", account="Vast.ai account", compute="Vast.ai Instances", storage="Vast.ai Storage", runs=CONTAINERS
     ),
+    # SIGTERM comes some five seconds before the end (vast.md, 2026-11).
+    machine=MachineTraits(variables=("CONTAINER_ID", "VAST_CONTAINERLABEL"), sigterm_grace=timedelta(seconds=5)),
     credentials=(
         "the environment variable that key_env names, or the file that key_file names",
         "VAST_API_KEY",

@@ -112,7 +112,9 @@ def test_a_clock_that_was_set_moves_the_records_that_wait_with_it(tmp_path: Path
 
 def test_a_refusal_is_told_to_the_dead_man_switch_as_one(tmp_path: Path) -> None:
     agent, heard = bare(tmp_path), list[str]()
-    agent._switch = SimpleNamespace(handle_answer=lambda *_: heard.append("answered"), handle_refusal=lambda _: heard.append("refused"))
+    agent._switch = SimpleNamespace(
+        handle_answer=lambda *_: heard.append("answered"), handle_refusal=lambda _: heard.append("refused")
+    )
     agent._answers, agent._ended, agent._troubles = deque(maxlen=1), threading.Event(), ()
     agent._status, agent._listener = SimpleNamespace(record_beat=lambda *_, **__: None), None
     agent._log.log_state, agent._measuring.set_interval = lambda *_: None, lambda _: None

@@ -7,7 +7,7 @@ from dataclasses import fields
 from costguard.guard.policy import Rails
 
 KEPT = {"breaker_share", "breaker_window", "breaker_recovery", "clock_limit", "gap_polls"}
-"""Fields that say how something is measured, and hold nothing back where `breaker_least` is never reached and no gap is recorded."""
+"""Fields that hold nothing back by themselves in a replay: the breaker never opens, and no gap or clock jump is recorded."""
 
 
 def test_every_limit_is_lifted_in_a_replay_without_limits() -> None:

@@ -147,7 +147,9 @@ def unhurried() -> Iterator[None]:
     """No pauses between tries, enough of every quota, closed circuits, and acts that end soon: as the contract suite has it."""
     with (
         patch.object(
-            TokenBucket, "acquire", lambda self, deadline, **_: self._closed_until - self._monotonic() <= deadline.compute_left()
+            TokenBucket,
+            "acquire",
+            lambda self, deadline, **_: self._closed_until - self._monotonic() <= deadline.compute_left(),
         ),
         patch.object(CircuitBreakers, "reserve_probe", lambda _self, _scope: 0.0),
         patch.object(channel, "ACT_S", ACT_S),

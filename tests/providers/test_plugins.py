@@ -135,7 +135,8 @@ def test_a_provider_nobody_installed_offers_the_nearest() -> None:
 
 def test_no_sdk_and_no_network_is_imported_for_the_manifests() -> None:
     heavy = ("boto3", "botocore", "google.cloud", "google.auth", "httpx2", "msgspec", "stamina", "requests")
-    seen = f"import sys; from costguard.providers.plugins import load_providers; load_providers(); print([m for m in {heavy} if m in sys.modules])"
+    load = "import sys; from costguard.providers.plugins import load_providers; load_providers()"
+    seen = f"{load}; print([m for m in {heavy} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", seen], check=True, capture_output=True, text=True)
     assert ran.stdout.strip() == "[]"
 

@@ -39,7 +39,9 @@ class Counting:
     def __getattr__(self, name: str) -> object:
         return getattr(self._book, name)
 
-    def load_columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, SampleColumns]:
+    def load_columns_since(
+        self, at: object, keys: Collection[ResourceKey] | None = None
+    ) -> Mapping[ResourceKey, SampleColumns]:
         self.reads.append(self.now - at)  # type: ignore[operator]
         return self._book.load_columns_since(at, keys)  # type: ignore[arg-type]
 

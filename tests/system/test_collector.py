@@ -6,7 +6,7 @@ import gc
 import threading
 from contextlib import suppress
 
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 
 
 def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -> None:

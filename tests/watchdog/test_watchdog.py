@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from costguard.system.systemd import notify_systemd
+from costguard.system.process import notify_systemd
 from costguard.watchdog import Duties, Duty, Watchdog
 from tests.watchdog.child import SECOND
 

@@ -15,6 +15,7 @@ from costguard_agent.protocol import BEATS_PATH, build_signed_request, decode_ba
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from costguard.agents.messages import MessageRefusedError
+from costguard.agents.requests import AgentMachine
 from costguard.guard.policy import Rails
 from costguard.ledger.agents.store import AgentStore
 from costguard.ledger.db.reader import LedgerReader
@@ -23,7 +24,6 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Complete, Poll
 from costguard.services.agent_gateway import AgentEnvelope, AgentGateway, hash_code
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
-from costguard.services.ports import AgentMachine
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
 from costguard.values.instant import to_micros

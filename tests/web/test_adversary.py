@@ -15,8 +15,8 @@ import pytest
 import trustme
 
 from costguard.agents.messages import MessageRefusedError
+from costguard.agents.requests import AgentVerdict
 from costguard.errors import InputError
-from costguard.services.ports import AgentVerdict
 from costguard.web import listener, server
 from costguard.web.listener import LimitedListener
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig

@@ -21,6 +21,17 @@ INTERRUPT_POLL_SECONDS = 0.1
 """How often a wait looks whether it was interrupted: psycopg's own."""
 
 
+def connect_for_reading(conninfo: str, timeout_s: int) -> ImpatientConnection:
+    """A connection whose transactions only read, each of one snapshot, and begin by themselves with the first question.
+
+    `timeout_s`: seconds for connecting. OperationalError where the server cannot be reached.
+    """
+    connection = ImpatientConnection.connect(conninfo, connect_timeout=timeout_s, application_name="costguard")
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    return connection
+
+
 class ImpatientConnection(psycopg.Connection[Any]):
     """A connection that is closed where an answer takes longer than ANSWER_S."""
 

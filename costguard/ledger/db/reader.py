@@ -168,13 +168,9 @@ def _open_file(where: LedgerAddress) -> _Session:
 
 
 def _open_server(where: LedgerAddress) -> _Session:
-    import psycopg
+    from costguard.ledger.db.postgresql import connect_for_reading
 
-    from costguard.ledger.db.postgresql import ImpatientConnection
-
-    connection = ImpatientConnection.connect(where.conninfo, connect_timeout=CONNECT_TIMEOUT_S, application_name="costguard")
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.read_only = True  # its transactions begin by themselves, with the first question
+    connection = connect_for_reading(where.conninfo, CONNECT_TIMEOUT_S)
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
         return connection.execute(adapt_placeholders(sql, server=True).encode(), values).fetchall()

@@ -55,7 +55,7 @@ from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
 from costguard.reporting.statement.savings import ConfirmedAction, order_actions
 from costguard.reporting.statement.sections import ResourceCost
 from costguard.reporting.statement.waste import SampledHour
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import NANO

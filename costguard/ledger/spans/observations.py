@@ -43,7 +43,7 @@ from costguard.ledger.spans.sums import JOIN_CORRECTION, format_corrected_column
 from costguard.metering.accrual import GONE_REASON
 from costguard.metering.span import Span
 from costguard.metering.spending import PollStretch
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, from_micros, to_micros
 from costguard.values.resource import ENDED, ResourceKey, ScopeKey

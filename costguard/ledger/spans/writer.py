@@ -36,7 +36,7 @@ from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absen
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Complete, Failed, Partial, Poll, remove_duplicates
 from costguard.metering.scope_state import AccrualResult
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.resource import ENDED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample

@@ -13,7 +13,7 @@ from costguard.providers.context import ProviderContext, ProviderPlugin
 from costguard.providers.transport.channel import ProviderChannel, make_status_fault_reader
 from costguard.providers.transport.client import MOST_BYTES, Deadline, HttpRequest, HttpResponse, Transport, check_url
 from costguard.providers.transport.rate_limit import TokenBucket
-from costguard.system.gc_pause import pause_gc
+from costguard.system.process import pause_gc
 from costguard.system.secret import Secret
 
 __all__ = [

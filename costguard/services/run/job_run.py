@@ -44,6 +44,7 @@ from costguard.runs.record import (
 from costguard.services.job_input import read_observed_runs
 from costguard.services.overrides import LONGEST_LEASE, get_now
 from costguard.services.quote_commands import find_calibration_file, update_calibration
+from costguard.services.run.machine_provider import AUTO, find_spot_notice_source
 from costguard.services.run.machine_shutdown import NO_END_ACTION, EndAction, check_end_action, find_keeper, perform_end_action
 from costguard.services.run.monitor import RunMonitor, parse_notice_reaction
 from costguard.services.run.record_store import (
@@ -79,9 +80,8 @@ from costguard.system.child.process import (
     start_child,
     take_end_signal,
 )
-from costguard.system.child.spot_notices import AUTO, CLOUDS, SpotNoticeWatcher, detect_cloud
+from costguard.system.child.spot_notices import SpotNoticeWatcher
 from costguard.system.child.terminal import TerminalTitle, ask_yes_no, can_ask, write_message
-from costguard.values.checks import require_one_of
 from costguard.values.money import Money
 from costguard.values.text_format import format_instant
 from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
@@ -126,7 +126,7 @@ def run_job(wanted: RunOptions) -> int:
     if not wanted.command:
         hint = "costguard run --job job.toml -- python train.py"
         raise InputError("no command was given", field="COMMAND", hint=hint)
-    require_one_of(wanted.notices, CLOUDS, "--notices")
+    notice_source = find_spot_notice_source(wanted.notices)
     on_notice, result = parse_notice_reaction(wanted.on_notice, wanted.signal_on_notice), check_result_file(wanted.result)
     after = check_end_action(wanted.after)
     settings = read_settings(wanted.asked.config)
@@ -145,7 +145,7 @@ def run_job(wanted: RunOptions) -> int:
                 attempt=state.attempt,
                 terms=found.terms,
                 hints=HintReceiver(_list_agent_sockets()),
-                notices=SpotNoticeWatcher(detect_cloud() if wanted.notices == AUTO else wanted.notices),
+                notices=SpotNoticeWatcher(notice_source),
                 on_notice=on_notice,
                 title=TerminalTitle(),
                 limit=_find_money_limit(found),

@@ -28,6 +28,7 @@ from costguard.runs.progress import (
 from costguard.runs.record import JobAttempt, JobTerms
 from costguard.services.act.hooks import HookCall, run_hook_command
 from costguard.services.overrides import get_now
+from costguard.services.run.machine_provider import get_sigterm_grace_s
 from costguard.services.run.record_store import RunRecordStore
 from costguard.system.child.hints import HintReceiver
 from costguard.system.child.process import ChildProcess
@@ -38,9 +39,6 @@ from costguard.values.money import Money
 HEARTBEAT_S = 60.0
 """How often the record says that it lives: what a crash leaves unknown is at most this much."""
 LOG_EVERY_S = 600.0
-SIGTERM_GRACE_S = 4.0
-"""What RunPod and Vast leave between SIGTERM and the end, less a second (providers/*.md)."""
-SIGTERM_PROVIDERS = ("runpod", "vast")
 NOTICE_TEXT_MAX = 300
 
 
@@ -121,11 +119,10 @@ class RunMonitor:
 
     def handle_end_signal(self, number: int) -> None:
         """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
-        if number == signal.SIGTERM and self.terms.machine.provider in SIGTERM_PROVIDERS:
-            cloud = self.terms.machine.provider
-            self.handle_notice(
-                SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", SIGTERM_GRACE_S), signals=False
-            )
+        cloud = self.terms.machine.provider
+        grace_s = get_sigterm_grace_s(cloud) if cloud and number == signal.SIGTERM else None
+        if cloud and grace_s is not None:
+            self.handle_notice(SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", grace_s), signals=False)
 
     def handle_notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
         """The machine is about to be taken away: say it, run the hook, signal the program."""

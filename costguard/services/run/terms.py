@@ -6,7 +6,6 @@ GPUs by the cloud that we seem to be on; else it is unknown, and said so.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,17 +29,13 @@ from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share
 from costguard.services import quote as flow
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
 from costguard.services.quote_commands import apply_calibration, check_limit_names, find_market_file, read_asked_job
+from costguard.services.run.machine_provider import guess_provider
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.sizing.job import Job, Table
 from costguard.sizing.placement import Hardware
-from costguard.system.child.spot_notices import AWS, GCP, detect_cloud
 from costguard.values.gpu import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, TIERS
-
-PROVIDER_VARIABLES = {"RUNPOD_POD_ID": "runpod", "CONTAINER_ID": "vast", "VAST_CONTAINERLABEL": "vast"}
-"""A variable that only this cloud's machines have (providers/*.md)."""
-PROVIDER_OF_CLOUD = {AWS: "aws", GCP: "gcp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +153,7 @@ def _quote_here(
     else:
         with MarketReader(find_market_file(asked.market, asked.config)) as source:
             check_limit_names(job.limits, source)
-            here = _guess_provider() if job.limits.providers is None else None
+            here = guess_provider() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
             answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
@@ -229,7 +224,7 @@ def _describe_machine(
         nodes=hardware.nodes if hardware else 1,
         hourly=known or stated,
         source=source,
-        provider=seen.key.provider if seen else _guess_provider() or "",
+        provider=seen.key.provider if seen else guess_provider() or "",
         account=seen.key.account if seen else "",
         owner=asked.owner or (find_owner(live.observation, settings.defaults.owner_from) if live else ""),
     )
@@ -310,12 +305,6 @@ def _list_local_gpus() -> list[str]:
     except pynvml.NVMLError:
         return []
     return names
-
-
-def _guess_provider() -> str | None:
-    """The cloud that this machine seems to be of; None where nothing says."""
-    named = next((provider for name, provider in PROVIDER_VARIABLES.items() if os.environ.get(name)), None)
-    return named or PROVIDER_OF_CLOUD.get(detect_cloud())
 
 
 def _compute_tokens_per_step(job: Job, option: QuoteOption) -> int | None:

@@ -4,8 +4,8 @@ They stand in `data/efficiency.json`, which `scripts/fit_efficiency.py` makes.
 
     log rate = log ideal rate + sum of weight x feature
 
-The ideal rate is peak arithmetic and nothing else; each feature is a named cost (see `sizing/speed/throughput.py`), so every factor
-of an answer can be read: `network` 0.34 with weight 0.4 is a factor exp(-0.4 x 0.34) = 0.87.
+The ideal rate is peak arithmetic and nothing else; each feature is a named cost (see `throughput.py`), so every factor of an
+answer can be read: `network` 0.34 with weight 0.4 is a factor exp(-0.4 x 0.34) = 0.87.
 """
 
 from __future__ import annotations

@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from costguard.errors import InputError
+from costguard.services.run.machine_provider import find_spot_notice_source, get_sigterm_grace_s, guess_provider
 from costguard.system.child.hints import HintReceiver
-from costguard.system.child.spot_notices import AHEAD_S, AWS, GCP, NONE, SpotNoticeWatcher, detect_cloud
+from costguard.system.child.spot_notices import MetadataService, SpotNotice, SpotNoticeWatcher
 
 PATIENCE_S = 15.0
 ACTION = "/latest/meta-data/spot/instance-action"
@@ -60,21 +63,36 @@ def metadata(said: dict[str, str]) -> Iterator[str]:
         served.server_close()
 
 
+def watcher(name: str, base: str) -> SpotNoticeWatcher:
+    """One that asks the service at `base` as the plug-in of provider `name` does."""
+    source = find_spot_notice_source(name)
+    assert source is not None
+    return SpotNoticeWatcher(replace(source, base=base), every_s=0.01)
+
+
+def fetch(name: str, base: str) -> str | None:
+    """What the plug-in of provider `name` makes of one question."""
+    source = find_spot_notice_source(name)
+    assert source is not None
+    return source.fetch(MetadataService(base))
+
+
 def test_aws_says_when_with_a_token_and_until_then_nothing() -> None:
     said: dict[str, str] = {}
     with metadata(said) as base:
-        watch = SpotNoticeWatcher(AWS, base=base)
-        assert watch.ask_aws() is None
+        assert fetch("aws", base) is None
         said[ACTION] = json.dumps({"action": "terminate", "time": "2026-11-22T19:02:00Z"})
-        notice = watch.ask_aws()
-    assert notice is not None
-    assert (notice.cloud, notice.text, notice.within_s) == ("aws", "terminate at 2026-11-22T19:02:00Z", AHEAD_S[AWS])
+        watch = watcher("aws", base)
+        watch.begin()
+        while watch.notice is None:
+            time.sleep(0.01)
+    assert watch.notice == SpotNotice("aws", "terminate at 2026-11-22T19:02:00Z", 110.0)
 
 
 @pytest.mark.parametrize("odd", ["", "[]", "null", '{"action": 3}', "<html>", "{" * 5000])
 def test_an_odd_answer_is_no_notice(odd: str) -> None:
     with metadata({ACTION: odd}) as base:
-        watch = SpotNoticeWatcher(AWS, base=base, every_s=0.01)
+        watch = watcher("aws", base)
         watch.begin()
         time.sleep(0.1)
         watch.end()
@@ -84,30 +102,65 @@ def test_an_odd_answer_is_no_notice(odd: str) -> None:
 def test_gcp_says_that_it_is_preempted() -> None:
     said = {PREEMPTED: "FALSE"}
     with metadata(said) as base:
-        watch = SpotNoticeWatcher(GCP, base=base, every_s=0.01)
-        assert watch.ask_gcp() is None
+        assert fetch("gcp", base) is None
+        watch = watcher("gcp", base)
         watch.begin()
         said[PREEMPTED] = "TRUE\n"
         while watch.notice is None:
             time.sleep(0.01)
-        assert watch.notice.text == "the machine is preempted"
+        assert watch.notice == SpotNotice("gcp", "the machine is preempted", 25.0)
 
 
 def test_a_service_that_is_not_there_is_no_notice() -> None:
-    watch = SpotNoticeWatcher(AWS, base="http://127.0.0.1:1", every_s=0.01)
+    watch = watcher("aws", "http://127.0.0.1:1")
     watch.begin()
     time.sleep(0.1)
     watch.end()
     assert watch.notice is None
 
 
-def test_which_cloud_is_asked_its_firmware_says_or_a_variable_of_its_tools(tmp_path: Path) -> None:
-    assert detect_cloud({}, tmp_path) == NONE
+def test_nobody_is_asked_where_no_provider_states_notices(tmp_path: Path) -> None:
+    assert find_spot_notice_source("none") is None
+    assert find_spot_notice_source("auto", {"RUNPOD_POD_ID": "k3v9"}, tmp_path) is None
+    SpotNoticeWatcher(None).begin()
+    with pytest.raises(InputError, match="unknown value 'runpod'"):
+        find_spot_notice_source("runpod")
+
+
+def test_which_provider_is_asked_its_firmware_says_or_a_variable_of_its_tools(tmp_path: Path) -> None:
+    def detected(environ: dict[str, str]) -> str | None:
+        source = find_spot_notice_source("auto", environ, tmp_path)
+        return source.cloud if source else None
+
+    assert detected({}) is None
     (tmp_path / "sys_vendor").write_text("Google\n")
-    assert detect_cloud({}, tmp_path) == GCP
+    assert detected({}) == "gcp"
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
-    assert detect_cloud({}, tmp_path) == AWS
-    assert detect_cloud({"GCE_METADATA_HOST": "127.0.0.1:8080"}, tmp_path) == GCP
+    assert detected({}) == "aws"
+    assert detected({"GCE_METADATA_HOST": "127.0.0.1:8080"}) == "gcp"
+
+
+@pytest.mark.parametrize(
+    ("environ", "vendor", "provider"),
+    [
+        ({"RUNPOD_POD_ID": "k3v9", "CONTAINER_ID": "1"}, "Amazon EC2", "runpod"),
+        ({"VAST_CONTAINERLABEL": "C.1"}, "Google", "vast"),
+        ({"CONTAINER_ID": "1"}, "", "vast"),
+        ({}, "Google", "gcp"),
+        ({}, "QEMU", None),
+    ],
+)
+def test_whose_machine_this_is_a_variable_says_before_the_firmware(
+    tmp_path: Path, environ: dict[str, str], vendor: str, provider: str | None
+) -> None:
+    (tmp_path / "sys_vendor").write_text(vendor)
+    assert guess_provider(environ, tmp_path) == provider
+
+
+def test_after_a_sigterm_of_its_provider_a_program_has_seconds() -> None:
+    assert {name: get_sigterm_grace_s(name) for name in ("runpod", "vast", "aws", "acme")} == {
+        "runpod": 4.0, "vast": 4.0, "aws": None, "acme": None,
+    }  # fmt: skip
 
 
 def test_hints_are_read_as_they_come_and_handed_on_to_an_agent(tmp_path: Path) -> None:
@@ -154,7 +207,7 @@ def test_a_job_that_tells_more_than_anybody_looks_at_is_not_held_up() -> None:
 def test_a_notice_is_told_once_and_an_answer_too_deep_ends_nothing() -> None:
     said = {ACTION: "[" * 4096}
     with metadata(said) as base:
-        watch = SpotNoticeWatcher(AWS, base=base, every_s=0.01)
+        watch = watcher("aws", base)
         watch.begin()
         time.sleep(0.1)
         said[ACTION] = json.dumps({"action": "stop", "time": "2026-11-22T19:02:00Z"})

@@ -1,12 +1,34 @@
-"""What systemd is told: a datagram to the socket that it names (sd_notify(3)), and nothing where it names none."""
+"""This process: its cyclic garbage collector is paused while many objects are allocated, and systemd is told its state.
+
+systemd is told by a datagram to the socket that it names (sd_notify(3)); where it names none, nothing is sent.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
-import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
+
+
+@contextmanager
+def pause_gc() -> Iterator[None]:
+    """Pause the cyclic garbage collector in this block, for all threads of the process.
+
+    A poll in which all changed makes a hundred thousand values; looking for cycles among them took a fifth of the ledger's
+    time, and half of the time of reading 5,000 EC2 instances (2026-11). The block that found the collector enabled enables it
+    again, so that blocks which overlap in several threads never leave it disabled.
+    """
+    looking = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looking:
+            gc.enable()
 
 
 def notify_systemd(*facts: str) -> bool:
@@ -14,6 +36,8 @@ def notify_systemd(*facts: str) -> bool:
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return False
+    import socket  # what only pauses the collector does not pay for it
+
     lines = (fact.replace("\n", " ") for fact in facts)  # a name in a status cannot forge a READY=1 of its own
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:

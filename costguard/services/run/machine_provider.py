@@ -1,0 +1,75 @@
+"""Whose machine this is, and how its provider takes a spot machine away: asked of the manifests of the installed plug-ins.
+
+Example: /sys/class/dmi/id/sys_vendor reads "Amazon EC2", so the metadata service of `aws` is asked for notices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from costguard.providers.plugins import load_providers
+from costguard.system.child.spot_notices import SpotNoticeSource
+from costguard.values.checks import require_one_of
+from costguard.values.provider import MachineTraits
+
+AUTO, NONE = "auto", "none"
+DMI = Path("/sys/class/dmi/id")
+SPARE_S = 1.0
+"""Seconds of a provider's grace after SIGTERM that are left to the program's own end."""
+
+
+def find_spot_notice_source(
+    stated: str, environ: Mapping[str, str] = os.environ, firmware: Path = DMI
+) -> SpotNoticeSource | None:
+    """Who is asked for spot notices. `stated`: a provider, AUTO for the one of this machine, or NONE. None: nobody is asked."""
+    sources = {name: traits for name, traits in _list_traits() if traits.metadata_url}
+    require_one_of(stated, (AUTO, *sources, NONE), "--notices")
+    name = _detect_provider(sources, environ, firmware) if stated == AUTO else stated
+    if name not in sources:
+        return None
+    traits, plugin = sources[name], load_providers().found[name]
+    base = environ.get(traits.metadata_variable, "") or traits.metadata_url
+    return SpotNoticeSource(
+        cloud=name,
+        base=base if "://" in base else f"http://{base}",
+        within_s=traits.notice_ahead.total_seconds(),
+        fetch=_get_fetch(plugin),
+    )
+
+
+def guess_provider(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) -> str | None:
+    """The provider whose machine this seems to be; None where nothing says."""
+    traits = dict(_list_traits())
+    named = (name for name, one in traits.items() if any(environ.get(variable) for variable in one.variables))
+    return next(named, None) or _detect_provider(traits, environ, firmware)
+
+
+def get_sigterm_grace_s(provider: str) -> float | None:
+    """Seconds that a program has between the provider's SIGTERM and the end of the machine; None: it sends none."""
+    traits = dict(_list_traits()).get(provider)
+    return traits.sigterm_grace.total_seconds() - SPARE_S if traits and traits.sigterm_grace else None
+
+
+def _list_traits() -> Iterator[tuple[str, MachineTraits]]:
+    return ((name, one.manifest.machine) for name, one in load_providers().found.items() if one.manifest.machine)
+
+
+def _detect_provider(traits: Mapping[str, MachineTraits], environ: Mapping[str, str], firmware: Path) -> str | None:
+    """By the variable of the provider's own tools, then by the firmware."""
+    for name, one in traits.items():
+        if one.metadata_variable and environ.get(one.metadata_variable):
+            return name
+    for name, one in traits.items():
+        for field in ("sys_vendor", "board_vendor", "product_name"):
+            with suppress(OSError, UnicodeDecodeError):
+                if one.firmware and (firmware / field).read_text(encoding="ascii").startswith(one.firmware):
+                    return name
+    return None
+
+
+def _get_fetch(plugin: Any) -> Any:  # noqa: ANN401 - an optional method of a plug-in
+    return plugin.fetch_spot_notice
