@@ -65,7 +65,7 @@ def test_nobody_keeps_it() -> None:
 def test_what_is_said_is_not_waited_for_where_nobody_reads(tmp_path: Path) -> None:
     """A pipe that is full, as of a reader that sleeps."""
     says = "import os; from costguard.system.child import terminal; terminal.WRITABLE_WITHIN_S = 0.05\n"
-    says += "for _ in range(1100): taken = terminal.put('x' * 64)\nos._exit(0 if not taken else 1)"
+    says += "for _ in range(1100): taken = terminal.write_stderr('x' * 64)\nos._exit(0 if not taken else 1)"
     reading, writing = os.pipe()
     try:
         pid = os.posix_spawn(
