@@ -74,7 +74,7 @@ def meter(
 
 
 def unpriced(most: int) -> Meter:
-    """Computing at a price that nobody stated: 0 to `most` nano-dollars an hour."""
+    """Computing at an estimated price: 0 to `most` nano-dollars an hour."""
     return Meter(COMPUTE, PriceRange(0, most // 2, most, known=False))
 
 

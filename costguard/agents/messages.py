@@ -9,7 +9,7 @@ watchdog does not.
 
 What a message that is refused is called: a name for machines, a status of HTTP, and a sentence for people.
 
-    {"error": "replayed", "says": "its number does not rise: this message, or a later one, was here already"}
+    {"error": "replayed", "says": "its number does not increase: this message or a later one already arrived"}
 
 A refused message changes nothing. `malformed` names the field and says what to write instead.
 """
@@ -175,7 +175,7 @@ def _parse_record(stated: object, field: str, odd: list[str]) -> AgentRecord:
         known = SIGNAL_NAMES.get(name)
         if known is None:
             odd.append(
-                encode_plain(f"{describe_value(name)} was left out: this watchdog knows no such signal, and an update may")
+                encode_plain(f"{describe_value(name)} was left out: unknown signal: update the watchdog")
             )
             continue
         least, most = SIGNAL_BOUNDS[known]
@@ -200,7 +200,7 @@ def _parse_request(stated: object, field: str) -> AgentRequest:
     if what not in REQUEST_KINDS:
         raise _build_refusal(
             f"{field}.what",
-            f"is nothing that an agent may ask for: {describe_value(what)}",
+            f"is not a request that an agent may make: {describe_value(what)}",
             f"one of {', '.join(REQUEST_KINDS)}",
         )
     return AgentRequest(
@@ -218,7 +218,7 @@ def _require_table(stated: object, field: str, known: Sequence[str], *, optional
         raise _build_refusal(called, f"must be an object, not {_describe_kind(stated)}", f"with {', '.join(known)}")
     for key in stated:
         if key not in known:
-            raise _build_refusal(called, f"has a key that nobody knows: {describe_value(key)}", f"known: {', '.join(known)}")
+            raise _build_refusal(called, f"has an unknown key: {describe_value(key)}", f"known: {', '.join(known)}")
     for key in known:
         if key not in stated and key not in optional:
             raise _build_refusal(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
@@ -279,38 +279,38 @@ class MessageRefusal(NamedTuple):
 
 
 REFUSALS: Mapping[str, MessageRefusal] = {
-    MALFORMED: MessageRefusal(400, "the message is not what an agent may say"),
+    MALFORMED: MessageRefusal(400, "the message has an invalid form"),
     UNSIGNED: MessageRefusal(
         401, "the message carries no signature: headers Costguard-Seq, Costguard-At and Costguard-Signature"
     ),
-    UNKNOWN_AGENT: MessageRefusal(401, "no agent of this name has joined: enrol it with costguard agent enrol ID"),
+    UNKNOWN_AGENT: MessageRefusal(401, "no agent has this name: enrol it with costguard agent enrol ID"),
     NO_TOKEN: MessageRefusal(
         401, "no valid token: make one with costguard web token NAME, and send Authorization: Bearer TOKEN"
     ),
-    FOREIGN: MessageRefusal(403, "the signature is not that of this agent: an agent speaks for its own machine alone"),
-    BAD_CODE: MessageRefusal(403, "no such code: costguard agent enrol ID makes one, which counts for ten minutes"),
+    FOREIGN: MessageRefusal(403, "the signature is not this agent's: an agent may only report its own machine"),
+    BAD_CODE: MessageRefusal(403, "unknown code: costguard agent enrol ID makes one, which is valid for ten minutes"),
     NOT_ALLOWED: MessageRefusal(403, "this token may not do that"),
-    NOT_FOUND: MessageRefusal(404, "there is nothing here"),
-    NO_METHOD: MessageRefusal(405, "this is asked for in another way"),
-    TOO_SLOW: MessageRefusal(408, "the message did not come in time"),
+    NOT_FOUND: MessageRefusal(404, "not found"),
+    NO_METHOD: MessageRefusal(405, "the method is not allowed here"),
+    TOO_SLOW: MessageRefusal(408, "the message did not arrive in time"),
     STALE: MessageRefusal(409, "the moment of sending is too far from this clock: set the machine's clock (chrony)"),
-    REPLAYED: MessageRefusal(409, "its number does not rise: this message, or a later one, was here already"),
+    REPLAYED: MessageRefusal(409, "its number does not increase: this message or a later one already arrived"),
     DOUBLED: MessageRefusal(
-        409, "two machines speak with this key, as after a copied disk, and neither is heard: enrol each of them anew"
+        409, "two machines use this key (a copied disk?), and both are refused: enrol each of them again"
     ),
-    REVOKED: MessageRefusal(410, "this agent was revoked: costguard agent enrol ID lets another one join"),
+    REVOKED: MessageRefusal(410, "this agent was revoked: enrol another one with costguard agent enrol ID"),
     ANOTHER_LIFE: MessageRefusal(
-        410, "the machine was started anew since it joined: enrol it again, or with --through-restarts"
+        410, "the machine was restarted since it joined: enrol it again, optionally with --through-restarts"
     ),
     GONE: MessageRefusal(410, "the machine is not listed by its provider any more"),
-    EXPIRED_CODE: MessageRefusal(410, "the code has run out: costguard agent enrol ID makes another one"),
-    USED_CODE: MessageRefusal(410, "the code was used: costguard agent enrol ID makes another one"),
+    EXPIRED_CODE: MessageRefusal(410, "the code has expired: costguard agent enrol ID makes a new one"),
+    USED_CODE: MessageRefusal(410, "the code was already used: costguard agent enrol ID makes a new one"),
     TOO_LARGE: MessageRefusal(413, "the message is larger than 64 KiB: send fewer records at a time"),
-    ENCODED: MessageRefusal(415, "the message is compressed or no JSON: send application/json as it is"),
-    WRONG_HOST: MessageRefusal(421, "this is not the host that was asked for: [web] hosts and url name those that are"),
+    ENCODED: MessageRefusal(415, "the message is compressed or not JSON: send uncompressed application/json"),
+    WRONG_HOST: MessageRefusal(421, "unknown host: add it to [web] hosts or url"),
     TOO_OFTEN: MessageRefusal(429, "too many messages: wait as long as Retry-After says"),
-    BROKEN: MessageRefusal(500, "something broke here: the watchdog's log names it"),
-    UNWRITABLE: MessageRefusal(503, "the ledger cannot be written: nothing was taken, send it again"),
+    BROKEN: MessageRefusal(500, "internal error: see the watchdog's log"),
+    UNWRITABLE: MessageRefusal(503, "the ledger cannot be written: nothing was stored, send it again"),
     NOT_READY: MessageRefusal(503, "not ready yet: ask again after the next run of the guard"),
 }
 

@@ -87,11 +87,11 @@ def _explain_denial(of: RequestContext, ask: AgentRequest, wishes: Sequence[Over
     if ask.for_s < OVERRIDE_MIN.total_seconds():
         return "at least a minute"
     if ask.for_s > OVERRIDE_MAX.total_seconds():
-        return "at most 24 h at a time from an agent: costguard keep or costguard phase, by a person, goes further"
+        return "at most 24 h at a time from an agent: costguard keep or costguard phase, by a person, allows more"
     length = timedelta(seconds=round(ask.for_s))
     if ask.what == KEEP:
         if not ask.why.strip():
-            return "say what for: others read it"
+            return "give a reason: it is shown to others"
         return decide_lease(of.life, wishes, of.policies, length, now, rate=of.rate).why
     phases = [_get_span(one) for one in wishes if _is_phase_of(one, of.life)]
     used = _sum_spans(phases)

@@ -230,7 +230,7 @@ class AccountComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationRecord:
-    """What the ledger remembers of a bill that was held against the charges of `period` at `at`; amounts as in `Result`."""
+    """What the ledger remembers of a bill that was compared with the charges of `period` at `at`; amounts as in `Result`."""
 
     provider: str
     account: str

@@ -32,6 +32,7 @@ from costguard.values.calendar import Period
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, MoneyInterval, divide_half_even
+from costguard.values.text_format import get_currency_sign
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD = "already_held"
@@ -101,14 +102,16 @@ class Admission:
         """One sentence for people: which budget decided, and how much it has left."""
         asked = f"{self.asked.format()} {self.asked.currency}"
         if self.cap is None or self.left is None:
-            return f"these {asked} are held already" if self.reason == ALREADY_HELD else f"no budget limits these {asked}"
+            return f"{asked} is held already" if self.reason == ALREADY_HELD else f"no budget limits {asked}"
         if self.reason == OTHER_CURRENCY:
             return f"budget {self.budget} is in {self.cap.currency}, and {asked} cannot be compared with it"
-        said = "is enough for" if self.admitted else "is not enough for"
-        return (
-            f"budget {self.budget} has {self.left.format()} of {self.cap.format()} {self.cap.currency} left, which "
-            f"{said} {asked}"
-        )
+        sign, cap = get_currency_sign(self.cap.currency), self.cap.format()
+        if self.left.nano < 0:
+            spent = self.cap - self.left
+            standing = f"over budget by {sign}{Money(nano=-self.left.nano, currency=self.cap.currency).format()} "
+            return f"budget {self.budget}: {standing}({sign}{spent.format()} of {sign}{cap})"
+        said = "enough" if self.admitted else "not enough"
+        return f"budget {self.budget}: {sign}{self.left.format()} of {sign}{cap} left, {said} for {asked}"
 
 
 def compute_budget_status(
@@ -184,7 +187,8 @@ def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
             f"{standing.budget.period} has passed"
         )
     if threshold.measure == FORECAST and standing.forecast.high.nano > limit * cap.nano:
-        return f"at this rate it comes to {standing.forecast.high.format()} of {cap.format()} {cap.currency}"
+        sign = get_currency_sign(cap.currency)
+        return f"on course for {sign}{standing.forecast.high.format()} (cap {sign}{cap.format()})"
     hours = standing.time_to_cap_hours
     if threshold.measure == TIME_TO_CAP and hours is not None and hours < limit:
         return (
@@ -237,12 +241,12 @@ def _list_other_currencies(budget: Budget, spendings: Iterable[Spending]) -> lis
 
 
 def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:
-    """A note on what was spent at prices that nobody stated."""
+    """A note on what was spent at estimated prices."""
     bounds = [s.money.high for s in spendings if not s.known]
     if not bounds:
         return []
     most = Money(nano=sum(b.nano for b in bounds), currency=bounds[0].currency)
-    return [f"up to {most.format()} {most.currency} of it is at prices that nobody stated"]
+    return [f"up to {most.format()} {most.currency} of it is at estimated prices"]
 
 
 def _format_percent(share: Fraction) -> str:

@@ -61,12 +61,14 @@ class Hold:
         )
         field = f"hold {self.id}"
         texts = (self.id, self.who, self.why, self.provider, self.account, self.owner, self.gpu)
-        require(max(map(len, texts)) <= HOLD_TEXT_MAX, field, f"has a text over {HOLD_TEXT_MAX} characters", "say it shorter")
+        require(
+            max(map(len, texts)) <= HOLD_TEXT_MAX, field, f"has a text longer than {HOLD_TEXT_MAX} characters", "shorten it"
+        )
         fits = 0 < self.money.nano <= HOLD_NANO_MAX
-        require(fits, field, f"must be of more than zero and at most a billion, not {self.money.format()}", "check the unit")
+        require(fits, field, f"must be more than zero and at most a billion, not {self.money.format()}", "check the unit")
         require_instant(self.taken_at, f"{field}.taken_at")
         require_instant(self.expires_at, f"{field}.expires_at")
-        require(self.taken_at < self.expires_at, field, "expires before it is taken", "give it a time of more than zero")
+        require(self.taken_at < self.expires_at, field, "expires before it is taken", "give it a duration of more than zero")
         require(
             self.expires_at - self.taken_at <= HOLD_DURATION_MAX,
             field,
@@ -77,7 +79,7 @@ class Hold:
         if self.ended_by:
             require_one_of(self.ended_by, ENDINGS, f"{field}.ended_by")
         same = self.spent is None or (self.spent.currency == self.money.currency and self.spent.nano >= 0)
-        require(same, f"{field}.spent", f"must be {self.money.currency} of zero or more", "write what the run came to")
+        require(same, f"{field}.spent", f"must be {self.money.currency} of zero or more", "write the amount spent")
 
 
 def is_open_hold(hold: Hold, now: datetime) -> bool:

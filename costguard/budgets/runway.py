@@ -54,7 +54,7 @@ def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: d
     nano = balance.burn.nano_per_hour if balance.burn and stated else sum(b.stated.nano for b in burns)
     hourly = Money(nano=nano, currency=currency)
     unpriced = not stated and any(b.unknown for b in burns)
-    why = "some of it burns at prices that nobody stated" if unpriced else ""
+    why = "some of it burns at estimated prices" if unpriced else ""
     if balance.amount.nano <= 0:
         return Runway(balance=balance, hourly=hourly, left=timedelta(), why="it is spent", loses=loses)
     if not nano:

@@ -24,37 +24,37 @@ from costguard.errors import CostguardError, InputError, UnknownNameError, repla
 from costguard.system import file_security
 
 COMMANDS = {
-    "quote": "What will this run cost, how long does it take, where? Ranked.",
-    "size": "How much GPU memory does a job need, and which GPUs hold it?",
-    "offers": "The market: what can be rented, and how old each price is.",
-    "prices": "Which prices are in use and how old; refresh asks the providers for today's.",
-    "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
-    "run": "A command as a job: quoted, held, attended to, and held against its quote.",
-    "calibrate": "Observed runs (tokens/s, hours, peak memory) shift what quotes expect of such jobs.",
-    "status": "What is running, what it costs, and what the month comes to.",
-    "top": "What runs now, live: burn, how busy each machine is; keep one, filter, sort.",
-    "report": "Where a month's money went, and what the figures leave out.",
-    "focus": "FOCUS exports, ours and a cloud's: does a file keep to the standard?",
-    "reconcile": "What the providers' bills say beside the charges, and what a difference comes from.",
-    "watch": "Poll, judge, tell and act, until it is told to end.",
-    "plan": "What the policies find now, what would be done and when, and what holds it back.",
-    "simulate": "Policies over recorded history: who would have been stopped, what it saves, where it was wrong.",
-    "policy": "Policies: are they sound, what do they say in words, how far may one go?",
-    "keep": "A lease: keep a machine running for a while, and see what that costs.",
-    "protect": "Never touch a machine, until that is lifted.",
-    "agent": "Agents on machines: which may join and report, which has, which may not any more.",
-    "busy": "A machine works, whatever it looks like: this one by its agent, or another one.",
-    "phase": "What a machine does now is work, although nothing that is measured shows it.",
-    "snooze": "No messages about a machine or a policy for a while; nothing else changes.",
-    "freeze": "No acts at all, until that is lifted.",
-    "approve": "Yes to one act that was asked about.",
-    "init": "Write a settings file from the credentials that are found here.",
-    "doctor": "Does every provider answer, with the rights it needs? What to mend, and how.",
-    "providers": "What costguard can ask of each provider, and where that ends.",
-    "web": "Tokens of those who read status over HTTP from `costguard watch`.",
-    "audit": "What was wished and done, as it was recorded: does it still hold, what does it tell?",
-    "db": "The ledger itself: where it is, a backup, a check, an upgrade.",
-    "demo": "A quote on real prices, then a simulated fortnight of five clouds beside its own bill.",
+    "quote": "Quote a job: cost and duration on each offer, ranked.",
+    "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
+    "offers": "List rental offers and the age of each price.",
+    "prices": "Show the prices in use and their age; refresh fetches current ones.",
+    "breakeven": "Compare buying with renting: when a bought GPU breaks even.",
+    "run": "Run a command with a quote, a budget hold and tracking.",
+    "calibrate": "Calibrate quotes and sizes with observed runs (tokens/s, hours, peak memory).",
+    "status": "Show what is running, what it costs, and the month's forecast.",
+    "top": "Live view of running machines: burn and activity; keep, filter, sort.",
+    "report": "Report a period's costs, and what the figures do not include.",
+    "focus": "Check whether a FOCUS export conforms to the standard.",
+    "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
+    "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",
+    "plan": "Show what the policies would do now, when, and what blocks it.",
+    "simulate": "Replay policies over recorded history: stops, savings and suspected false stops.",
+    "policy": "Check, explain, test or arm policies.",
+    "keep": "Keep a machine running for a limited time (a lease), and show what it costs.",
+    "protect": "Protect a machine from all acts until the protection is lifted.",
+    "agent": "Enrol, list or revoke the agents on machines.",
+    "busy": "Mark a machine busy, overriding metrics: this machine through its agent, or another one.",
+    "phase": "Declare a phase of work on a machine that its metrics do not show.",
+    "snooze": "Snooze messages about a machine or a policy; acts are not affected.",
+    "freeze": "Freeze all acts until the freeze is lifted.",
+    "approve": "Approve one act that a policy asked for.",
+    "init": "Write a settings file for the credentials found on this machine.",
+    "doctor": "Check access to every provider, and show how to fix problems.",
+    "providers": "Show what costguard supports for each provider, and its limits.",
+    "web": "Manage tokens for reading status over HTTP from `costguard watch`.",
+    "audit": "Show or verify the tamper-evident log.",
+    "db": "Locate, back up, check or upgrade the ledger.",
+    "demo": "Show a quote on real prices, then two simulated weeks on five clouds checked against their bill.",
 }
 
 INTERRUPTED = 130
@@ -127,7 +127,9 @@ def _root(
     config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
     json_log: Annotated[bool, typer.Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Use no network: only prices kept on this machine.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not use the network: use only prices stored on this machine.")
+    ] = False,
     version: Annotated[
         bool | None, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = None,
@@ -181,7 +183,7 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, OSError):
-            return _print_error("something in it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
+            return _print_error("a part of it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
         # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
         # the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -189,8 +191,8 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
     except OSError as error:
         # A full disk, a closed stream: nothing of ours, and nothing more can be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        what = f"the answer could not be written: {shorten(to_one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
-        hint = "make room, or write to another place"
+        what = f"the output could not be written: {shorten(to_one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
+        hint = "free disk space, or write to another place"
         return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
         what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
@@ -208,7 +210,7 @@ def _build_help_hint(error: ClickException) -> str:
     for option in context.parent.command.params:
         if typed in option.opts:
             words = " ".join(filter(None, (typed, option.metavar)))
-            return f"\nhint: it stands before the command: costguard {words} {context.info_name}"
+            return f"\nhint: put it before the command: costguard {words} {context.info_name}"
     return f"\nhint: see costguard {context.info_name} --help"
 
 

@@ -26,12 +26,12 @@ USAGE = {
 EXAMPLES = """Examples:
 
 \b
-  costguard agent enrol train-1                     # a one-time code, and the line to type on the machine
-  costguard agent enrol train-1 --through-restarts  # also after it was stopped and started again
+  costguard agent enrol train-1                     # a one-time code, and the command to run on the machine
+  costguard agent enrol train-1 --through-restarts  # stays valid after the machine restarts
   costguard agent list
   costguard agent revoke train-1
 
-On the machine, as costguard-agent does: join, run, status, phase, busy, keep, install.
+On the machine, run costguard-agent: join, run, status, phase, busy, keep, install.
 """
 
 
@@ -51,9 +51,9 @@ COMMAND = ForwardingCommand
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *AGENT_ACTIONS)))],
-    words: Annotated[Names, typer.Argument(metavar="[ID]", help="Which machine, or which agent.")] = None,
+    words: Annotated[Names, typer.Argument(metavar="[ID]", help="The machine, or the agent.")] = None,
     through_restarts: Annotated[
-        bool, typer.Option("--through-restarts", help="For all runs of the machine, not this one alone.")
+        bool, typer.Option("--through-restarts", help="Stay valid through restarts of the machine.")
     ] = False,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -63,7 +63,7 @@ def command(
     require_one_of(action, (*ACTIONS, *AGENT_ACTIONS), "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
-        raise InputError(f"{action} takes other words", field="agent", hint=USAGE[action])
+        raise InputError(f"{action} takes other arguments", field="agent", hint=USAGE[action])
     if through_restarts and action != "enrol":
         raise InputError("belongs to enrol", field="--through-restarts", hint=USAGE["enrol"])
     from costguard.services import agent_commands

@@ -96,13 +96,13 @@ def _resolve_format(params: Mapping[str, object]) -> plugins.ReportFormat:
     named = file if isinstance(file, str) else ""
     chosen = plugins.load_report_format(choose_format(params, "") or plugins.find_format_by_ending(named), file=named)
     if params.get("focus_version") is not None and "focus_version" not in chosen.options:
-        raise InputError("says the version of a FOCUS export", field="--focus-version", hint="add --format focus")
+        raise InputError("sets the version of a FOCUS export", field="--focus-version", hint="add --format focus")
     if isinstance(file, str):
         from costguard.cli import output
 
         output.resolve_target(file, force=bool(params.get("force")))
     elif "output" in params and params.get("force"):
-        raise InputError("replaces the file of --output", field="--force", hint="name one: --output FILE")
+        raise InputError("replaces the file named by --output", field="--force", hint="name a file: --output FILE")
     return chosen
 
 
@@ -117,7 +117,7 @@ def _render_answer(answer: CommandAnswer, chosen: plugins.ReportFormat, params: 
 def _check_needs(document: Document, chosen: plugins.ReportFormat) -> None:
     """InputError where `document` lacks what the format is made of."""
     if chosen.needs and getattr(document, chosen.needs, None) is None:
-        what = f"{chosen.name} is made of charges, and there are none in this answer"
+        what = f"{chosen.name} needs charges, and this answer has none"
         raise InputError(what, field="--format", hint="costguard report")
 
 
@@ -125,7 +125,9 @@ def _print_pieces(pieces: Pieces) -> None:
     """Text as it comes. Bytes are for files, and would act on a terminal."""
     for piece in pieces:
         if isinstance(piece, bytes):
-            raise InputError("holds bytes and no text", field="--format", hint="name a file for it: --output FILE")
+            raise InputError(
+                "is a binary format and cannot be printed", field="--format", hint="name a file for it: --output FILE"
+            )
         sys.stdout.write(piece)
     sys.stdout.flush()
 

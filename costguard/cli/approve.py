@@ -16,15 +16,15 @@ EXAMPLES = """Examples:
   costguard approve old-box terminate --why "its checkpoints are in the bucket"
   costguard approve i-0a1b2c3d stop
 
-It counts for a day and for this run of the machine alone; no answer to what was asked keeps it running.
+An approval is valid for one day and only for the machine's current run. Without an approval the machine keeps running.
 """
 
 
 def command(
     ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Which machine: an id, a name, or its beginning.")],  # noqa: A002 - as it is shown
+    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
     act: Annotated[str, typer.Argument(metavar="ACT", help="stop | terminate")],
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -16,10 +16,10 @@ ACTIONS = ("verify", "show", "adopt")
 EXAMPLES = """Examples:
 
 \b
-  costguard audit verify                                  # exit 3 where something does not fit
-  costguard audit verify --anchor 1234:9f86d081884c7d65   # from a message, or from status --json
+  costguard audit verify                                  # exits 3 if the log does not verify
+  costguard audit verify --anchor 1234:9f86d081884c7d65   # anchor from a message or from status --json
   costguard audit show --since 24h
-  costguard audit adopt --why "the disk died, this is the backup"    # go on with an older ledger
+  costguard audit adopt --why "the disk died, this is the backup"    # continue with an older ledger
 """
 
 
@@ -30,11 +30,11 @@ def command(
     anchor: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ROW:HASH", help="A head that was noted elsewhere: verify says whether the audit passes through it."
+            metavar="ROW:HASH", help="An anchor (row and hash) saved elsewhere: verify checks that the log still contains it."
         ),
     ] = None,
-    since: Annotated[Text, typer.Option(metavar="WHEN", help="Show the rows since then: 24h, 7d, 2026-11-21.")] = None,
-    why: Annotated[Text, typer.Option(metavar="TEXT", help="Of adopt: why an older ledger is to be gone on with.")] = None,
+    since: Annotated[Text, typer.Option(metavar="WHEN", help="Show rows since this time: 24h, 7d, 2026-11-21.")] = None,
+    why: Annotated[Text, typer.Option(metavar="TEXT", help="For adopt: why the older ledger should be used.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -42,9 +42,9 @@ def command(
     """Do one of them and print what came of it."""
     require_one_of(action, ACTIONS, "ACTION")
     if action != "verify" and anchor:
-        raise InputError(f"{action} takes no head", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
+        raise InputError(f"{action} takes no --anchor", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
     if action == "verify" and since is not None:
-        raise InputError("verify looks at every row", field="--since", hint="costguard audit verify")
+        raise InputError("verify always checks every row", field="--since", hint="costguard audit verify")
     if action != "show" and since is not None:
         raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
     if action != "adopt" and why is not None:

@@ -21,20 +21,25 @@ EXAMPLES = """Examples:
 @add_output_options
 def command(
     ctx: typer.Context,
-    gpu: Annotated[Text, typer.Option(metavar="NAME", help="Gives the price and the power where they are not stated.")] = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="GPUs bought (1).")] = None,
+    gpu: Annotated[
+        Text, typer.Option(metavar="NAME", help="GPU type; supplies the price and the power if they are not given.")
+    ] = None,
+    count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs bought (1).")] = None,
     price: Annotated[
-        Text, typer.Option(metavar="USD", help="Price of all that is bought, in $ (default: the GPU's list price).")
+        Text, typer.Option(metavar="USD", help="Total purchase price, in $ (default: the GPU's list price).")
     ] = None,
     rate: Annotated[
-        Text, typer.Option(metavar="USD", help="Rent of the same, in $ an hour (default: the cheapest known offer).")
+        Text,
+        typer.Option(
+            metavar="USD", help="Rental price of the same hardware, in $ an hour (default: the cheapest known offer)."
+        ),
     ] = None,
-    power_w: Annotated[
-        Text, typer.Option(metavar="N", help="Watts drawn under load, all together (default: the GPU's TDP).")
+    power_w: Annotated[Text, typer.Option(metavar="N", help="Total watts drawn under load (default: the GPU's TDP).")] = None,
+    usd_per_kwh: Annotated[Text, typer.Option(metavar="USD", help="Price of electricity, in $ per kWh (0.15).")] = None,
+    resale: Annotated[Text, typer.Option(metavar="USD", help="Resale value, in $ (0).")] = None,
+    hours_week: Annotated[
+        Text, typer.Option(metavar="N", help="Hours of use a week; adds the result in weeks and months.")
     ] = None,
-    usd_per_kwh: Annotated[Text, typer.Option(metavar="USD", help="Price of electricity (0.15).")] = None,
-    resale: Annotated[Text, typer.Option(metavar="USD", help="What it sells for afterwards, in $ (0).")] = None,
-    hours_week: Annotated[Text, typer.Option(metavar="N", help="Hours of use a week: gives weeks and months.")] = None,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,

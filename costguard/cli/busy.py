@@ -13,17 +13,17 @@ from costguard.cli.options import Text
 EXAMPLES = """Examples:
 
 \b
-  costguard busy --for 2h                # this machine, by its agent
+  costguard busy --for 2h                # this machine, through its agent
   costguard busy --id train-1 --for 2h
 
-It ends by itself, with its time or with this run of the machine. A hard cap counts the money all the same.
+It ends after the given time or when the machine restarts. Hard caps still apply.
 """
 
 
 def command(
     ctx: typer.Context,
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine; left out: this one, by its agent.")] = None,  # noqa: A002 - the option's name
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h.")] = None,
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -14,11 +14,11 @@ EXAMPLES = """Examples:
 
 \b
   costguard calibrate runs.csv
-  costguard calibrate runs.csv --show      # what they would say; nothing is written
+  costguard calibrate runs.csv --show      # show the effect; write nothing
   costguard calibrate --reset
 
 A row is a job (model, method, seq_len, micro_batch ..., as in a job file; lora_rank, zero, tp ... flat), the hardware
-(gpu, gpu_count, nodes) and what was seen: tokens_per_s of all GPUs or tokens_per_s_per_gpu, or hours and tokens;
+(gpu, gpu_count, nodes) and what was measured: tokens_per_s of all GPUs or tokens_per_s_per_gpu, or hours and tokens;
 peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one GPU. Also name, note, source, at.
 """
 
@@ -30,9 +30,9 @@ def command(
         Text, typer.Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Say what is believed, with RUNS if given; write_answer nothing.")
+        bool, typer.Option("--show", help="Show the current calibration, including RUNS if given; write nothing.")
     ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget the runs kept so far.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete the stored runs.")] = False,
     calibration: o.Calibration = None,
     json: o.Json = False,
     csv: o.Csv = False,

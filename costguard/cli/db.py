@@ -29,7 +29,7 @@ EXAMPLES = """Examples:
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    file: Annotated[Text, typer.Argument(metavar="[FILE]", help="Where backup makes the copy; it must not exist.")] = None,
+    file: Annotated[Text, typer.Argument(metavar="[FILE]", help="Path of the backup; the file must not exist.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -37,7 +37,7 @@ def command(
     """Do one of the four and print what came of it."""
     require_one_of(action, ACTIONS, "ACTION")
     if action == "backup" and not file:
-        raise InputError("backup needs the name of the copy", field="FILE", hint="costguard db backup FILE")
+        raise InputError("backup needs a file name", field="FILE", hint="costguard db backup FILE")
     if action != "backup" and file:
         raise InputError(f"{action} takes no file", field="FILE", hint=f"costguard db {action}")
     from costguard.services import database

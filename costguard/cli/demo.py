@@ -35,7 +35,7 @@ AS_TYPED = (
 
 def command(
     ctx: typer.Context,
-    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the fortnight's ledger here, to look around.")] = None,
+    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the simulated ledger in this file.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -54,11 +54,11 @@ def command(
     quote = quote_commands.answer_quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
         write_answer(quote, ctx)
-    sys.stderr.write("\nplaying a simulated weekend: watched, guarded, reported ...\n")
+    sys.stderr.write("\nsimulating a weekend with watchdog and report ...\n")
     guarded = play_weekend(config=ctx.obj.config)
     if not every:
         write_answer(guarded, ctx)
-    sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
+    sys.stderr.write("\nsimulating two weeks of five clouds ...\n")
     played = demo.play_fortnight(ledger=ledger)
     if json:
         data = {**quote.document.data, "schema": "costguard.demo/2", "weekend": guarded.document.data}

@@ -14,7 +14,7 @@ EXAMPLES = """Examples:
   costguard doctor --provider runpod
   costguard doctor --json | jq '.providers[].checks[] | select(.outcome == "bad")'
 
-Nothing is changed, started or stopped, and no key is shown but its last four characters. Exit 3 where something is bad.
+It changes, starts and stops nothing, and shows only the last four characters of a key. It exits 3 if a check fails.
 """
 
 

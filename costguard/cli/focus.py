@@ -16,7 +16,7 @@ EXAMPLES = """Examples:
 
 \b
   costguard report --month 2026-10 --format focus --output october.csv
-  costguard focus check october.csv                        # exit 3 where something is wrong
+  costguard focus check october.csv                        # exits 3 if the file has errors
   costguard focus check export.csv.gz --focus-version 1.2 --json
 """
 
@@ -25,9 +25,9 @@ EXAMPLES = """Examples:
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, CSV packed by gzip, or Parquet.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, gzipped CSV, or Parquet.")],
     held_against: Annotated[
-        Text, typer.Option("--focus-version", metavar="N", help="1.2 | 1.3 | 1.4 (default: what its columns look like).")
+        Text, typer.Option("--focus-version", metavar="N", help="1.2 | 1.3 | 1.4 (default: detected from its columns).")
     ] = None,
     json: o.Json = False,
     csv: o.Csv = False,

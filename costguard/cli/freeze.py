@@ -16,14 +16,14 @@ EXAMPLES = """Examples:
   costguard freeze --why "the provider's metrics are wrong today"
   costguard freeze --lift
 
-It holds for every watchdog on this ledger, from its next run on, and hard caps do not act either.
+It applies to every watchdog on this ledger from its next run on. Hard caps do not act either.
 """
 
 
 def command(
     ctx: typer.Context,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Let acts go on.")] = False,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the freeze.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -18,15 +18,15 @@ EXAMPLES = """Examples:
   costguard init --yes --budget "3000 USD" --zone Europe/Berlin
   costguard init --path ~/.config/costguard/costguard.toml
 
-It looks for the credentials of every provider in their usual places, asks no provider, and writes no key.
+It looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
 """
 
 
 def command(
     ctx: typer.Context,
-    path: Annotated[Text, typer.Option(metavar="FILE", help="What to write_answer (default: ./costguard.toml).")] = None,
+    path: Annotated[Text, typer.Option(metavar="FILE", help="File to write (default: ./costguard.toml).")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     budget: Annotated[Text, typer.Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
     zone: o.Zone = None,
     json: o.Json = False,
@@ -39,5 +39,5 @@ def command(
         if budget is None:
             budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
-            zone = typer.prompt("Time zone of days and months", default="UTC", err=True)
+            zone = typer.prompt("Time zone for days and months", default="UTC", err=True)
     write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone), ctx)

@@ -16,16 +16,16 @@ EXAMPLES = """Examples:
   costguard keep i-0a1b2c3d --for 4h --why "evaluation runs until tonight"
   costguard keep train-1 --for 90m --why "in a meeting"
 
-ID is the provider's id, a name, the beginning of either, or provider/account/region/id. How long a lease may be, and how often
-it is renewed, the policies say. A hard cap does not wait for a lease.
+ID is the provider's id, a name, the beginning of either, or provider/account/region/id. The policies limit the length of a
+lease and the number of renewals. A lease does not stop a hard cap.
 """
 
 
 def command(
     ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Which machine: an id, a name, or its beginning.")],  # noqa: A002 - as it is shown
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h, 2h30m, 1d.")] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 1d.")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -23,15 +23,17 @@ EXAMPLES = """Examples:
 def command(
     ctx: typer.Context,
     gpu: o.GpuName = None,
-    count: Annotated[Text, typer.Option(metavar="N", help="GPUs of an instance.")] = None,
+    count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs per instance.")] = None,
     provider: o.Provider = None,
     region: o.Region = None,
     tier: o.Tier = None,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
     market: o.Market = None,
-    live: Annotated[bool, typer.Option("--live", help="Ask the configured providers, and show it beside the market.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="With --live: exit 4 where one could not be asked.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the configured providers, and show their prices with the market's.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="With --live: exit 4 if a provider could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

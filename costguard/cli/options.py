@@ -18,16 +18,20 @@ from costguard.sizing.recipe import LORA_GROUPS
 Text = str | None
 Names = list[str] | None
 
-JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags win over it.")]
-Template = Annotated[Text, typer.Option(metavar="NAME", help="A job people ask about (lora-7b); list shows them all.")]
-Model = Annotated[Text, typer.Option("--model", "-m", metavar="NAME", help="A shipped name (llama-3.1-8b), or a config.json.")]
+JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags override it.")]
+Template = Annotated[Text, typer.Option(metavar="NAME", help="A prepared job (lora-7b); list shows all.")]
+Model = Annotated[
+    Text, typer.Option("--model", "-m", metavar="NAME", help="A built-in model (llama-3.1-8b), or a config.json.")
+]
 Method = Annotated[Text, typer.Option(metavar="NAME", help="pretrain | full | lora | qlora | inference")]
-Preference = Annotated[Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: other models live beside the trained one.")]
+Preference = Annotated[
+    Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: preference training, with more models in memory.")
+]
 Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
 Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4")]
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
-SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens in a sequence.")]
-MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences a GPU holds in one pass.")]
+SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens per sequence.")]
+MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences per GPU and pass.")]
 GlobalBatch = Annotated[
     Text, typer.Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")
 ]
@@ -43,29 +47,29 @@ Cp = Annotated[Text, typer.Option(metavar="N", help="Context-parallel ranks.")]
 Ep = Annotated[Text, typer.Option(metavar="N", help="Expert-parallel ranks.")]
 Offload = Annotated[Text, typer.Option(metavar="NAME", help="none | optimizer | all")]
 On = Annotated[
-    Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Given hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")
+    Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Fixed hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")
 ]
-Provider = Annotated[Names, typer.Option("--provider", "-p", metavar="NAME", help="Only this provider (repeat for more).")]
+Provider = Annotated[Names, typer.Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
 Region = Annotated[Names, typer.Option("--region", metavar="NAME", help="Only this region.")]
 Tier = Annotated[Names, typer.Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure.")]
 GpuName = Annotated[Names, typer.Option("--gpu", metavar="NAME", help="Only this GPU.")]
 Market = Annotated[Text, typer.Option(metavar="FILE", help="A market file instead of the shipped snapshot.")]
 Calibration = Annotated[
-    Text, typer.Option(metavar="FILE", help="Observed runs are kept here (default: in the platform's data folder).")
+    Text, typer.Option(metavar="FILE", help="File of observed runs (default: in the platform's data folder).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
-Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")]
 Format = Annotated[Text, typer.Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed one.")]
-FocusVersion = Annotated[Text, typer.Option("--focus-version", metavar="N", help="Of --format focus: 1.2 | 1.3 | 1.4 (1.4).")]
+FocusVersion = Annotated[Text, typer.Option("--focus-version", metavar="N", help="For --format focus: 1.2 | 1.3 | 1.4 (1.4).")]
 Output = Annotated[
     Text,
-    typer.Option("--output", "-o", metavar="FILE", help="Write it there, whole or not at all; its ending says the format."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file atomically; its extension sets the format."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Let --output replace a file that is there.")]
-Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone of the month's edges, e.g. Europe/Berlin.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job that leaves something to be assumed.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
+Force = Annotated[bool, typer.Option("--force", help="Let --output replace an existing file.")]
+Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone for month boundaries, e.g. Europe/Berlin.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job for which something must be assumed.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show every term with its formula and source.")]
 
 FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "template": ("template",),
@@ -150,7 +154,7 @@ def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str
         chosen["--format"] = stated
     if len(chosen) > 1:
         first, second, *_ = chosen
-        raise InputError(f"{first} and {second} exclude each other", hint="keep one of them")
+        raise InputError(f"{first} and {second} cannot be used together", hint="keep one of them")
     return next(iter(chosen.values()), otherwise)
 
 

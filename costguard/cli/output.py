@@ -22,7 +22,7 @@ from costguard.settings import expand_path
 from costguard.system.atomic_file import format_temporary_prefix, replace_file
 
 OUTPUT_FLAG = "--output"
-PRINT_HINT = f"leave {OUTPUT_FLAG} out to have it printed"
+PRINT_HINT = f"omit {OUTPUT_FLAG} to print it"
 UNFINISHED = ".unfinished-costguard"
 YOUNG_S = 60
 """A file that was touched since is left alone: whoever writes it may not hold it yet, or not any more."""
@@ -42,7 +42,7 @@ def resolve_target(stated: str, *, force: bool) -> Path:
             )
         if not target.parent.is_dir():
             raise InputError(
-                f"there is no folder {target.parent}", field=OUTPUT_FLAG, hint="make it first, or name another file"
+                f"no such folder: {target.parent}", field=OUTPUT_FLAG, hint="create it, or name another file"
             )
         if target.is_symlink() or target.exists():
             _check_replaceable(target, force=force)
@@ -65,7 +65,7 @@ def write_target(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force
                 _check_replaceable(target, force=force)
     except OSError as wrong:
         raise CostguardError(
-            _describe_error(wrong), field=str(target), hint=f"make room, or name another place with {OUTPUT_FLAG}"
+            _describe_error(wrong), field=str(target), hint=f"free disk space, or name another place with {OUTPUT_FLAG}"
         ) from None
 
 
@@ -104,14 +104,14 @@ def _compress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _check_replaceable(target: Path, *, force: bool) -> None:
     if target.is_symlink():  # its place would be taken, and what it leads to stay as it was: /dev/stdout is one
-        hint = f"name the file that it leads to, {target.readlink()}, or {PRINT_HINT}"
-        raise InputError("is there already: a link to another file", field=str(target), hint=hint)
+        hint = f"name the link's target, {target.readlink()}, or {PRINT_HINT}"
+        raise InputError("already exists and is a link to another file", field=str(target), hint=hint)
     if not target.is_file():  # a device, a pipe: what is put in its place would not be it
         raise InputError(
-            "is there already, and is no file", field=str(target), hint=f"leave {OUTPUT_FLAG} out and write: > {target}"
+            "already exists and is not a file", field=str(target), hint=f"leave {OUTPUT_FLAG} out and write: > {target}"
         )
     if not force:
-        raise InputError("is there already", field=str(target), hint="--force replaces it; --output names another")
+        raise InputError("already exists", field=str(target), hint="--force replaces it; --output names another")
 
 
 def _describe_error(wrong: OSError) -> str:

@@ -15,17 +15,17 @@ EXAMPLES = """Examples:
 \b
   costguard phase download --id train-1 --for 3h
   costguard phase compile --id i-0a1b2c3d --for 40m
-  costguard phase evaluate --for 2h      # on a machine that has an agent: this one
+  costguard phase evaluate --for 2h      # this machine, if it has an agent
 
-It ends by itself, with its time or with this run of the machine.
+It ends after the given time or when the machine restarts.
 """
 
 
 def command(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it does: download, compile, evaluate ...")],
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine; left out: this one, by its agent.")] = None,  # noqa: A002 - the option's name
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The phase: download, compile, evaluate ...")],
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="The machine (default: this one, through its agent).")] = None,  # noqa: A002 - the option's name
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

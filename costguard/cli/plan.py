@@ -17,15 +17,15 @@ EXAMPLES = """Examples:
   costguard plan --json | jq '.rows[] | select(.finding == "holds")'
   costguard plan --accept 3f9ac1d2
 
-It does nothing and sends nothing. Settings whose first run would act on more than the rails allow wait until their plan
-is accepted by its hash.
+It changes nothing and sends nothing. If the first run of new settings would act on more machines than [rails] allows, the
+watchdog waits until you accept the plan by its hash.
 """
 
 
 @add_output_options
 def command(
     ctx: typer.Context,
-    accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Yes to the plan with this hash.")] = None,
+    accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Accept the plan with this hash.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

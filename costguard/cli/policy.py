@@ -37,9 +37,11 @@ say; lowering one counts at once.
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, typer.Argument(metavar="[NAME] [LEVEL]", help="Which policy; how far it may go.")] = None,
-    fact: Annotated[Names, typer.Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeat for more).")] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="Why arm it further; others read it.")] = None,
+    words: Annotated[Names, typer.Argument(metavar="[NAME] [LEVEL]", help="The policy, and for arm its level.")] = None,
+    fact: Annotated[Names, typer.Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = None,
+    why: Annotated[
+        Text, typer.Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")
+    ] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -48,7 +50,7 @@ def command(
     require_one_of(action, ACTIONS, "ACTION")
     given, (least, most) = list(words or ()), ACTIONS[action]
     if not least <= len(given) <= most:
-        raise InputError(f"{action} takes other words", field="policy", hint=USAGE[action])
+        raise InputError(f"{action} takes other arguments", field="policy", hint=USAGE[action])
     if fact and action != "test":
         raise InputError("belongs to test", field="--fact", hint=USAGE["test"])
     from costguard.services import policy

@@ -15,8 +15,8 @@ ACTIONS = ("show", "refresh")
 EXAMPLES = """Examples:
 
 \b
-  costguard prices                      # what quotes use, and how old it is
-  costguard prices refresh              # ask the configured providers, and use what they say from now on
+  costguard prices                      # the prices that quotes use, and their age
+  costguard prices refresh              # fetch prices from the configured providers and use them
   costguard prices refresh --provider vast
 """
 
@@ -26,7 +26,7 @@ def command(
     ctx: typer.Context,
     action: Annotated[Text, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
     provider: o.Provider = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a provider could not be asked.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,

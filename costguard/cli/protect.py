@@ -16,16 +16,16 @@ EXAMPLES = """Examples:
   costguard protect prod-api --why "serves customers"
   costguard protect prod-api --lift
 
-What is protected is not stopped by a hard cap either: somebody is paged instead. A label costguard=never, and the provider's
+A hard cap does not stop a protected machine either: it sends a page instead. A label costguard=never, and the provider's
 own protection, do the same, and no command here lifts those.
 """
 
 
 def command(
     ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Which machine: an id, a name, or its beginning.")],  # noqa: A002 - as it is shown
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Take the protection back.")] = False,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the protection.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

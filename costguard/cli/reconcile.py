@@ -16,10 +16,10 @@ EXAMPLES = """Examples:
   costguard reconcile
   costguard reconcile --month 2026-10 --provider runpod --tolerance 2%
   costguard reconcile --file focus-2026-10.csv.gz --json
-  costguard reconcile --file exports/2026-10/ --whole                        # delivered anew, all of it
+  costguard reconcile --file exports/2026-10/ --whole                        # a complete redelivery
   costguard reconcile --file billing.json --account default
 
-Exit 3 where a bill differs from the charges by more than the tolerance. AWS takes $0.01 for each page of Cost Explorer, where
+It exits 3 if a bill differs from the charges by more than the tolerance. AWS takes $0.01 for each page of Cost Explorer, where
 the settings ask for it.
 """
 
@@ -33,17 +33,17 @@ def command(
         Names,
         typer.Option(
             metavar="BILL",
-            help="A bill in place of asking: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip, Parquet; or a folder of its parts.",
+            help="Read bills from a file or folder: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip or Parquet.",
         ),
     ] = None,
     tolerance: Annotated[
-        Text, typer.Option(metavar="T", help='How far they may differ: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
+        Text, typer.Option(metavar="T", help='Allowed difference: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
     ] = None,
-    account: Annotated[Text, typer.Option(metavar="NAME", help="Whose a file is that does not say so.")] = None,
+    account: Annotated[Text, typer.Option(metavar="NAME", help="The account of a file that does not name one.")] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Each --file is all of its bill: what the ledger has of it besides is withdrawn.")
+        bool, typer.Option("--whole", help="Each --file is its complete bill: remove other lines of that bill from the ledger.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a bill could not be asked for or compared.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a bill could not be fetched or compared.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -31,10 +31,10 @@ EXAMPLES = """Examples:
 def command(
     ctx: typer.Context,
     month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
-    day: Annotated[Text, typer.Option(metavar="YYYY-MM-DD", help="A day instead.")] = None,
-    week: Annotated[Text, typer.Option(metavar="YYYY-Www", help="A week instead, Monday to Sunday (ISO 8601).")] = None,
-    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="Any time instead: a day or an instant.")] = None,
-    end: Annotated[Text, typer.Option("--to", metavar="WHEN", help="The first instant after it (default: now).")] = None,
+    day: Annotated[Text, typer.Option(metavar="YYYY-MM-DD", help="Report one day.")] = None,
+    week: Annotated[Text, typer.Option(metavar="YYYY-Www", help="Report one week, Monday to Sunday (ISO 8601).")] = None,
+    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="Start of the period: a day or an instant.")] = None,
+    end: Annotated[Text, typer.Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
     by: Annotated[
         Text,
         typer.Option(
@@ -46,19 +46,23 @@ def command(
         ),
     ] = None,
     zone: o.Zone = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a scope was not seen all through.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if an account was not read without gaps.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
     focus_version: o.FocusVersion = None,
     email: Annotated[
-        list[str] | None, typer.Option("--email", metavar="ADDRESS", help="Send it to a person instead, by [notify] mail.")
+        list[str] | None,
+        typer.Option("--email", metavar="ADDRESS", help="Send it by mail ([notify] mail) instead of printing it."),
     ] = None,
     notify: Annotated[
-        list[str] | None, typer.Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead.")
+        list[str] | None,
+        typer.Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead of printing it."),
     ] = None,
-    attach: Annotated[Text, typer.Option("--attach", metavar="FORMAT", help="What is enclosed when it is sent (html).")] = None,
+    attach: Annotated[
+        Text, typer.Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
+    ] = None,
 ) -> None:
     """Print the statement of a period, or send it."""
     needs = find_format(ctx).needs
@@ -74,7 +78,9 @@ def command(
         write_answer(sent, ctx)
         return
     if attach is not None:
-        raise InputError("says what is enclosed", field="--attach", hint="say to whom: --email ADDRESS or --notify ROUTE")
+        raise InputError(
+            "sets the attachment's format", field="--attach", hint="name a recipient: --email ADDRESS or --notify ROUTE"
+        )
     from costguard.services import ledger_answers
 
     write_answer(
@@ -85,7 +91,7 @@ def command(
 def _check_tellable(needs: str, output: object) -> None:
     """InputError where it could not be said what was sent: before anything is."""
     if needs == ITEMS:
-        what = "says in which format it is told what was sent"
-        raise InputError(what, field="--format", hint="--attach says what is enclosed")
+        what = "sets the format of the confirmation"
+        raise InputError(what, field="--format", hint="--attach sets the attachment's format")
     if output is not None:
-        raise InputError("and sending exclude each other", field="--output", hint="run it twice")
+        raise InputError("cannot be used when the report is sent", field="--output", hint="run it twice")

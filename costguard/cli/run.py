@@ -35,35 +35,44 @@ COMMAND = VerbatimCommand
 
 def command(
     ctx: typer.Context,
-    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What to run, with its arguments.")] = None,
-    job: Annotated[
-        Text, typer.Option("--job", metavar="FILE", help="Job file: what is trained, its tokens, its limits.")
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="The command and its arguments.")] = None,
+    job: Annotated[Text, typer.Option("--job", metavar="FILE", help="Job file: model, tokens and limits.")] = None,
     on: o.On = None,
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="This machine, as the ledger knows it.")] = None,  # noqa: A002 - as it is shown
-    rate: Annotated[Text, typer.Option(metavar="USD", help="Dollars an hour, where nobody else knows: 2.49.")] = None,
-    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="USD", help="Refuse where more is expected.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    name: Annotated[Text, typer.Option("--id-of-job", metavar="NAME", help="One job over several runs of it.")] = None,
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="This machine's id or name in the ledger.")] = None,  # noqa: A002 - as it is shown
+    rate: Annotated[
+        Text, typer.Option(metavar="USD", help="Price in dollars an hour, if it is unknown otherwise: 2.49.")
+    ] = None,
+    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="USD", help="Refuse the run if the quote is higher.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    name: Annotated[Text, typer.Option("--id-of-job", metavar="NAME", help="Name of the job, shared by its attempts.")] = None,
     record: Annotated[
-        Text, typer.Option(metavar="FILE", help="Its record, beside the checkpoints: a restart elsewhere goes on.")
+        Text, typer.Option(metavar="FILE", help="File for the job's record; keep it with the checkpoints.")
     ] = None,
-    owner: Annotated[Text, typer.Option(metavar="NAME", help="Whose budget it counts in (default: everybody's).")] = None,
+    owner: Annotated[
+        Text, typer.Option(metavar="NAME", help="Owner whose budget is charged (default: budgets of everybody).")
+    ] = None,
     tokens_per_step: Annotated[
-        Text, typer.Option(metavar="N", help="Of one step that the job tells (default: of its global batch).")
+        Text, typer.Option(metavar="N", help="Tokens per reported step (default: the global batch).")
     ] = None,
-    notices: Annotated[str, typer.Option(metavar="NAME", help="Spot notices of: auto | aws | gcp | none.")] = "auto",
+    notices: Annotated[
+        str, typer.Option(metavar="NAME", help="Cloud whose spot notices are read: auto | aws | gcp | none.")
+    ] = "auto",
     on_notice: Annotated[
-        Text, typer.Option(metavar="COMMAND", help="Run it when the machine is about to be taken, such as a checkpoint.")
+        Text,
+        typer.Option(metavar="COMMAND", help="Command to run before the machine is reclaimed, such as saving a checkpoint."),
     ] = None,
-    signal_on_notice: Annotated[Text, typer.Option(metavar="NAME", help="Send the job USR1 or TERM then.")] = None,
-    then: Annotated[str, typer.Option(metavar="ACT", help="Afterwards: nothing | stop | terminate this machine.")] = "nothing",
-    then_always: Annotated[bool, typer.Option("--then-always", help="Whatever the exit code.")] = False,
-    yes_then: Annotated[bool, typer.Option("--yes-then", help="Without a terminal, too.")] = False,
+    signal_on_notice: Annotated[
+        Text, typer.Option(metavar="NAME", help="Signal to send to the job then: USR1 or TERM.")
+    ] = None,
+    then: Annotated[
+        str, typer.Option(metavar="ACT", help="Action after the job on this machine: nothing | stop | terminate.")
+    ] = "nothing",
+    then_always: Annotated[bool, typer.Option("--then-always", help="Do it whatever the exit code is.")] = False,
+    yes_then: Annotated[bool, typer.Option("--yes-then", help="Do it without a terminal, too.")] = False,
     outlive: Annotated[
-        bool, typer.Option("--outlive", help="Let the job go on where costguard itself is ended by -9.")
+        bool, typer.Option("--outlive", help="Let the job continue if costguard itself is killed (SIGKILL).")
     ] = False,
-    result: Annotated[Text, typer.Option(metavar="FILE", help="What came of it, as JSON (costguard.run/1).")] = None,
+    result: Annotated[Text, typer.Option(metavar="FILE", help="File for the result, as JSON (costguard.run/1).")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
 ) -> None:

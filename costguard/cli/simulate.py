@@ -17,7 +17,7 @@ EXAMPLES = """Examples:
   costguard simulate --since 7d --policy idle-gpu
   costguard --config stricter.toml simulate --from 2026-10-01 --to 2026-11-01 --json
 
-Every policy is taken as if it were armed for all that its ladder says. No cloud is asked and nothing is written. A stop of
+Every policy is replayed as if it were armed for all of its steps. No cloud is contacted and nothing is written. A stop of
 a machine that worked again within the hour is a suspected false stop.
 """
 
@@ -25,12 +25,12 @@ a machine that worked again within the hour is a suspected false stop.
 @add_output_options
 def command(
     ctx: typer.Context,
-    since: Annotated[Text, typer.Option(metavar="TIME", help="How far back, such as 7d or 36h (default: 30d).")] = None,
-    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="From this day, or time, on.")] = None,
-    end: Annotated[
-        Text, typer.Option("--to", metavar="WHEN", help="Until this day begins, or this time (default: now).")
+    since: Annotated[
+        Text, typer.Option(metavar="TIME", help="Length of the history, such as 7d or 36h (default: 30d).")
     ] = None,
-    policy: Annotated[Names, typer.Option("--policy", metavar="NAME", help="Only this policy (repeat for more).")] = None,
+    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="Start of the period: a day or a time.")] = None,
+    end: Annotated[Text, typer.Option("--to", metavar="WHEN", help="End of the period, exclusive (default: now).")] = None,
+    policy: Annotated[Names, typer.Option("--policy", metavar="NAME", help="Only this policy (repeatable).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

@@ -48,7 +48,7 @@ def command(
     explain: o.Explain = False,
     strict: o.Strict = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Run one step on tensors without data, too (pip install 'gpu-costguard[exact]').")
+        bool, typer.Option("--exact", help="Also run one step on tensors without data (pip install 'gpu-costguard[exact]').")
     ] = False,
     json: o.Json = False,
     csv: o.Csv = False,

@@ -16,15 +16,15 @@ EXAMPLES = """Examples:
   costguard snooze train-1 --for 2h
   costguard snooze idle-gpu --for 7d --why "moving to the new cluster"
 
-What a policy does, it still does: costguard keep and costguard freeze hold it back.
+The policy still acts: use costguard keep or costguard freeze to prevent acts.
 """
 
 
 def command(
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A policy's name; or a machine's id or name.")],
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h, 7d.")] = None,
-    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A policy's name, or a machine's id or name.")],
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 7d.")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

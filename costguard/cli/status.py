@@ -16,8 +16,8 @@ EXAMPLES = """Examples:
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
-It asks the providers of the settings first; with `costguard --offline status` it reads the ledger alone. How old each figure is
-stands in the answer.
+It polls the configured providers first; `costguard --offline status` only reads the ledger. The answer shows the age of each
+figure.
 """
 
 
@@ -25,7 +25,7 @@ stands in the answer.
 def command(
     ctx: typer.Context,
     zone: o.Zone = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where something could not be asked.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,

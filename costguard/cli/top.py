@@ -13,11 +13,11 @@ EXAMPLES = """Examples:
 
 \b
   costguard top
-  costguard --offline top          # the ledger alone, which a running watch fills
+  costguard --offline top          # read only the ledger, which a running watchdog updates
 
-It asks the providers of the settings once a minute, and reads the ledger every five seconds. Keys: o sorts (b burn, n name, u
-owner, w work, d duty), / filters, k keeps a machine for two hours, a approves the stop that a policy asks for, r asks the
-providers now, q ends it. It stops nothing itself: what acts is costguard watch.
+It polls the configured providers once a minute and reads the ledger every five seconds. Keys: o sorts (b burn, n name, u
+owner, w work, d duty), / filters, k keeps a machine for two hours, a approves the stop that a policy asks for, r polls the
+providers now, q quits. It stops nothing itself: only costguard watch acts.
 """
 
 

@@ -29,8 +29,8 @@ COLUMNS = ("machine", "$/h", "last hour", "work", "since", "kept", "what", "owne
 LEDGER, PROVIDERS = "ledger", "providers"
 MOST_WARNINGS = 3
 LONGEST_LINE = 200
-KEEP_QUESTION = "Keep {} for 2 h. No policy stops it until then; a hard cap does not wait."
-APPROVE_QUESTION = "Approve a stop of {}. It counts for a day, where a policy asks for that stop; nothing is stopped from here."
+KEEP_QUESTION = "Keep {} for 2 h. No policy stops it until then; a hard cap still can."
+APPROVE_QUESTION = "Approve a stop of {}. It is valid for one day, if a policy asks for that stop; this view stops nothing."
 
 
 class TopSource(Protocol):
@@ -68,15 +68,15 @@ class ReasonScreen(ModalScreen[str | None]):
         """The question, and a line for the reason."""
         with Vertical():
             yield Static(Text(self._question))
-            yield Input(placeholder="why? Others read it", max_length=LONGEST_LINE)
-            yield Static(Text("Enter with a reason: yes. Escape: no.", style="dim"), id="how")
+            yield Input(placeholder="reason (shown to others)", max_length=LONGEST_LINE)
+            yield Static(Text("Enter: confirm with a reason. Escape: cancel.", style="dim"), id="how")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Yes needs a reason: Enter alone is easily hit."""
         if event.value.strip():
             self.dismiss(event.value.strip())
         else:
-            self.query_one("#how", Static).update(Text("Write why first, or press Escape.", style="bold yellow"))
+            self.query_one("#how", Static).update(Text("Enter a reason, or press Escape.", style="bold yellow"))
 
 
 class TopApp(App[None]):
@@ -112,7 +112,7 @@ class TopApp(App[None]):
     def compose(self) -> ComposeResult:
         """Numbers, the filter, the machines, what was told, the keys."""
         yield Static(Text("reading the ledger ..."), id="head")
-        yield Input(placeholder="filter: words that a machine's name, owner, GPU, provider or work holds", id="words")
+        yield Input(placeholder="filter: words in a machine's name, owner, GPU, provider or activity", id="words")
         yield DataTable[Text](cursor_type="row", zebra_stripes=True)
         yield Static(id="told")
         yield Footer()
@@ -180,7 +180,7 @@ class TopApp(App[None]):
 
     def _answered(self, row: TopRow, deed: Callable[[str, str], str], why: str | None) -> None:
         if why is None:
-            self._tell("Nothing was done.")
+            self._tell("Cancelled.")
         else:
             self._do(deed, row.whole, why)
 

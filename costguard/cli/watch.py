@@ -23,20 +23,20 @@ GC_THRESHOLDS = (50_000, 20, 100)
 EXAMPLES = """Examples:
 
 \b
-  costguard watch                  # in a terminal: a live picture; in a pipe: a line for each fact that changed
-  costguard watch --dry-run        # judges and tells, and acts on nothing
-  costguard watch --once --interval 5m   # one run, for a timer that starts one every five minutes
+  costguard watch                  # in a terminal: a live view; in a pipe: a line for each change
+  costguard watch --dry-run        # evaluates and notifies, but never acts
+  costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
   costguard --json-log watch       # as a service: config/systemd/costguard.service
 
-SIGTERM and Ctrl-C let it finish what is under way. SIGHUP reads the settings again, where they can be used.
+On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid.
 """
 
 
 def command(
     ctx: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="One run, then end.")] = False,
-    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Between two runs (60s).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Act on nothing, whatever is armed.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run once, then end.")] = False,
+    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
     """Watch."""
     gc.set_threshold(*GC_THRESHOLDS)
@@ -62,7 +62,7 @@ def _serve_http(parts: WebServices) -> AbstractContextManager[object]:
     try:
         from costguard.web.server import serve_http
     except ModuleNotFoundError as error:
-        told = f"needs more than is installed: there is no {error.name}"
+        told = f"needs a package that is not installed: {error.name}"
         raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
     return serve_http(parts)
 

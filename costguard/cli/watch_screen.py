@@ -64,12 +64,12 @@ def _draw_head(view: WatchView) -> Text:
     head.append(f"  month ${format_interval(view.month)}  ")
     head.append(view.mode, style="green" if view.mode == "acting" else "yellow")
     seen = sum(scope.seen for scope in view.scopes)
-    head.append(f"  {seen} of {len(view.scopes)} scopes seen", style="" if seen == len(view.scopes) else "bold red")
+    head.append(f"  {seen} of {len(view.scopes)} accounts read", style="" if seen == len(view.scopes) else "bold red")
     head.append(f"  {format_local_time(view.at)}", style="dim")
     if view.frozen:
         head.append(f"\nFROZEN: {to_one_line(view.frozen)}", style="bold cyan")
     if not view.committed:
-        head.append("\nThe run could not be recorded: nothing is done until it can.", style="bold red")
+        head.append("\nThe run could not be recorded: no acts until the ledger can be written.", style="bold red")
     return head
 
 

@@ -22,7 +22,7 @@ USAGE = {
 EXAMPLES = """Examples:
 
 \b
-  costguard web token grafana --for 90d       # shown once; its hash is kept
+  costguard web token grafana --for 90d       # shown once; only its hash is stored
   costguard web tokens
   costguard web revoke grafana
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
@@ -33,7 +33,7 @@ def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
     words: Annotated[Names, typer.Argument(metavar="[NAME]", help="Whose token.")] = None,
-    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long it counts (90d).")] = None,
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Validity (90d).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -42,7 +42,7 @@ def command(
     require_one_of(action, ACTIONS, "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
-        raise InputError(f"{action} takes other words", field="web", hint=USAGE[action])
+        raise InputError(f"{action} takes other arguments", field="web", hint=USAGE[action])
     if length is not None and action != "token":
         raise InputError("belongs to token", field="--for", hint=USAGE["token"])
     from costguard.services import agent_commands

@@ -117,22 +117,22 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
     """Each reason by itself; those that make the ones after them meaningless stand first."""
     handling, act = seen.handling, intent.act
     if identify_incarnation(seen) != intent.life:
-        yield "it was restarted, or is another machine: this act was for a life of it that is over"
+        yield "the machine was restarted or replaced: this act was for an earlier run"
     if seen.state in PROVING_STATES[act]:
         yield f"it is {seen.state} already"
     if seen.state not in CONTRADICTING_STATES[act]:
-        yield f"it is {seen.state}, and nobody can say what the act would meet"
+        yield f"it is {seen.state}: the act's result would be unknown"
     if handling.controller:
-        yield f"{handling.controller} would bring it back"
+        yield f"{handling.controller} would start it again"
     if act in handling.protected:
         yield f"its provider protects it from {act}"
     if (handling.stops if act == STOP else handling.terminates) is False:
-        yield f"its provider has no {act} for it as it is now"
+        yield f"its provider has no {act} for it in its present state"
     if act == TERMINATE and not intent.irreversible:
-        yield "it would be gone for good, and nobody allowed that"
+        yield "it would be deleted permanently, and that was not allowed"
     lost = [loss for loss in handling.stop_loses if loss not in intent.lose]
     if act == STOP and lost:
-        yield f"it would lose {', '.join(lost)}, and nobody allowed that"
+        yield f"it would lose {', '.join(lost)}, and that was not allowed"
 
 
 def is_send_due(intent: Intent, now: datetime) -> bool:
@@ -147,10 +147,10 @@ def is_send_due(intent: Intent, now: datetime) -> bool:
 def describe_difference(first: Observation, second: Observation) -> str:
     """What bears on the act and is not the same in two looks at one machine; "" for nothing."""
     if first.state != second.state:
-        return f"it went from {first.state} to {second.state} while it was looked at"
+        return f"it went from {first.state} to {second.state} while it was checked"
     named = ("name", "owner", "labels", "tier", "handling")
     changed = [what for what in named if getattr(first, what) != getattr(second, what)]
-    return f"its {' and '.join(changed)} changed while it was looked at" if changed else ""
+    return f"its {' and '.join(changed)} changed while it was checked" if changed else ""
 
 
 def confirm_outcome(
@@ -164,23 +164,23 @@ def confirm_outcome(
     if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
         return IntentUpdate(why="it may be sent at any moment")
     if intent.sent_at is not None and asked_at < intent.sent_at:
-        return _keep_waiting(intent, now, "nobody has looked since it was sent", looked=False)
+        return _keep_waiting(intent, now, "not checked since it was sent", looked=False)
     return _resolve_absent(intent, absences, now) if seen is None else _resolve_present(intent, seen, now, settling)
 
 
 def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdate:
     if absences >= ABSENCES_MIN and intent.act == TERMINATE:
-        return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row lack it")
+        return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row do not contain it")
     if absences >= ABSENCES_MIN and intent.state == UNCONFIRMED:
-        return IntentUpdate(state=FAILED, why="it was only to be stopped, and is gone")
-    return _keep_waiting(intent, now, "it is not found, which proves nothing")
+        return IntentUpdate(state=FAILED, why="it was to be stopped, but it no longer exists")
+    return _keep_waiting(intent, now, "it was not found; this alone proves nothing")
 
 
 def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     if _is_later_life(intent.life, seen):
-        return IntentUpdate(state=DONE, why="the life it was for is over: it was restarted since")
+        return IntentUpdate(state=DONE, why="the machine was restarted since: the act was for its earlier run")
     if _is_other_life(intent.life, seen):
-        return _keep_waiting(intent, now, "what was seen may be of an earlier life, or of another machine")
+        return _keep_waiting(intent, now, "the observation may be of an earlier run or of another machine")
     if seen.state in PROVING_STATES[intent.act]:
         return IntentUpdate(state=DONE, why=f"it is {seen.state}")
     if seen.state in CONTRADICTING_STATES[intent.act]:
@@ -194,7 +194,7 @@ def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, sett
     if _get_time_since_send(intent, now) < settling:
         return IntentUpdate(why=f"{told}, and may be settling")
     if intent.state == EXECUTING and not _can_tell_lives_apart(intent):
-        return IntentUpdate(state=CANCELLED, why=f"{told}, or again: its provider states no start, so nobody can tell")
+        return IntentUpdate(state=CANCELLED, why=f"{told}, or running again: its provider states no start time")
     if intent.state == EXECUTING:
         return IntentUpdate(state=READY, why=told, again=True)
     if is_send_due(intent, now):

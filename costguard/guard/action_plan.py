@@ -54,7 +54,7 @@ class PolicyCase:
     """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
 
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
-    `in_doubt`: an earlier act on it is not settled, in words. `hooks`: what runs of its ladder's hooks came to.
+    `in_doubt`: an earlier act on it is not confirmed yet, in words. `hooks`: what runs of its ladder's hooks came to.
     """
 
     verdict: Verdict
@@ -124,7 +124,7 @@ def list_standing_holds(step: PolicyStep, case: PolicyCase, around: RunConstrain
 def explain_unstoppable(seen: Observation) -> str:
     """Why no stop of it can come whatever anybody allows, so that people are asked at most; "" where one can."""
     if seen.handling.controller:
-        return f"{seen.handling.controller} would bring it back"
+        return f"{seen.handling.controller} would start it again"
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
 
 
@@ -176,12 +176,12 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
     rule, yes = found.policy.rule, step.do in case.approved
     if asked and step.do == ASK:
         price = compute_waiting_cost(case.live, now)
-        cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "what waiting costs is not known"
-        yield "asked", f"nobody answered yet whether to {step.act} it; {cost}"
+        cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "the cost of waiting is unknown"
+        yield "asked", f"no answer yet whether to {step.act} it; {cost}"
     if step.do == RECORD:
         return
     if _is_unknown(case):
-        yield "unknown", "; ".join(found.reasons[:2]) or "its condition cannot be judged"
+        yield "unknown", "; ".join(found.reasons[:2]) or "its condition is unknown"
     if not yes and not reaches_level(case.level, STEP_LEVELS[step.do]):
         yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}"
     if case.lease is not None and rule != CAP_RULE:
@@ -203,7 +203,7 @@ def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> I
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
     yield from _list_passing_holds(due, case, around)
     if not case.owner and not case.claimed:
-        yield "not_ours", "nobody owns it and nobody claims its scope"
+        yield "not_ours", "it has no owner, and [guard] does not claim its account"
     if around.breaker and rule == IDLE_RULE:
         yield "breaker", around.breaker
     if case.live.scope in around.quarantine:
@@ -221,7 +221,7 @@ def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) 
     if due.hook:
         yield "hook", due.hook
     if due.at > around.now or due.untold:
-        yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
+        yield "grace", "no notification was sent yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
         seen, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
         yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
@@ -243,17 +243,17 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
     if few := explain_thin_evidence(found):
         yield "not_confident", few
     if handling.controller and step.do != SCALE:
-        yield "controller", f"{handling.controller} would bring it back"
+        yield "controller", f"{handling.controller} would start it again"
     yield from _list_missing_act_holds(step, case)
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
-        yield "irreversible", f"for good it would lose {', '.join(loses) or 'itself'}"
+        yield "irreversible", f"it would permanently lose {', '.join(loses) or 'itself'}"
 
 
 def explain_thin_evidence(found: Verdict) -> str:
     """What the evidence of an idle rule lacks; "" where there is enough of it."""
     if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < EVIDENCE_COVERAGE_MIN:
-        return f"{found.work.coverage:.0%} of the expected samples are there"
+        return f"{found.work.coverage:.0%} of the expected samples arrived"
     return ""
 
 
@@ -276,7 +276,7 @@ def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunCon
         if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
             yield proposal
         elif key in taken:
-            yield _add_hold(proposal, "in_doubt", "another act on it goes first")
+            yield _add_hold(proposal, "in_doubt", "another act on it is done first")
         elif acts <= 0:
             yield _add_hold(proposal, "rate", around.room.why)
         elif is_irreversible(proposal, case) and hard <= 0:

@@ -158,7 +158,7 @@ def _classify_quiet(
     began = to_micros(started)
     ahead = began > view.now + CLOCK_AHEAD_MAX_US
     if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
-        return Classification(WARMING, 0.5, (f"no work was seen since it started at {format_clock(began)}",), began)
+        return Classification(WARMING, 0.5, (f"no activity since it started at {format_clock(began)}",), began)
     doubts = _list_doubts(tracks, view, needs, jumped=jumped or ahead)
     if doubts:
         return Classification(UNKNOWN, 0, tuple(doubts[:REASONS_SHOWN]), None)
@@ -194,7 +194,7 @@ def probe_activity(
         above = _find_busy_threshold(seen, line, view, limit or None)
         latest = [v for at, v in zip(line.ats, line.values, strict=True) if at >= recent]
         if kind.reading == AGE and min(latest) < INPUT_COUNTS_FOR.total_seconds():
-            return f"somebody typed {max(0.0, min(latest)) / 60:.0f} min ago"
+            return f"keyboard input {max(0.0, min(latest)) / 60:.0f} min ago"
         changed = kind.family == PROGRESS and len(set(line.values[-len(latest) - 1 :])) > 1
         if changed or (kind.family != PROGRESS and kind.reading != AGE and above is not None and max(latest) > above):
             return f"{kind.told} moved on" if changed else f"{kind.told} {_format_value(kind, max(latest))} just now"
@@ -249,7 +249,7 @@ def _classify_active(
 
 def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
-        return f"somebody typed at {format_clock(one.began)}"
+        return f"keyboard input at {format_clock(one.began)}"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told} moved on in the last {_format_minutes(view.now - view.opens)}"
     return f"{one.kind.told} up to {_format_value(one.kind, one.peak)} in the last {_format_minutes(view.now - view.opens)}"
@@ -257,20 +257,23 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
     """Why it cannot be called idle, the weightiest first; none: it can."""
-    doubts = ["a sample or its start lies in the future: a clock jumped"] if jumped else []
+    doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT}:
-        doubts.append("no GPU duty and no agent: nothing measures work" if tracks else "no signals: nothing measures work")
+        doubts.append(
+            "no GPU duty and no agent: activity is not measured" if tracks else "no signals: activity is not measured"
+        )
     doubts += [
-        f"{SIGNAL_FAMILIES.get(family, family)} is needed and not measured" for family in needs if family not in measured
+        f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
     ]
     for one in tracks:
         if one.proven or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured))):
             continue
         if not one.fresh:
-            doubts.append(f"{one.kind.told} was last heard of at {format_clock(one.line.ats[-1])}")
+            doubts.append(f"{one.kind.told} last arrived at {format_clock(one.line.ats[-1])}")
         else:
-            doubts.append(f"{one.kind.told}: {one.coverage:.0%} of {view.due} samples, and the rest could hide work")
+            arrived = f"only {one.coverage * 100:.0f} % of the last {view.due} samples arrived"
+            doubts.append(f"{one.kind.told}: {arrived}: not enough to judge")
     return doubts
 
 
@@ -291,7 +294,7 @@ def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earlie
     told = [one for one in sorted(tracks, key=_rank_family) if one.proven and one.kind.family != AGENT]
     when = format_clock(since)
     reasons = (*(_explain_quiet(one, when) for one in told[: REASONS_SHOWN - len(note)]), *note) or (
-        "the agent is alive, and sees nothing",
+        "the agent reports, and shows no activity",
     )
     return Classification(IDLE, round(surely, 4), reasons, since)
 
@@ -313,7 +316,7 @@ def _cap_confidence(proven: frozenset[str]) -> tuple[float, str]:
 
 def _explain_quiet(one: SignalSummary, since: str) -> str:
     if one.line.signal == INPUT_AGE:
-        return "nobody typed for 30 min"
+        return "no keyboard input for 30 min"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told}: no progress since {since}"
     return f"{one.kind.told} at most {_format_value(one.kind, one.peak)} since {since}"
@@ -414,7 +417,7 @@ def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupAc
         name=shorten(key.name),
         state=state,
         by=shorten(by.name or by.key.id),
-        why=next(iter(by.work.reasons), "nobody knows why"),
+        why=next(iter(by.work.reasons), "reason unknown"),
         since=by.work.since,
         confidence=min(one.work.confidence for one in meant),
         coverage=min(known, default=None),

@@ -18,18 +18,18 @@ from costguard.values.text_format import encode_plain, format_local_time
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
 AUDIT_KINDS = {
-    BEGAN: "the audit of a ledger began",
-    ADOPTED: "what stood in the ledger when the audit began",
-    WISHED: "somebody wished something",
-    LIFTED: "somebody took a wish back",
-    MOVED: "an intent was made, or went from one state to the next",
-    HOOKED: "a hook was begun, or has ended",
-    SETTINGS: "other settings came into force",
-    ENROLLED: "a code was made with which an agent may join",
+    BEGAN: "the audit log was created",
+    ADOPTED: "the ledger's content when the audit log was created",
+    WISHED: "an override was made",
+    LIFTED: "an override was lifted",
+    MOVED: "an intent was created or changed state",
+    HOOKED: "a hook started or ended",
+    SETTINGS: "new settings took effect",
+    ENROLLED: "an enrolment code was created",
     JOINED: "an agent joined",
-    REVOKED: "an agent was revoked, or another one took its place",
-    REFUSED: "messages in an agent's name were refused whose signature was not its own",
-    TOKEN: "a token for readers over HTTP was made or revoked",
+    REVOKED: "an agent was revoked or replaced",
+    REFUSED: "messages with an invalid agent signature were refused",
+    TOKEN: "an HTTP reader token was created or revoked",
 }
 """Kind of row -> what it tells."""
 
@@ -99,7 +99,7 @@ def format_audit_time(at_us: object) -> str:
 def describe_audit_row(kind: str, body: Mapping[str, Any]) -> str:
     """What a row tells, on one line that no name in it can steer."""
     return encode_plain(
-        _DESCRIBERS[kind](body) if kind in _DESCRIBERS else f"{kind}: a kind of row that this version does not know"
+        _DESCRIBERS[kind](body) if kind in _DESCRIBERS else f"{kind}: unknown row kind (written by a newer version)"
     )
 
 
@@ -123,7 +123,7 @@ def _describe_adoption(body: Mapping[str, Any]) -> str:
 
 
 def _describe_settings(body: Mapping[str, Any]) -> str:
-    return f"settings {body.get('mark')} came into force" + (f" after {body['before']}" if body.get("before") else "")
+    return f"settings {body.get('mark')} took effect" + (f" after {body['before']}" if body.get("before") else "")
 
 
 def _format_place(body: Mapping[str, Any]) -> str:
@@ -140,12 +140,12 @@ _DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     HOOKED: lambda body: f"hook {body.get('hook')} of {body.get('policy')} on {_format_place(body)}: {body.get('state')}",
     SETTINGS: _describe_settings,
     ENROLLED: lambda body: (
-        f"{body.get('who')} let an agent join {_format_place(body)} until {format_audit_time(body.get('expires_us'))}"
+        f"{body.get('who')} allowed an agent to join {_format_place(body)} until {format_audit_time(body.get('expires_us'))}"
     ),
     JOINED: lambda body: f"agent {body.get('id')} of {_format_place(body)} joined",
     REVOKED: lambda body: f"{body.get('revoked_by')} revoked agent {body.get('id')} of {_format_place(body)}",
     REFUSED: lambda body: (
-        f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} were not its own"
+        f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} had an invalid signature"
     ),
     TOKEN: lambda body: f"{body.get('who')} {body.get('did')} the token of {body.get('name')} ({body.get('role')})",
 }

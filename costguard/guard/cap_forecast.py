@@ -258,9 +258,9 @@ def list_cap_verdicts(
         why = (
             (
                 f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from "
-                f"{foresight.acts_at.format()} on"
+                f"{foresight.acts_at.format()}"
             ),
-            f"until its stop is proven {foresight.reaction.total_seconds():.0f} s pass",
+            f"until its stop is confirmed {foresight.reaction.total_seconds():.0f} s pass",
         )
         for victim in (*foresight.victims, *foresight.asked):
             life = identify_incarnation(victim.live.observation)

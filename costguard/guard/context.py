@@ -293,7 +293,7 @@ def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable
         policy.schedule and is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
     ):
         return ()
-    who, why = "whoever started it", "started by hand"
+    who, why = "the person who started it", "started by hand"
     return (Override(id="", what=LEASE, who=who, why=why, at=began, until=began + MANUAL_START_LEASE, key=seen.key, life=life),)
 
 
@@ -350,7 +350,7 @@ class FirstSighting:
 class DepartureEvidence:
     """What listings say of a resource that may be over. `listed`: as the last complete one that had it showed its end.
 
-    `absences`: how many complete listings in a row lack it, where none showed its end.
+    `absences`: how many complete listings in a row do not contain it, where none showed its end.
     """
 
     listed: Observation | None = None

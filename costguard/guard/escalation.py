@@ -44,11 +44,11 @@ from costguard.values.resource import Incarnation, is_same_life
 
 BEGUN, SUCCEEDED, FAILED, TIMED_OUT, LOST = "begun", "succeeded", "failed", "timed_out", "lost"
 HOOK_STATES = {
-    BEGUN: "it was begun, and its end is not known",
-    SUCCEEDED: "it ended, and said that all is well",
-    FAILED: "it ended, or never began, and said that something is wrong",
-    TIMED_OUT: "its time ran out, and it was ended",
-    LOST: "the process that began it is no more: it may have run, or not",
+    BEGUN: "started; its end is not known",
+    SUCCEEDED: "ended with success",
+    FAILED: "failed or did not start",
+    TIMED_OUT: "timed out and was killed",
+    LOST: "the process that started it is gone: the result is unknown",
 }
 END_MARGIN = timedelta(seconds=15)
 """Beyond its timeout: how long a run may take to be ended, and to be told of."""
@@ -164,7 +164,7 @@ def describe_hook_run(run: HookRun) -> str:
         SUCCEEDED: "succeeded",
         FAILED: "failed",
         TIMED_OUT: "took too long",
-        LOST: "was begun, and whether it ran is not known",
+        LOST: "was started; its result is unknown",
     }
     return words[run.state] + (f": {run.why}" if run.why and run.state not in (BEGUN, SUCCEEDED) else "")
 
@@ -185,7 +185,7 @@ def settle_hook_runs(
     for run in runs:
         end = ends.get(run.id)
         if end is None and run.id not in here and now >= run.until:
-            end = HookEnd(state=LOST, why="the watchdog that began it is no more")
+            end = HookEnd(state=LOST, why="the watchdog that started it has ended")
         if end is not None:
             found.append((run, end))
     return found

@@ -123,7 +123,7 @@ def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraint
         interval=rules.interval,
         room=NO_HEADROOM,
         rails=rules.rails,
-        breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        breaker=f"{len(mass.keys)} became idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
         quarantine=find_quarantined_scopes(sight.live),
     )
 
@@ -144,7 +144,7 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
     case = _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
     if case is None:
-        return "it is not listed any more"
+        return "it is no longer listed"
     found = case.verdict
     if found.finding != HOLDS:
         return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]

@@ -34,12 +34,12 @@ class Headroom:
     why: str
 
 
-NO_HEADROOM = Headroom(acts=0, irreversible=0, why="nobody asked how many acts the rails allow")
+NO_HEADROOM = Headroom(acts=0, irreversible=0, why="the limits of [rails] were not computed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Too many machines turned idle or unknown at once, and idle acts are held since `opened_at`.
+    """Too many machines became idle or unknown at once, and idle acts are held since `opened_at`.
 
     `keys`: those that turned. `shared`: what they have in common, in words. `recovering_since`: from when on few enough of
     them are idle or unknown, None: still too many.
@@ -78,7 +78,7 @@ def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Mone
     percent = min(100, -(-100 * count // max(fleet, 1)))
     over = f" by up to {overshoot.format()} {overshoot.currency}" if overshoot.nano else ""
     return (
-        f"the rails allow {day} of its {count} stops in a day, so it may be exceeded{over}: to allow them all, write "
+        f"[rails] allows {day} of its {count} stops in a day, so it may be exceeded{over}: to allow them all, write "
         f"[rails] acts = {{ fleet_percent = {percent}, fleet_percent_day = {percent} }}"
     )
 
@@ -148,7 +148,7 @@ def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]
         count[one.scope] += 1
         gone[one.scope] += one.absent_at is not None
     doubted = (scope for scope, n in gone.items() if n > DROP_MIN and 2 * n > count[scope])
-    return {scope: f"{gone[scope]} of {count[scope]} in {'/'.join(scope)} are gone at once" for scope in doubted}
+    return {scope: f"{gone[scope]} of {count[scope]} in {'/'.join(scope)} disappeared at once" for scope in doubted}
 
 
 def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
@@ -163,8 +163,8 @@ def explain_gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: 
         return "this is the first run"
     gap = now - last_run_at
     if gap < timedelta():
-        return f"the last run lies {-gap} in the future"
-    return f"nothing ran for {gap}" if gap > rails.gap_polls * interval else ""
+        return f"the last run is dated {-gap} in the future"
+    return f"no run for {gap}" if gap > rails.gap_polls * interval else ""
 
 
 def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
@@ -178,7 +178,7 @@ def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rail
     Example: `age > duration("30d")` over 40 machines that all work means 40 acts, though each waits for its machine to rest.
     """
     meant, most = len(_select_meant_acts(proposals, now, _PASSING_HOLDS)), get_limit_10m(fleet, rails)
-    return f"it would act on {meant} of {fleet} machines, and the rails allow {most} in 10 min" if meant > most else ""
+    return f"it would act on {meant} of {fleet} machines, and [rails] allows {most} in 10 min" if meant > most else ""
 
 
 def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:

@@ -38,14 +38,14 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
 )
 OVERRIDES = {
     LEASE: "keep it running until then",
-    SNOOZE: "be quiet about it until then, and change nothing else",
-    PROTECT: "never touch it",
-    ARM: "how far a policy may go, from now until then",
+    SNOOZE: "send no messages about it until then",
+    PROTECT: "never act on it",
+    ARM: "the level a policy is armed for until then",
     FREEZE: "no acts at all until it is lifted",
-    APPROVE: "yes to one act that was asked about",
-    ACCEPT: "yes to a plan by its hash, or to an older ledger by the head that was seen",
+    APPROVE: "approval of one act",
+    ACCEPT: "acceptance of a plan by its hash, or of an older ledger by its anchor",
     PHASE: "a declared phase of work until then (download, compile, evaluate)",
-    DENIED: "a run that no budget had room for",
+    DENIED: "a run that exceeded every budget",
 }
 
 ARMED_FOR = timedelta(days=90)
@@ -151,7 +151,7 @@ def find_protection(
         return mark
     if seen_before is not None and seen_before <= now < seen_before + PROTECTION_LASTS:
         until = f"{seen_before + PROTECTION_LASTS:%Y-%m-%d %H:%M} UTC"
-        warning = f"its protection vanished after {seen_before:%Y-%m-%d %H:%M} UTC and goes on until {until}"
+        warning = f"its protection disappeared after {seen_before:%Y-%m-%d %H:%M} UTC and stays in force until {until}"
         return Protection(protected=True, why=warning, warning=warning)
     return UNPROTECTED
 
@@ -159,12 +159,12 @@ def find_protection(
 def explain_untouchable(
     seen: Observation, wishes: Sequence[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
 ) -> str:
-    """Why nobody but a person may end it now: protected, a member of what would bring it back, or frozen; "" if any may."""
+    """Why nobody but a person may end it now: protected, a member of what would start it again, or frozen; "" if any may."""
     protection = find_protection(seen, wishes, patterns, seen_before, now)
     if protection.protected:
         return protection.why
     if seen.handling.controller:
-        return f"{seen.handling.controller} would bring it back"
+        return f"{seen.handling.controller} would start it again"
     freeze = find_freeze(wishes, seen.key, now)
     return "" if freeze is None else f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
 
@@ -223,12 +223,12 @@ def decide_lease(
     if row and now - max(_find_end(w) for w in row) >= RENEWAL_GAP_MAX:
         row = []
     costs = rate.multiply_seconds(round(length.total_seconds())) if rate and length > timedelta() else None
-    why = "" if length > timedelta() else "a lease must be longer than nothing"
+    why = "" if length > timedelta() else "a lease must have a length above zero"
     for policy in policies if not why else ():
         if length > policy.lease_max:
             why = f"{policy.name} allows leases of at most {_format_hours(policy.lease_max)}"
         elif len(row) > policy.renewals_max:
-            why = f"{policy.name} allows {policy.renewals_max} renewals, and this would be number {len(row)}"
+            why = f"{policy.name} allows {policy.renewals_max} renewals; this would be number {len(row)}"
         if why:
             break
     return LeaseDecision(allowed=not why, why=why, renewals=len(row), costs=costs)
@@ -342,16 +342,16 @@ def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "I
     wanted = stated.strip()
     there = [one for one in lives if one.observation.state != ENDED]
     if not wanted:
-        raise InputError("is empty", field=field, hint="costguard status lists what runs")
+        raise InputError("is empty", field=field, hint="costguard status lists running machines")
     for fits in (_is_key, _is_id, _is_name, _has_prefix):
         fitting = [one for one in there if fits(wanted, one.observation)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            what = f"'{shorten(wanted, NAME_CHARS_MAX)}' may mean {len(fitting)} resources"
+            what = f"'{shorten(wanted, NAME_CHARS_MAX)}' matches {len(fitting)} resources"
             raise InputError(what, field=field, hint=_format_choices(fitting))
-    what = f"nothing that is there is called '{shorten(wanted, NAME_CHARS_MAX)}'"
-    raise InputError(what, field=field, hint="costguard status lists what is there")
+    what = f"no machine is called '{shorten(wanted, NAME_CHARS_MAX)}'"
+    raise InputError(what, field=field, hint="costguard status lists the machines")
 
 
 def format_resource(seen: Observation) -> str:

@@ -156,7 +156,7 @@ def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activ
     asks = not ACTIVITY_FACTS.isdisjoint(policy.when.names)
     lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
     if truth.value and asks and lacking and work.state != UNKNOWN:
-        return ConditionResult(value=None, missing=("state",), why=f"not measured well enough: {', '.join(lacking)}")
+        return ConditionResult(value=None, missing=("state",), why=f"not enough data: {', '.join(lacking)}")
     if (
         truth.value is False
         and asks
@@ -316,7 +316,7 @@ def _sum_disk_gb(live: LiveResource) -> float | None:
 
 
 def compute_burn_rate(live: LiveResource, now: datetime) -> Rate | None:
-    """What it burns an hour, with its disks. None: nothing, at a price that nobody stated, or in several currencies."""
+    """What it burns an hour, with its disks. None: nothing, at an estimated price, or in several currencies."""
     prices = [span.meter.price for span in live.open]
     if live.absent_at is not None or not prices or len({price.currency for price in prices}) > 1:
         return None

@@ -47,11 +47,11 @@ from costguard.values.sample import (
 
 WARMING, ACTIVE, IDLE, HUNG, UNKNOWN = "warming", "active", "idle", "hung", "unknown"
 ACTIVITY_STATES = {
-    WARMING: "booting or being set up: no work was seen yet, and not too long ago",
+    WARMING: "booting or being set up: no activity yet",
     ACTIVE: "at least one strong signal of work",
-    IDLE: "all signals fresh and quiet, and nothing speaks against it",
-    HUNG: "looks busy, and makes no progress",
-    UNKNOWN: "not measured well enough to say",
+    IDLE: "all signals are recent and show no activity",
+    HUNG: "busy without progress",
+    UNKNOWN: "not enough data",
 }
 
 DUTY, POWER, CPU, IO, PROGRESS, QUEUE, PEOPLE, AGENT = "duty", "power", "cpu", "io", "progress", "queue", "people", "agent"
@@ -63,7 +63,7 @@ SIGNAL_FAMILIES = {
     PROGRESS: "a job's heartbeat, steps, checkpoints or logs",
     QUEUE: "a scheduler's queue",
     PEOPLE: "key input, a busy kernel",
-    AGENT: "an agent that sees processes",
+    AGENT: "an agent that can see processes",
 }
 """Families of signals, which a policy may ask for by `needs`."""
 
@@ -79,7 +79,7 @@ class Activity:
 
     state: str = UNKNOWN
     confidence: float = 0
-    reasons: tuple[str, ...] = ("no signals yet: nothing measures work",)
+    reasons: tuple[str, ...] = ("no signals yet: activity is not measured",)
     since: datetime | None = None
     families: tuple[str, ...] = ()
     coverage: float | None = None

@@ -76,7 +76,7 @@ class HoldStore:
     def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
         """Set `hold` aside at `now` if each of `budgets` that it counts in has that much left; the one that decides says so.
 
-        A refused hold writes nothing. One that is there already, the same and open, is admitted and not counted again: a call
+        A refused hold writes nothing. One that already exists, the same and open, is admitted and not counted again: a call
         whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
         """
         hold = _make_storable(hold)

@@ -34,7 +34,7 @@ class HourlyBurn:
 
     @property
     def unknown(self) -> bool:
-        """Whether something in it bills at a price that nobody stated."""
+        """Whether something in it bills at an estimated price."""
         return self.unstated.nano > 0
 
     @property

@@ -128,7 +128,7 @@ class UncoveredScope:
 def find_uncovered_scopes(
     scopes: Iterable[ScopeKey], stretches: Iterable[PollStretch], period: Period, *, as_of: datetime, pause: timedelta
 ) -> tuple[UncoveredScope, ...]:
-    """The scopes that were not seen completely all through `period` as far as it has passed at `as_of`, by name.
+    """The scopes that were not read completely all through `period` as far as it has passed at `as_of`, by name.
 
     `pause`: so long between two complete listings is no hole. A scope without a stretch was never seen in the period.
     """

@@ -100,7 +100,7 @@ class TrafficCounter:
 class Handling:
     """What acting on an instance would do, as far as its provider states it: facts, and no opinion.
 
-    `controller`: who would bring it back, and must be asked instead ("auto-scaling group train"); "" for nobody.
+    `controller`: who would start it again, and must be asked instead ("auto-scaling group train"); "" for nobody.
     `stops`, `terminates`: whether the provider has that act for it in the state it is in; None: it does not say.
     `protected`: acts that the provider refuses until somebody lifts its protection ("stop", "terminate"); costguard never does.
     `stop_loses`, `terminate_loses`: what would be gone for good, in words ("1900 GB of local disk"). `restart_doubtful`: it

@@ -28,7 +28,7 @@ class BilledResource:
 class Spending:
     """The sum of one kind of charge in a period. `us`: microseconds that probably billed, summed over resources.
 
-    `known` is False for what billed at a price that nobody stated: its low is 0 and its high a bound. `bearer`: of which
+    `known` is False for what billed at an estimated price: its low is 0 and its high a bound. `bearer`: of which
     resource, None where resources are not told apart.
     """
 

@@ -92,7 +92,7 @@ def _format_transaction(place: _PostingKey, found: _PostingSum) -> str:
     )
     flag = "*" if found.low == found.high else "!"
     count = f"{found.resources} resource{'s' if found.resources != 1 else ''}"
-    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{', at a price that nobody stated' * found.unpriced}"
+    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{', at an estimated price' * found.unpriced}"
     expense, liability = _format_expense_account(place), _format_liability_account(place)
     width = max(len(expense), len(liability)) + 2
     return (

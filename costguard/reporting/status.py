@@ -74,7 +74,7 @@ class ResourceBurn:
 
     @property
     def owner(self) -> str:
-        """Whose it is, "" where nobody is known."""
+        """Whose it is, "" where unknown."""
         return self.beside.owner or self.live.observation.owner
 
     @property

@@ -81,18 +81,18 @@ class ProgressLog:
 def measure_pace(marks: Sequence[ProgressMark]) -> JobPace | PaceUnknown:
     """How fast it goes, where that is steady enough to be believed."""
     if not marks:
-        return PaceUnknown("it told no steps: call costguard.progress(step) in its loop")
+        return PaceUnknown("it reported no steps: call costguard.progress(step) in its loop")
     warm = marks[max(1, len(marks) // WARMUP_DIVISOR) :]
     steps = warm[-1].step - warm[0].step if warm else 0
     if len(warm) < MARKS_MIN or steps < STEPS_MIN:
         return PaceUnknown(
-            f"it told {steps} steps at {len(warm)} moments once it was warm, of {STEPS_MIN} and {MARKS_MIN} needed"
+            f"it reported {steps} steps at {len(warm)} moments once it was warm, of {STEPS_MIN} and {MARKS_MIN} needed"
         )
     middle = len(warm) // 2
     halves = [_compute_speed(warm[0], warm[middle]), _compute_speed(warm[middle], warm[-1])]
     if max(halves) > STEADY_FACTOR_MAX * min(halves):
         told = " and ".join(f"{half:.3g}" for half in halves)
-        return PaceUnknown(f"its speed was not steady: {told} steps a second in its two halves")
+        return PaceUnknown(f"its speed was not stable: {told} steps a second in its two halves")
     return JobPace(_compute_speed(warm[0], warm[-1]), steps, warm[-1].at_s - warm[0].at_s)
 
 
@@ -101,7 +101,7 @@ def measure_token_speed(
 ) -> float | PaceUnknown:
     """Tokens a second of a run that is worth learning from, or why it is not."""
     if status != 0:
-        return PaceUnknown("its end was not seen" if status is None else f"it ended with status {status}")
+        return PaceUnknown("its end was not observed" if status is None else f"it ended with status {status}")
     if tokens_per_step is None:
         return PaceUnknown("how many tokens a step takes is not known")
     pace = measure_pace(marks)
@@ -146,7 +146,7 @@ def format_quote_lines(job: str, number: int, terms: JobTerms) -> Iterator[str]:
     )
     yield f"job {job}, attempt {number}{where}, {rate} ({machine.source})"
     if terms.hours is None:
-        yield "its length is not known: a job file with tokens has it quoted (--job job.toml)"
+        yield "its duration is unknown: add a job file with tokens (--job job.toml)"
         return
     left = terms.left_hours if terms.share != WHOLE else terms.hours
     usd = terms.left_usd if terms.share != WHOLE else terms.usd
@@ -205,7 +205,7 @@ def format_outside_quote(hours: float, quoted: Interval) -> str:
     longer = hours > quoted.high
     end, side = (quoted.high, "longer than the high") if longer else (quoted.low, "shorter than the low")
     takes, of = format_job_length(round(hours * HOUR_S)), format_job_length(round(end * HOUR_S))
-    return f"at its present pace the job takes {takes} in all, {side} end of its quote, {of}"
+    return f"at its current speed the job takes {takes} in all, {side} end of its quote, {of}"
 
 
 def format_job_hours(hours: Interval | None) -> str:

@@ -28,10 +28,10 @@ from costguard.values.money import Money, MoneyInterval, Rate
 SCHEMA = "costguard.run-record/1"
 PLANNED, OPEN, ENDED, LOST, NEVER = "planned", "open", "ended", "lost", "never"
 ATTEMPT_STATES = {
-    PLANNED: "written down, and its command has not begun as far as anybody knows",
+    PLANNED: "recorded; its command is not known to have started",
     OPEN: "begun, and its end is not recorded",
     ENDED: "its end was seen, and its status is known",
-    LOST: "whoever watched it is no more: it was last seen alive at seen_at",
+    LOST: "the process that watched it is gone: it was last seen alive at seen_at",
     NEVER: "its command never began",
 }
 JOB_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -147,7 +147,7 @@ def parse_record(table: object, where: str) -> JobRecord:
         return JobRecord(job=str(table["job"]), attempts=tuple(_parse_attempt(one) for one in attempts))
     except (LookupError, TypeError, ValueError, AttributeError, InputError) as wrong:
         what = wrong.what if isinstance(wrong, InputError) else str(wrong)
-        hint = "name another file, or move this one away: the job then begins anew"
+        hint = "name another file, or move this one away: the job then starts again"
         raise InputError(f"is no record of a job: {what}", field=where, hint=hint) from None
 
 

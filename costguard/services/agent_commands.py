@@ -36,11 +36,11 @@ def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | No
     settings, now = read_settings(config), get_now()
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
-    require(bool(address), "web.listen", "is missing: nobody would answer an agent", hint)
+    require(bool(address), "web.listen", "is missing: agents would get no answer", hint)
     live = resolve_resource(stated, _load_live(settings, now))
     seen = live.observation
     able = seen.kind == INSTANCE and seen.state == RUNNING
-    require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: nothing runs there", "enrol it once it runs")
+    require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: it is not running", "enrol it once it runs")
     shown = make_code()
     life = None if through_restarts else identify_incarnation(seen)
     code = EnrollmentCode(
@@ -48,10 +48,10 @@ def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | No
     )
     with open_agent_store(settings) as book:
         book.add_code(code)
-    notes = ["The code counts once. An agent can report, and ask for its own machine; it can never act."]
+    notes = ["The code can be used once. An agent can report and make requests for its own machine; it can never act."]
     if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
         notes.append(
-            "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
+            "Only this machine can reach that address: set [web] url to an address others can reach, or use a tunnel."
         )
     document = build_enrolment_document(code, shown, called=format_resource(seen), address=address, notes=notes)
     return CommandAnswer(document=document)
@@ -80,7 +80,7 @@ def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAns
             stated = of[0]
         done = book.revoke(stated, who=describe_user(), now=now)
     live = {one.observation.key: one for one in lives}
-    did = f"Agent {done.id} of {done.key.id} is revoked: nothing that it says counts any more."
+    did = f"Agent {done.id} of {done.key.id} is revoked: its messages are no longer accepted."
     return CommandAnswer(document=build_agents_document([done], live, now, did=did))
 
 
@@ -111,7 +111,7 @@ def revoke_web_token(name: str, *, config: str | None = None) -> CommandAnswer:
     with open_agent_store(settings) as book:
         book.revoke_token(name, who=describe_user(), now=now)
         last = [one for one in book.load_tokens() if one.name == name][-1:]
-    return CommandAnswer(document=build_tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
+    return CommandAnswer(document=build_tokens_document(last, now, did=f"The token of {name} is no longer valid."))
 
 
 @contextmanager

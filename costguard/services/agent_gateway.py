@@ -98,7 +98,7 @@ class AgentGateway:
         """Let an agent join; what it is answered. RefusedError where its code does not let it."""
         joining = parse_join_request(parse_message_json(body))
         if not self.seal.is_key(joining.public_key):
-            raise MessageRefusedError(MALFORMED, "public_key is no Ed25519 key: 32 bytes as base64")
+            raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
         none = ResourceKey("", "", "", "")
         made = Agent(
             id=token_hex(8), key=none, public_key=joining.public_key, joined_at=self.clock.now(), version=joining.version
@@ -196,18 +196,18 @@ def parse_message_json(body: bytes) -> object:
     try:
         return json.loads(body.decode("utf-8"), object_pairs_hook=_reject_repeated_keys, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
-        raise MessageRefusedError(MALFORMED, "the message is no JSON (UTF-8, each key once, no NaN)") from None
+        raise MessageRefusedError(MALFORMED, "the message is not JSON (UTF-8, each key once, no NaN)") from None
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key appears twice")
     return found
 
 
 def _reject_constant(_: str) -> object:
-    raise ValueError("NaN and Infinity are no numbers")
+    raise ValueError("NaN and Infinity are not numbers")
 
 
 def _parse_number(text: str) -> int:
@@ -217,7 +217,7 @@ def _parse_number(text: str) -> int:
 
 def _list_remarks(beat: AgentBeat) -> list[str]:
     """What an agent should know of its own message."""
-    other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the one that fits"
+    other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the matching version"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]
 
 

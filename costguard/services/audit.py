@@ -31,11 +31,11 @@ def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> C
         shown = reader.where.shown
     head = format_anchor(chain.last.seq, chain.last.hash) if chain.last else ""
     doubt = find_rollback_marker(settings).describe_doubt()
-    findings += [AuditFinding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
+    findings += [AuditFinding(None, f"{doubt} (if this is intended: costguard audit adopt)")] if doubt else []
     refusal = None
     if findings:
-        hint = "keep a copy of it, stop what acts on it (costguard freeze), and find out who wrote to it"
-        refusal = NoAnswerError(f"the audit does not hold: {findings[0].what}", field=shown, hint=hint)
+        hint = "copy the ledger, freeze acts (costguard freeze), and find out who wrote to it"
+        refusal = NoAnswerError(f"the audit log does not verify: {findings[0].what}", field=shown, hint=hint)
     document = documents.build_audit_verification_document(
         shown, rows=chain.rows_read, head=head, anchors=noted, findings=findings
     )
@@ -81,12 +81,12 @@ def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer
     doubt, seen = mark.describe_doubt(), mark.read_noted_head()
     if not doubt or seen is None:
         return CommandAnswer(
-            document=build_override_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",))
+            document=build_override_document("none", (), lead=("The ledger is the one used last here: nothing to adopt.",))
         )
     reason = overrides.require_reason(why, "costguard audit adopt")
     wish = overrides.make_override(ACCEPT, reason, overrides.get_now(), subject=f"audit {format_anchor(*seen.anchor)}")
     with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
     mark.advance()
-    lead = "The guard goes on with this ledger. Wishes and protections made since it was copied are not in it: make them again."
+    lead = "The guard continues with this ledger. Leases and protections made since it was copied are missing: repeat them."
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))

@@ -104,7 +104,7 @@ def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFile
     first = next(places, None)
     if first is None:
         hint = "a month without charges needs no file"
-        raise InputError("holds a header and no line", field=path, hint=hint)
+        raise InputError("has a header and no rows", field=path, hint=hint)
     about = BillFileFacts(account="", as_of=stated_at)
     every = _restore_first(first, places)
     if FOCUS_COLUMN_HINTS & {name.lower().replace("_", "") for name in first[1]} and not _match_formats(first[1], kinds):
@@ -130,8 +130,8 @@ def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFil
         if record.keys() != seen:
             seen = frozenset(record)
             if not one.known(record):
-                hint = f"the first one of the bill is of {one.name}: name files of other kinds one by one"
-                raise InputError("is of another kind", field=here, hint=hint)
+                hint = f"the first one of the bill is of {one.name}: name files of other formats one by one"
+                raise InputError("is of another format", field=here, hint=hint)
         with _add_place_to_errors(here):
             yield from one.read(record, about)
 
@@ -143,7 +143,7 @@ def _add_place_to_errors(here: str) -> Iterator[None]:
         yield
     except InputError as odd:
         told = f"{odd.field} {odd.what}" if odd.field else odd.what
-        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
+        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was imported") from None
 
 
 def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[str, BillFormat]]:
@@ -178,7 +178,7 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
     known = kinds.accounts(provider)
     if kinds.account and known and kinds.account not in known:
         near = find_nearest_names(kinds.account, known) or known[:NAMES_SHOWN_MAX]
-        hint = f"did you mean {', '.join(map(to_one_line, near))}? Another one is polled first: costguard status"
+        hint = f"did you mean {', '.join(map(to_one_line, near))}? Poll a new account first: costguard status"
         raise InputError(
             f"'{to_one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint
         )

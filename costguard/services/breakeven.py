@@ -36,7 +36,7 @@ def compute_purchase(
     if rate is None:
         offer = _find_cheapest_offer(gpu, count, market)
         rate = offer.rate
-        warnings.append(f"the rent is {offer.provider}'s {offer.tier} price of {offer.observed_on.isoformat()}")
+        warnings.append(f"the rental price is {offer.provider}'s {offer.tier} price of {offer.observed_on.isoformat()}")
     if power_w is None and gpu is not None and gpu.tdp_w is not None:
         power_w = gpu.tdp_w * count
         warnings.append(f"power was not stated: the GPU's {power_w:.0f} W assumed, its host left out")
@@ -62,7 +62,7 @@ def compute_purchase(
 
 def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
     if gpu is None or gpu.price_usd is None:
-        known = "no price of this GPU is known" if gpu else "nothing says what is bought"
+        known = "no price of this GPU is known" if gpu else "the purchase is not specified"
         raise InputError(known, field="--price", hint="write --price 15000")
     warnings.append(f"the price was not stated: about ${gpu.price_usd:,.0f} a GPU assumed (gpus.csv)")
     return Money.parse(round(gpu.price_usd) * count, field="--price")
@@ -70,8 +70,8 @@ def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Mone
 
 def _find_cheapest_offer(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
     if gpu is None:
-        raise InputError("nothing says what is rented", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
+        raise InputError("the rental is not specified", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
     offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in EXCLUDED_TIERS]
     if not offers:
-        raise InputError(f"nobody in the market rents {gpu.name} x{count}", field="--rate", hint="write --rate 4")
+        raise InputError(f"no offer in the market for {gpu.name} x{count}", field="--rate", hint="write --rate 4")
     return offers[0]

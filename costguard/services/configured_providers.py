@@ -202,7 +202,7 @@ def _open_provider(
     """`name` opened; whatever its plug-in raises is raised."""
     plugin = installed.found.get(name)
     if plugin is None:
-        what = f"its plug-in cannot be used: {installed.broken[name]}"
+        what = f"its plug-in failed to load: {installed.broken[name]}"
         raise ProviderError(what, provider=name, hint="reinstall or remove the package that brings it")
     return ConfiguredProvider(name=name, manifest=plugin.manifest, sources=_open_sources(plugin, table, around))
 
@@ -222,7 +222,7 @@ def _open_sources(
         names = tuple(source.providers)
         if not names or not all(may_speak_for(manifest.name, name) for name in names):
             others = ", ".join(map(str, names)) or "nobody"
-            raise ProviderError(f"its plug-in speaks for others: {others}", provider=manifest.name)
+            raise ProviderError(f"its plug-in returns data of other providers: {others}", provider=manifest.name)
     return sources
 
 

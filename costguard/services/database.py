@@ -30,7 +30,7 @@ def answer_db_check(*, config: str | None = None) -> CommandAnswer:
     shown = maintenance.describe_ledger_path(url)
     refusal = None
     if findings:
-        hint = "keep a copy of it, then put a backup in its place"
+        hint = "copy it, then restore a backup"
         refusal = LedgerError(f"{len(findings)} findings", field=shown, hint=hint)
     return CommandAnswer(document=documents.build_check_document(shown, findings), refusal=refusal)
 

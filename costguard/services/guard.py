@@ -201,7 +201,7 @@ class GuardRunner:
         elif epoch is None:
             yield "not_acting", "another watchdog acts on this ledger"
         if self.mark and (doubt := self.mark.describe_doubt()):
-            yield "older_ledger", f"{doubt}; costguard audit adopt, if that is meant"
+            yield "older_ledger", f"{doubt}; if this is intended: costguard audit adopt"
         before, self._clocks = self._clocks, (now, self._began_s)
         if gap:
             yield "gap", gap

@@ -13,7 +13,7 @@ from costguard.metering.observation import Observation
 from costguard.values.resource import ResourceKey, ScopeKey, is_storable
 from costguard.values.sample import Sample
 
-NOT_A_LISTING = "it answered something else than a listing of this scope"
+NOT_A_LISTING = "it did not return a listing of this scope"
 
 
 def describe_failure(broken: object) -> str:
@@ -40,7 +40,7 @@ def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tu
     scopes = list[ScopeKey]()
     for one in stated:
         if not isinstance(one, ScopeKey) or not all(isinstance(part, str) and part and is_storable(part) for part in one):
-            raise ProviderError("it answered something else than scopes", provider=", ".join(providers))
+            raise ProviderError("it did not return scopes", provider=", ".join(providers))
         if one.provider not in providers:
             raise ProviderError(f"it lists a scope of another provider: {'/'.join(one)}", provider=", ".join(providers))
         scopes.append(one)
@@ -61,7 +61,7 @@ def validate_listing(said: object, scope: ScopeKey) -> str:
     if not all(isinstance(many, tuple | list) and all(isinstance(one, kind) for one in many) for many, kind in parts):
         return NOT_A_LISTING
     others = sorted({key.provider for key in _list_keys(said, items) if key.provider != scope.provider})
-    return f"it lists what lies with another provider: {others[0]}" if others else ""
+    return f"it lists a resource of another provider: {others[0]}" if others else ""
 
 
 def _to_tuple(notes: object) -> tuple[object, ...]:

@@ -121,9 +121,9 @@ def _check_answer(answer: OfferListing | BaseException, name: str) -> OfferListi
         return answer
     shaped = isinstance(answer, OfferListing) and isinstance(answer.why, str) and isinstance(answer.offers, tuple | list)
     if not shaped or not all(isinstance(offer, Offer) for offer in answer.offers):
-        return CostguardError("it answered something else than offers")
+        return CostguardError("it did not return offers")
     others = sorted({offer.provider for offer in answer.offers if not may_speak_for(name, offer.provider)})
-    return CostguardError(f"it tells of offers of {others[0]}") if others else answer
+    return CostguardError(f"it returned offers of {others[0]}") if others else answer
 
 
 def _explain_failure(answer: object) -> str:
@@ -165,14 +165,14 @@ def answer_live_offers(
     from costguard.views.market import build_offers_document
 
     if settings is None or not settings.providers:
-        why = "offline: nobody was asked" if settings is None else "no provider is configured: see costguard init"
+        why = "offline: no provider was asked" if settings is None else "no provider is configured: run costguard init"
         asked = LiveOffers(listings={}, failed={"live offers": why})
     else:
         asked = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
     found, fresh = merge_offers(asked, source, selection, sort=sort, limit=limit)
     warnings = (*notes, *list_live_offer_warnings(asked))
     document = build_offers_document(found, source.describe_file(), today=today, warnings=warnings, live=fresh)
-    nothing = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
+    nothing = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(
         document=document, warnings=warnings, refusal=(explain_incomplete(asked) if strict else None) or nothing
     )
@@ -218,7 +218,7 @@ def merge_offers(
 
 def list_live_offer_warnings(live: LiveOffers) -> tuple[str, ...]:
     """What could not be asked, what lacks, and GPUs without a name here."""
-    missing = tuple(f"not all offers are here: {sentence}" for sentence in live.missing)
+    missing = tuple(f"some offers are missing: {sentence}" for sentence in live.missing)
     unable = tuple(f"{name} cannot be asked for offers" for name in live.unable)
     return (*missing, *unable, *live.unnamed)
 
@@ -252,12 +252,14 @@ def refresh_prices(
             refresh_market(target, select_newest_market(MARKET, target), live.listings, datetime.now(UTC))
         except OSError as full:
             what = f"cannot be written: {full.strerror or type(full).__name__}"
-            raise InputError(what, field=str(target), hint="make room there, or let this user write it") from None
+            raise InputError(what, field=str(target), hint="free disk space, or make it writable for this user") from None
     with MarketReader(select_newest_market(MARKET, target)) as found:
         document = _build_prices_document(found, live)
     refusal: CostguardError | None = explain_incomplete(live) if strict else None
     if not live.offers:
-        refusal = refusal or NoAnswerError("nobody gave a price: nothing was changed", hint="costguard doctor says why")
+        refusal = refusal or NoAnswerError(
+            "no provider returned a price: nothing was changed", hint="costguard doctor says why"
+        )
     return CommandAnswer(document=document, warnings=_list_refresh_warnings(live, settings), refusal=refusal)
 
 

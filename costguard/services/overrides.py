@@ -46,7 +46,7 @@ LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(day
 APPROVAL_LENGTH = timedelta(hours=24)
 """A yes from last week was said of another situation."""
 ACTS = (STOP, TERMINATE)
-LOSS_UNKNOWN = "What would be lost is not known here, as the ledger keeps no word of its provider on it: costguard plan asks."
+LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan asks the provider."
 """Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
@@ -62,11 +62,13 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
     with open_guard_store(settings) as book:
         allowed = decide_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
         if not allowed.allowed:
-            hint = f'costguard protect {seen.key.id} --why "..." keeps it for good; raise lease in the policy to allow more'
+            hint = (
+                f'costguard protect {seen.key.id} --why "..." keeps it without limit; raise lease in the policy to allow more'
+            )
             raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
         wish = _make_resource_override(LEASE, reason, now, until=_compute_end(now, lasts), live=live)
         book.add_override(wish)
-    costs = "nobody stated its price, so what it costs is unknown"
+    costs = "its price is unknown, so the cost is unknown"
     if allowed.costs is not None:
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
     left = min((policy.renewals_max for policy in meant), default=None)
@@ -76,7 +78,7 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
         f"({format_length(lasts)}): {costs}.{renewals}"
     )
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
-    notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
+    notes = ("A lease does not stop a hard cap. It ends when the machine restarts.",)
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
 
 
@@ -94,15 +96,19 @@ def protect_resource(stated: str, *, why: str | None, lift: bool = False, config
             notes = (
                 (f"It stays protected: {still.why}.",)
                 if still.protected
-                else (f"Policies and caps may act on it. {LOSS_UNKNOWN}",)
+                else (f"Policies and hard caps may act on it. {LOSS_UNKNOWN}",)
             )
-            lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
+            lead = (
+                f"{called} is no longer protected by a command."
+                if done
+                else f"{called} is not protected by a command: nothing to lift."
+            )
             return CommandAnswer(
                 document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes)
             )
         wish = _make_resource_override(PROTECT, reason, now, live=live, whole_life=False)
         book.add_override(wish)
-    lead = f"{called} is protected: no policy and no cap touches it until costguard protect {key.id} --lift."
+    lead = f"{called} is protected: no policy and no cap acts on it until costguard protect {key.id} --lift."
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
@@ -122,8 +128,8 @@ def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, co
         wish = _make_resource_override(SNOOZE, why or "", now, until=_compute_end(now, lasts), live=live, whole_life=False)
     with open_guard_store(settings) as book:
         book.add_override(wish)
-    lead = f"{called} is quiet until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
-    notes = ("Only its messages are: what a policy does, it still does. The next message says that the snooze has ended.",)
+    lead = f"{called} is snoozed until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
+    notes = ("Only messages are snoozed: policies still act. The next message says that the snooze has ended.",)
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
@@ -136,12 +142,12 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
         if lift:
             done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
             lead = (
-                "Acts are frozen no more: what is due and allowed is done in the next run." if done else "Nothing was frozen."
+                "Acts are no longer frozen: due and allowed acts are done in the next run." if done else "Nothing was frozen."
             )
             return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
         wish = _make_resource_override(FREEZE, reason, now)
         book.add_override(wish)
-    lead = "All acts are frozen, hard caps too: polls, the ledger and messages go on. Lift it: costguard freeze --lift"
+    lead = "All acts are frozen, including hard caps. Polls and messages continue. To lift it: costguard freeze --lift"
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
@@ -152,7 +158,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
     if not called:
         raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
     if not stated:
-        raise InputError("is missing", field="--id", hint="costguard status lists what runs")
+        raise InputError("is missing", field="--id", hint="costguard status lists running machines")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
     live = _find_resource(stated, settings, now, field="--id")
     wish = _make_resource_override(PHASE, "", now, until=_compute_end(now, lasts), live=live, subject=called)
@@ -160,11 +166,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
         book.add_override(wish)
     until = format_local_time(_compute_end(now, lasts))
     lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
-    return CommandAnswer(
-        document=build_override_document(
-            "recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",)
-        )
-    )
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=("Hard caps still apply.",)))
 
 
 def approve_action(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:

@@ -77,9 +77,9 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
     with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
-    lead = [f"{name} may go as far as {goes} until {format_local_time(wish.until or at)}; it was {before}."]
+    lead = [f"{name} is armed for {goes} until {format_local_time(wish.until or at)}; it was {before}."]
     if goes != level:
-        lead.append(f'The settings say arm = "{policy.arm}", and it goes no further than that: change it there too.')
+        lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')
     data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
     data["wish"] = build_override_data(wish)
     if shown is None:

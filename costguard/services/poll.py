@@ -87,7 +87,7 @@ class PollCycleResult:
 
     @property
     def unseen(self) -> tuple[AccrualResult, ...]:
-        """Scopes that were not seen completely; those whose poll lies not after their last one, and was dropped, too."""
+        """Scopes that were not read completely; those whose poll lies not after their last one, and was dropped, too."""
         return tuple(one for one in self.accrued if one.outcome != COMPLETE)
 
 
@@ -189,7 +189,7 @@ class PollCycle:
             if isinstance(said, AccountIntroduction):
                 seat.said = said
             else:
-                seat.broken = f"its scopes cannot be listed: {describe_failure(said)}"
+                seat.broken = f"its accounts cannot be listed: {describe_failure(said)}"
         elif step == POLL:
             self._take_poll(seat, scope, self._validate_poll(scope, said))
         else:
@@ -258,12 +258,12 @@ class PollCycle:
         for other in others:
             if mine and mine.identity and other.said and other.said.identity == mine.identity and not other.twins:
                 return (
-                    f"{other.name} and {seat.name} are one account, which the provider calls {mine.identity}: "
+                    f"{other.name} and {seat.name} are the same account, which the provider calls {mine.identity}: "
                     "the second is not polled"
                 )
         unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
         if unsure and not self._is_known(seat) and any(self._is_known(other) for other in unsure):
-            return f"{seat.name} is new, and today nobody can tell whether it is {unsure[0].name}: it is not polled"
+            return f"{seat.name} is new, and it cannot be determined today whether it is {unsure[0].name}: it is not polled"
         return ""
 
     def _is_known(self, seat: _AccountSlot) -> bool:
@@ -303,7 +303,7 @@ class PollCycle:
         why = f"no answer within {self._limit_s:g} s"
         for seat in self._seats:
             if seat.said is None and not seat.broken:
-                seat.broken = f"its scopes cannot be listed: {why}"
+                seat.broken = f"its accounts cannot be listed: {why}"
             elif seat.said and not seat.admitted:
                 self._admit(seat)
         for seat in self._seats:
@@ -368,11 +368,11 @@ def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspec
     alive = sum(one.state != ENDED for one in there)
     if not alive:
         return replace(answer, inventory=replace(answer.inventory, items=items))
-    return replace(answer, inventory=Partial(items, f"the listing lacks {alive} that answer by themselves"))
+    return replace(answer, inventory=Partial(items, f"the listing lacks {alive} machines that exist when looked up"))
 
 
 MEASURE_LOOKBACK = timedelta(minutes=15)
-"""Of one question: measures are published up to some minutes late, and a sample that is there already is not kept twice."""
+"""Of one question: measures are published up to some minutes late, and a sample that already exists is not kept twice."""
 MEASURE_LIMIT_S = 45.0
 """How long all questions together may take."""
 
@@ -408,5 +408,5 @@ def measure_activity(
             notes += sorted({f"{key.provider}: {why}" for key, why in answer.blind})
         else:
             name = ", ".join(running[number][0].providers)
-            notes.append(f"{name}: work cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
+            notes.append(f"{name}: activity cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
     return MeasurementResult(samples=count, notes=tuple(dict.fromkeys(notes)))

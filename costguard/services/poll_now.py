@@ -58,7 +58,7 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
             polled = poll_sources(sources, ledger, SystemClock())
         balances = _fetch_balances(sources)
     if polled.twins:
-        hint = "take one of the two out of the settings: both would be charged"
+        hint = "remove one of the two from the settings: its costs would be counted twice"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)
     listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
     items = [item for inventory in listed for item in inventory.items]

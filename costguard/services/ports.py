@@ -213,7 +213,7 @@ class Accounts(Books, Protocol):
         """The acts that were confirmed within [since, until), with what each machine billed around them."""
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
-        """How bills were held against the charges of `period` last."""
+        """How bills were compared with the charges of `period` last."""
 
     def load_committed_holds(self, period: Period) -> list[Hold]:
         """The runs admitted with money set aside that ended in `period`."""
@@ -226,7 +226,7 @@ class Wishes(Protocol):
         """Those that count at `now`, the oldest first."""
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that is there already stays as it is."""
+        """Record a wish; one with this id that already exists stays as it is."""
 
     def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Override:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
@@ -236,7 +236,7 @@ class Intents(Protocol):
     """Intents as recorded: each state committed before what it allows is done."""
 
     def plan_intent(self, intent: Intent) -> bool:
-        """Record a new one; False where an open one for the same life and act is there already, or `epoch` acts no more."""
+        """Record a new one; False where an open one for the same life and act already exists, or `epoch` acts no more."""
 
     def move_intent(
         self,
@@ -396,7 +396,7 @@ class LedgerMark(Protocol):
     """What was last seen of the ledger, kept outside of it."""
 
     def describe_doubt(self) -> str:
-        """Why the ledger is not the one that was seen last, or an older copy of it; "" where it is."""
+        """Why the ledger is not the one used last, or an older copy of it; "" where it is."""
 
     def advance(self) -> None:
         """Take down how far it is committed now."""
@@ -460,10 +460,10 @@ class AgentPage(Protocol):
         """Every wish made at or after `at`, whatever became of it."""
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that is there already stays as it is."""
+        """Record a wish; one with this id that already exists stays as it is."""
 
     def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
-        """Note in the audit that so many messages in the name of `agent` were not its own."""
+        """Note in the audit that so many messages in the name of `agent` had an invalid signature."""
 
 
 class AgentBook(Protocol):

@@ -59,7 +59,7 @@ def build_quote(
     sort: str = "usd",
     booted: bool = False,
 ) -> Quote:
-    """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs of an instance.
+    """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs per instance.
 
     `booted`: the machine runs already, so nobody waits for it.
     """
@@ -98,7 +98,7 @@ def _quote_job(
     for name, gpu_count in _list_gpu_classes(chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
-            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
+            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU")
             continue
         if on is None and gpu_count > job.limits.max_gpus:
             yield QuoteRefusal(
@@ -107,7 +107,7 @@ def _quote_job(
             continue
         if not gpu.runs_pytorch:
             yield QuoteRefusal(
-                gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs"
+                gpu=name, gpu_count=gpu_count, reason="memory is only computed for PyTorch on GPUs"
             )
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
@@ -220,7 +220,7 @@ def _list_advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over:
     gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
     if refused and not classes:
-        return (f"every machine asked about has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
+        return (f"every machine selected has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
     return find_smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
 
 

@@ -183,7 +183,7 @@ def answer_offers(
             )
         found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
     document = build_offers_document(found, facts_of, today=_get_today(), warnings=stated.notes)
-    refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
+    refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
 
 
@@ -221,7 +221,9 @@ def answer_breakeven(
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
     answer = replace(answer, warnings=(*answer.warnings, *notes))
     refusal = (
-        NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.full.explain)) if answer.full.never else None
+        NoAnswerError("buying never breaks even at this rental price", hint="\n".join(answer.full.explain))
+        if answer.full.never
+        else None
     )
     return CommandAnswer(document=build_breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
@@ -250,7 +252,7 @@ def _explain_no_option(answer: Quote) -> NoAnswerError | None:
     if over:
         return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
-        return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
+        return NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists the market")
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 

@@ -135,7 +135,7 @@ def _fetch_bill(source: InstanceSource, period: Period) -> BillLines:
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
         if isinstance(error, CostguardError):
             raise error
-        return BillLines(lines=(), why="it states no bill that can be asked for")
+        return BillLines(lines=(), why="it has no billing API")
     return source.fetch_bill_lines(period)
 
 
@@ -144,7 +144,7 @@ def _to_bill_answer(name: str, providers: tuple[str, ...], period: Period, answe
     if isinstance(answer, BillLines) and all(line.provider in providers for line in answer.lines):
         billed, why = answer if answer.lines or not answer.why else None, answer.why
     elif isinstance(answer, BillLines):
-        why = "it answered for others: that was not believed"
+        why = "it returned a bill of other accounts; it was ignored"
     elif isinstance(answer, CostguardError):
         what = f"{to_one_line(answer.field)} {answer.what}" if isinstance(answer, InputError) and answer.field else answer.what
         why = f"{what} ({to_one_line(answer.hint)})" if answer.hint else what

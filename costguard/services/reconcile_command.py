@@ -67,7 +67,7 @@ def answer_reconcile(
         raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
     period = calendar.find_month(now, UTC) if month is None else calendar.make_month(*parse_month(month), UTC)
     if period.start > now:
-        raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
+        raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _read_tolerance(tolerance, settings)
     url = resolve_ledger_url(settings)
     _check_ledger_exists(url)
@@ -135,7 +135,9 @@ def _check_ledger_exists(url: str) -> None:
 
 def _list_kinds(url: str, only: Sequence[str], account: str | None) -> BillFileKinds:
     if len(only) > 1:
-        raise InputError("says whose the files are, and can be one", field="--provider", hint="reconcile one after another")
+        raise InputError(
+            "names the provider of the files: give it once", field="--provider", hint="reconcile one after another"
+        )
 
     def accounts(provider: str) -> list[str]:
         with BillLedgerReader(url) as books:
@@ -174,7 +176,7 @@ def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
     for one in statements:
         bills = [(provider, *bill) for provider in one.staged.list_providers() for bill in one.staged.list_bills(provider)]
         if not bills:
-            what = f"does not mean {one.source}, which is of no bill that is delivered whole"
+            what = f"does not mean {one.source}, which is not a bill that is delivered as a whole"
             raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
         for bill in bills:
             if bill in seen:
@@ -189,7 +191,7 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
         if one.lacking:
             kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
             yield (
-                f"{one.provider}: {to_one_line(one.source)} lacks of what the ledger has of the same bill {kept}: "
+                f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept}: "
                 "if it is all of that bill, --whole withdraws them"
             )
 
@@ -292,14 +294,12 @@ def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterato
 
 def _list_notes(found: BillComparison, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
-        yield "No provider is configured: what the ledger holds of bills was compared. --file reads one"
+        yield "No provider is configured: bills in the ledger were compared. --file reads one"
     for provider, account in found.unstated:
-        yield f"{provider}/{to_one_line(account)} has charges, and no bill speaks of it"
+        yield f"{provider}/{to_one_line(account)} has charges, but no bill covers it"
     for provider, one in found.set_aside:
         name = one.name or "its billing API"
-        yield (
-            f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
-        )
+        yield (f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} repeat the same time and were ignored")
     for provider, count in found.straddling.items():
         if count:
-            yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"
+            yield f"{provider}: {count} lines cross a month boundary and were not compared"

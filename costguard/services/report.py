@@ -277,7 +277,7 @@ def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
 def forecast_running_period(
     accounts: Accounts, spending: Iterable[Spending], question: ReportQuestion
 ) -> tuple[MoneyInterval, ...]:
-    """What a running period comes to if what bills now goes on, as `status` says it; nothing of one that does not run."""
+    """What a running period comes to if what runs now keeps running, as `status` says; nothing of an ended one."""
     if not question.running:
         return ()
     parts = [part.money for part in spending]

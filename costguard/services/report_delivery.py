@@ -127,7 +127,7 @@ def check_report_formats(settings: Settings) -> None:
 
 def _list_remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzinfo) -> list[str]:
     """What people should know of its way."""
-    late = f"It was due at {format_local_time(owed.at, zone)} and is late: no watchdog that could send it ran then."
+    late = f"It was due at {format_local_time(owed.at, zone)} and is late: no watchdog was running then to send it."
     many = owed.skipped
     were = f"1 earlier report of a {schedule.every} was" if many == 1 else f"{many} earlier reports of a {schedule.every} were"
     skipped = f"{were} due too and will not be sent: costguard report --{schedule.every} prints any."
@@ -145,14 +145,14 @@ def _build_enclosures(letter: ReportLetter, kind: str) -> tuple[tuple[Attachment
         name = f"costguard-{_make_plain(letter.statement.label)}.{_choose_file_suffix(letter.chosen.name)}"
         media = mimetypes.guess_type(name)[0] or BYTES_MEDIA
     if len(content) > most:
-        return (), (f"The report itself is too large to be enclosed: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
+        return (), (f"The report is too large to attach: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
     return (Attachment(name=name, media=media, packed=pack_content(content)),), ()
 
 
 def _render_enclosure(letter: ReportLetter) -> bytes:
     needs = letter.chosen.needs
     there = not needs or getattr(letter.document, needs, None) is not None
-    require(there, "format", f"{letter.chosen.name} is not made of reports", 'write "html"')
+    require(there, "format", f"{letter.chosen.name} cannot render reports", 'write "html"')
     rendered = letter.chosen.render(letter.document)
     pieces = [rendered] if isinstance(rendered, str) else rendered
     return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
@@ -234,7 +234,7 @@ def _explain_unsent(sent: Sequence[ReportDelivery]) -> CostguardError | None:
     if not failed:
         return None
     first = failed[0]
-    hint = "mend that and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
+    hint = "fix it and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
     return CostguardError(f"was not sent: {first.delivery.why}", field=first.to, hint=hint)
 
 

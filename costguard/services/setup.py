@@ -59,12 +59,12 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
         if not settings.providers and only is None:
             found = ", ".join(cloud.name for cloud in clouds) or "none"
-            notes.append(f"No provider is configured; credentials were found of: {found}. costguard init writes them down.")
+            notes.append(f"No provider is configured; credentials were found for: {found}. Run costguard init.")
         accounts = [(cloud.name, source) for cloud in clouds for source in cloud.sources]
         examined = tuple(_build_offline_result(name) for name, _ in accounts) if offline else examine_accounts(accounts)
     same = find_twin_accounts(examined)
     if same:
-        raise InputError("; ".join(same), field="providers", hint="take one of the two out of the settings")
+        raise InputError("; ".join(same), field="providers", hint="remove one of the two from the settings")
     unopened = [
         AccountExamination(provider=c.name, account="", checks=(build_unopened_check(c.error),)) for c in clouds if c.error
     ]
@@ -72,7 +72,7 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
     own = _check_installation(settings)
     document = build_doctor_document(findings, own, notes=notes)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
-    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="the fixes stand above") if bad else None
+    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
     return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
 
 
@@ -115,7 +115,7 @@ def _check_installation(settings: Settings) -> AccountChecks:
             checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
         else:
             told = (
-                f"SQLite {version} has the WAL-reset fault (mended in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
+                f"SQLite {version} has the WAL-reset bug (fixed in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
                 "turns, so only another program that writes to the ledger could meet it"
             )
             fix = (
@@ -133,11 +133,11 @@ def _check_ledger(url: str) -> HealthCheck:
             count = len(books.list_scopes())
     except InputError as none_yet:
         if "no ledger here yet" in none_yet.what:
-            return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll makes it")
+            return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll creates it")
         return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=none_yet.what, fix=none_yet.hint or "")
     except CostguardError as broken:
         return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=broken.what, fix=broken.hint or "")
-    return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read, and knows of {count} scopes")
+    return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read and has {count} accounts")
 
 
 def _check_agents(url: str) -> list[HealthCheck]:
@@ -164,7 +164,7 @@ def _check_agents(url: str) -> list[HealthCheck]:
     if not silent:
         return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=told)]
     blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
-    fix = "on the machine: costguard-agent status says why; costguard agent revoke ID where it is meant to be without one"
+    fix = "on the machine: costguard-agent status says why; costguard agent revoke ID if it needs no agent"
     return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
 
 
@@ -205,7 +205,7 @@ def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...
             if same or shared:
                 what = one.identity if same else "/".join(shared[0])
                 names = f"'{other.account or '?'}' and '{one.account or '?'}' of {one.provider}"
-                found.append(f"the accounts {names} are one: both are {what}")
+                found.append(f"the accounts {names} are the same account: both are {what}")
     return tuple(found)
 
 
@@ -216,10 +216,10 @@ def _build_question(name: str, source: InstanceSource, *, alone: bool) -> Callab
 def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> AccountExamination:
     if isinstance(source, Examiner):
         checks = tuple(source.examine()) or (
-            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="it examined nothing"),
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="no checks were run"),
         )
     else:
-        checks = (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="this provider cannot be examined"),)
+        checks = (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="this provider has no checks"),)
     scopes: tuple[ScopeKey, ...] = ()
     identity = ""
     if not any(check.outcome == CHECK_BAD for check in checks):
@@ -229,13 +229,13 @@ def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> Accou
             checks = (
                 *checks,
                 HealthCheck(
-                    subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its scopes cannot be listed: {describe_failure(broken)}"
+                    subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its accounts cannot be listed: {describe_failure(broken)}"
                 ),
             )
         try:
             identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
         except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
-            said = f"whether it is another account's twin cannot be told today: {describe_failure(broken)}"
+            said = f"duplicate accounts cannot be detected today: {describe_failure(broken)}"
             checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=said))
     return AccountExamination(
         provider=name, account=_name_account(source, scopes), checks=checks, identity=identity, scopes=scopes
@@ -288,12 +288,12 @@ def answer_init(
 
 
 def check_free_path(path: str | None, *, force: bool) -> Path:
-    """Where to write; InputError where something is there already and may not be replaced."""
+    """Where to write; InputError where something already exists and may not be replaced."""
     target = expand_path(path or FILE_NAME)
     if target.is_dir():
         raise InputError("is a folder", field=str(target), hint=f"write --path {target / FILE_NAME}")
     if not force and (target.exists() or target.is_symlink()):
-        raise InputError("is there already", field=str(target), hint="--force replaces it; --path names another")
+        raise InputError("already exists", field=str(target), hint="--force replaces it; --path names another")
     return target
 
 

@@ -116,7 +116,7 @@ def _find_origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Pe
     every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
     within = [one.start for one in every if one.end >= period.start and one.start < period.end]
     if not within:
-        told = "no scope was ever listed completely"
+        told = "no account was ever listed completely"
         if every:
             told = f"it holds {min(one.start for one in every):%Y-%m-%d} to {max(one.end for one in every):%Y-%m-%d}"
         raise InputError("the ledger holds nothing of this period", field="--since", hint=f"{told}; state another period")
@@ -202,11 +202,11 @@ def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
     """What history does not hold, as far as these settings ask for it."""
     hard = [budget.name for budget in rules.budgets if budget.hard]
     if hard:
-        yield f"what hard budgets would have stopped ({', '.join(hard)}): standings of the past are not recorded"
+        yield f"what hard budgets would have stopped ({', '.join(hard)}): past budget statuses are not recorded"
     for policy in rules.policies:
         lacking = sorted(policy.when.names & (BUDGET_FACTS | {RUNWAY}))
         if lacking:
-            yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown all through, and never true"
+            yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown and never true"
         if policy.when.names & GROWING_FACTS or policy.schedule:
             yield (
                 f"{policy.name} asks for what time alone changes: it is looked at every {INTERVALS_BETWEEN_LOOKS} "
@@ -271,7 +271,7 @@ def _choose_period(since: str | None, start: str | None, end: str | None, now: d
     if begin >= now:
         raise InputError("lies in the future: nothing is recorded yet", field="--from", hint="history ends now")
     until = min(until, now)
-    require(begin < until, "--to", "lies before the beginning", "state an earlier --from, or a later --to")
+    require(begin < until, "--to", "is before the start", "state an earlier --from, or a later --to")
     return Period(start=begin, end=until)
 
 
@@ -281,12 +281,12 @@ def _parse_moment(text: str, field: str, zone: tzinfo) -> datetime:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InputError(
-            f"is no day and no time: '{text[:40]}'", field=field, hint="write 2026-10-01, or 2026-10-01T18:00"
+            f"is not a day or a time: '{text[:40]}'", field=field, hint="write 2026-10-01, or 2026-10-01T18:00"
         ) from None
     try:
         return at.replace(tzinfo=zone).astimezone(UTC) if at.tzinfo is None else at.astimezone(UTC)
     except OverflowError:
-        raise InputError("lies too far away", field=field, hint="write a day of this century") from None
+        raise InputError("is out of range", field=field, hint="write a day of this century") from None
 
 
 def _collect_facts() -> SimulationFacts:

@@ -72,8 +72,8 @@ def answer_plan(
         view = build_plan_view(found, made.guard.rules, notes)
         if accept is not None:
             known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
-            hint = f"read the plan, then: costguard plan --accept {found.plan_hash[:12]}"
-            require(known, "--accept", "is not the hash of the plan as it is now", hint)
+            hint = f"read the plan, then run: costguard plan --accept {found.plan_hash[:12]}"
+            require(known, "--accept", "is not the hash of the current plan", hint)
             made.guard.book.add_override(make_override(ACCEPT, "the plan was read", found.at, subject=accept))
             view = build_plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
     return CommandAnswer(document=build_plan_document(view), warnings=tuple(notes))
@@ -148,7 +148,7 @@ def _run_once(made: WatchdogContext, show: ShowWatchView, heartbeat: Heartbeat) 
     if unmade:
         raise unmade[0]
     if guarded.broken:
-        raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
+        raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; repair the ledger and run it again")
     show(build_watch_view(guarded, made))
     return 0
 
@@ -272,7 +272,7 @@ def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str |
     before = made.settings
     same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
     check_report_formats(settings)
-    hint = "restart it: what is under way would belong to neither"
+    hint = "restart the watchdog: acts in progress would belong to neither"
     require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
     every = (
         parse_duration(interval, "--interval", least=INTERVAL_MIN, most=INTERVAL_MAX)
@@ -296,7 +296,7 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
     told = (
         ()
         if rules.policies or rules.budgets
-        else ("the settings have no [[policy]] and no hard [[budget]]: nothing is judged",)
+        else ("the settings have no [[policy]] and no hard [[budget]]: nothing to evaluate",)
     )
     return PlanView(
         at=guarded.at,
@@ -318,7 +318,7 @@ def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
     if guarded.sight is None:
         return ()
     found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
-    return tuple(f"{'/'.join(key)}: {says}: it is blind there" for key, says in found.items())
+    return tuple(f"{'/'.join(key)}: {says}: that account is not monitored" for key, says in found.items())
 
 
 def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:

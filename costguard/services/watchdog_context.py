@@ -121,7 +121,7 @@ class WatchdogContext:
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         polled = poll_sources(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
         if polled.twins:
-            hint = "take one of the two out of the settings: both would be charged"
+            hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:

@@ -128,7 +128,7 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(table) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{shorten(twice, 40)}' stands there twice")
+        raise ValueError(f"the key '{shorten(twice, 40)}' appears twice")
     return table
 
 

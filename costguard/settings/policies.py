@@ -160,7 +160,7 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
             require(step.after - told >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
         if step.do == TERMINATE:
             hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
-            require(allow_irreversible, f"{place}.do", "terminate loses data for good, and nobody allowed that", hint)
+            require(allow_irreversible, f"{place}.do", "terminate loses data for good, and that was not allowed", hint)
         if step.do in (NOTIFY, ASK) and told is None:
             told = step.after
 

@@ -8,14 +8,14 @@ from costguard.errors import shorten
 
 LINE_PATTERN = re.compile(r"at line (\d+)")
 DIGITS_MESSAGE = "integer string conversion"
-TWICE_HINT = "it stands there twice: keep one of the two"
+TWICE_HINT = "it appears twice: keep one of the two"
 GENERAL_HINTS = (
     ("recursion", "write fewer levels of brackets"),
     (DIGITS_MESSAGE, "check the zeros"),
     ("Cannot declare", TWICE_HINT),
     ("overwrite", TWICE_HINT),
     ("mutate", TWICE_HINT),
-    ("stands there twice", "keep one of the two"),
+    ("appears twice", "keep one of the two"),
 )
 JSON_HINTS = (
     ("property name enclosed in double quotes", 'write "key": in double quotes, and no comma before }'),

@@ -71,7 +71,7 @@ def require_one_of(value: object, choices: Iterable[str], field: str) -> str:
         str(value),
         field=field,
         nearest=find_nearest_names(str(value), known),
-        hint=f"write one of: {', '.join(known)}" if known else "leave it out: there is none",
+        hint=f"write one of: {', '.join(known)}" if known else "omit it: no value is allowed",
     )
 
 

@@ -113,7 +113,7 @@ def read_gpus(rows: Iterable[Mapping[str, str]]) -> dict[str, Gpu]:
     gpus: dict[str, Gpu] = {}
     for row in rows:
         gpu = read_gpu(row)
-        require(gpu.name not in gpus, f"gpus.csv {gpu.name}", "stands there twice", "remove one row")
+        require(gpu.name not in gpus, f"gpus.csv {gpu.name}", "appears twice", "remove one row")
         gpus[gpu.name] = gpu
     return gpus
 

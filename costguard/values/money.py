@@ -221,10 +221,10 @@ def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
     try:
         on = date.fromisoformat(found["on"])
     except ValueError:
-        raise InputError(f"names no day: {describe_value(found['on'])}", field=field, hint=hint) from None
+        raise InputError(f"has no date: {describe_value(found['on'])}", field=field, hint=hint) from None
     worth = Money.parse(found["rate"], found["currency"], field=field)
-    require(worth.nano > 0, field, "is worth nothing", hint)
-    require(found["currency"] != USD, field, "is of dollars themselves", "name another currency")
+    require(worth.nano > 0, field, "is a rate of zero", hint)
+    require(found["currency"] != USD, field, "is a rate for US dollars", "name another currency")
     return ExchangeRate(currency=found["currency"], nano=worth.nano, on=on, source=found["source"] or "")
 
 

@@ -32,10 +32,10 @@ ABILITIES = {
     "offers": "what can be rented now, at what price",
     "utilization": "measures of work",
     "balance": "money paid in advance",
-    "bill": "what the provider says it charged",
+    "bill": "the provider's bill",
     "stop": "stop an instance and keep its disks",
-    "terminate": "end an instance for good",
-    "permissions": "prove rights without acting",
+    "terminate": "delete an instance permanently",
+    "permissions": "check permissions without acting",
 }
 
 
@@ -190,10 +190,10 @@ class HealthCheck:
 ACCEPTED, ALREADY, REFUSED, MISSING, UNCLEAR = "accepted", "already", "refused", "missing", "unclear"
 ACTION_RESPONSES = {
     ACCEPTED: "the provider took the request",
-    ALREADY: "it is in that state, or on its way there",
-    REFUSED: "the provider said no, and nothing was done",
-    MISSING: "the provider says that there is no such instance",
-    UNCLEAR: "no answer that can be believed: it may have worked or not, so look before anything else",
+    ALREADY: "it is in that state or changing to it",
+    REFUSED: "the provider refused; nothing was done",
+    MISSING: "the provider does not know the instance",
+    UNCLEAR: "no valid answer: the act may have worked or not; check the state first",
 }
 
 

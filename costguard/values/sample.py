@@ -44,12 +44,12 @@ SIGNALS = {
     GPU_BUSY_COUNT: "how many GPUs ran a kernel",
     CPU_CORES: "cores used by the processes that hold a GPU and by all they started: 0.5 is half a core",
     PCIE: "bytes a second between main memory and all GPUs, both ways together",
-    STEP: "a job's step counter: any change is progress",
-    HEARTBEAT: "a job's last sign of progress (checkpoint, log, call), as a counter or a Unix time: any change is progress",
+    STEP: "a job's step counter: any change counts as progress",
+    HEARTBEAT: "a job's last sign of progress (checkpoint, log, call), a counter or a Unix time: any change counts as progress",
     QUEUE_JOBS: "jobs of a scheduler that are pending or running here",
     INPUT_AGE: "seconds since a key was pressed, or a notebook's kernel began or ended a cell, whichever is later",
     CONNECTIONS: "open sessions of people: terminals, editors, notebooks",
-    AGENT_ALIVE: "1 from an agent that sees processes, at every interval",
+    AGENT_ALIVE: "1 from an agent that can see processes, at every interval",
 }
 """What a signal is called here, whatever a provider calls it, and its unit: every adapter translates to these.
 

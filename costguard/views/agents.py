@@ -69,7 +69,7 @@ def build_agents_document(
             for row, one in zip(rows, sorted(agents, key=lambda one: one.revoked_at is not None), strict=True)
         ),
     )
-    lead = (did,) if did else () if agents else ("No agent has joined: costguard agent enrol ID lets one.",)
+    lead = (did,) if did else () if agents else ("No agent has joined: enrol one with costguard agent enrol ID.",)
     return Document(data=data, records=tuple(rows), lead=lead, tables=(table,) if agents else ())
 
 
@@ -87,9 +87,9 @@ def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: s
             for row, one in zip(rows, tokens, strict=True)
         ),
     )
-    lead = [did] if did else [] if tokens else ["There is no token: costguard web token NAME makes one."]
+    lead = [did] if did else [] if tokens else ["There is no token: create one with costguard web token NAME."]
     if shown:
-        lead += ["", f"  {shown}", "", "It is shown this once: keep it where its reader looks, and nowhere else."]
+        lead += ["", f"  {shown}", "", "It is shown only once: store it in the reader's configuration."]
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())
 
 

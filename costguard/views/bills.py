@@ -109,12 +109,12 @@ def build_reconciliation_error(found: Reconciliation, *, strict: bool) -> NoAnsw
 
 def _list_lead_lines(found: Reconciliation) -> Iterator[str]:
     if not found.results:
-        yield f"{found.label}: no bill was held against the charges."
+        yield f"{found.label}: no bill was compared with the charges."
         return
     counts = {outcome: sum(one.outcome == outcome for one in found.results) for outcome in (WITHIN, BEYOND, UNSURE)}
     told = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in counts.items() if count)
     bills = "1 bill" if len(found.results) == 1 else f"{len(found.results)} bills"
-    yield f"{found.label}: {bills} held against the charges, tolerance {found.tolerance.format()}: {told}."
+    yield f"{found.label}: {bills} compared with the charges, tolerance {found.tolerance.format()}: {told}."
 
 
 def _list_notes(found: Reconciliation) -> Iterator[str]:
@@ -140,14 +140,14 @@ def _format_import(one: BillImport) -> str:
 def _list_tables(found: Reconciliation) -> Iterator[TableView]:
     if found.results:
         yield TableView(
-            title="Bills beside charges",
+            title="Bills and charges",
             columns=("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome"),
             rows=tuple(_build_result_row(one) for one in found.results),
         )
     causes = tuple(_build_cause_row(one, part) for one in found.results for part in one.parts)
     if causes:
         yield TableView(
-            title="What it comes from",
+            title="Causes",
             columns=("provider", "account", "cause", "charge", "what", "amount>", "why"),
             rows=causes,
         )
@@ -319,11 +319,9 @@ def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequ
     for one in held:
         mark = get_currency_sign(one.currency)
         drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
-        told = (
-            f"held against the bill on {format_local_time(one.at)}: {mark}{_to_money(one.billed, one.currency).format()} billed"
-        )
+        told = f"compared with the bill on {format_local_time(one.at)}: {mark}{_to_money(one.billed, one.currency).format()} billed"
         off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
-        yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} beside the charges, {off}, {OUTCOMES[one.outcome]}"
+        yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} against the charges, {off}, {OUTCOMES[one.outcome]}"
     known = {one.provider for one in held}
     missing = [name for name in spent if name not in known]
     if missing:
@@ -366,7 +364,7 @@ def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document
     return Document(
         data=data,
         records=tuple(records),
-        lead=(f"{file}: {checked.rows:,} rows held against FOCUS {checked.version}, {_format_count(checked.count)}.",),
+        lead=(f"{file}: {checked.rows:,} rows checked against FOCUS {checked.version}, {_format_count(checked.count)}.",),
         tables=(TableView(title="", columns=("line>", "column", "rule", "what", "instead"), rows=rows),),
         notes=(f"{more:,} more of the same kinds are not shown.",) if more else (),
     )
@@ -374,7 +372,7 @@ def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document
 
 def format_finding_count(count: int) -> str:
     """What the refusal says."""
-    return f"{_format_count(count)}, and a file that keeps to the standard has none"
+    return f"{_format_count(count)}; a conforming file has none"
 
 
 def _format_count(count: int) -> str:

@@ -107,14 +107,14 @@ def build_weekend_document(weekend: Weekend) -> Document:
     often = f"{count} machines of {count} clouds, polled every {weekend.every_s // 60} minutes, {weekend.polls} times"
     lead = (
         f"A simulated weekend, {start} to {end} ({weekend.zone}): {often}.",
-        "Only the clouds and the clock are simulated. What is marked ! was told to people, what is marked * costguard did.",
+        "Only the clouds and the clock are simulated. Lines marked ! are messages to people, * are acts of costguard.",
     )
     notes = [
-        "What people got at the first of these warnings:",
+        "The message sent at the first of these warnings:",
         *(f"    {line}" for line in (title, *body.splitlines())),
-        f"Messages that said again what still held, not shown: {weekend.repeats}.",
+        f"Repeated messages, not shown: {weekend.repeats}.",
         f"Saved by Monday, net of disks: ${weekend.saved.format()}.",
-        f"{right} of {len(weekend.machines)} machines: what the ledger says holds what the machine truly cost.",
+        f"{right} of {len(weekend.machines)} machines: the ledger's interval contains the true cost.",
         *(f"WRONG: {fault}" for fault in weekend.faults),
     ]
     return Document(
@@ -240,7 +240,7 @@ def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | Non
     lead = (
         f"{days} days of {len(played.clouds)} simulated clouds from {since} (seed {played.seed}), {watched}.",
         f"What happened: {met}. What went wrong with listings: {faults}.",
-        "The bill is the clouds' own, computed apart from costguard in exact fractions of a dollar.",
+        "The bill is computed by the simulated clouds, independently of costguard, in exact fractions of a dollar.",
     )
     notes = [
         f"{right} of {resources} resources are right. {stated} are known exactly and equal their bill to the nano-dollar;"

@@ -32,7 +32,7 @@ def build_backup_document(ledger: str, file: str, size: int) -> Document:
 def build_check_document(ledger: str, findings: Sequence[str]) -> Document:
     """What is wrong with it, a sentence each."""
     data = {"schema": DB_SCHEMA, "action": "check", "ledger": ledger, "sound": not findings, "findings": list(findings)}
-    lead = f"{ledger} is sound: every span, correction and daily sum was worked out anew." if not findings else ledger
+    lead = f"{ledger} is consistent: every span, correction and daily sum was recomputed." if not findings else ledger
     records = tuple({"finding": finding} for finding in findings)
     return Document(data=data, records=records, lead=(lead,), notes=tuple(f"- {finding}." for finding in findings))
 
@@ -46,7 +46,7 @@ def build_upgrade_document(ledger: str, *, before: str | None, after: str, copy:
         lead = f"{ledger} has schema {after}, which is this version's."
     else:
         lead = f"Brought {ledger} from schema {before} to {after}."
-    kept = (f"As it was before: {copy}.",) if copy else ()
+    kept = (f"Backup of the old version: {copy}.",) if copy else ()
     return Document(data={"schema": DB_SCHEMA, "action": "upgrade", **record}, records=(record,), lead=(lead,), notes=kept)
 
 
@@ -74,14 +74,14 @@ def build_audit_verification_document(
         "anchors": [format_anchor(*anchor) for anchor in anchors],
         "findings": list(records),
     }
-    through = f" It passes through {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
+    through = f" It contains {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
     whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
     notes = [f"- {found.what}." for found in findings[:MOST_FINDINGS_SHOWN]]
     more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []
     notes += [f"Head: audit {head}"] if head else []
     notes += [NO_ANCHOR_NOTE] if not findings and not anchors else []
-    lead = f"The audit of {ledger} does not hold:" if findings else whole
+    lead = f"The audit of {ledger} does not verify:" if findings else whole
     return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
 
 
@@ -112,7 +112,7 @@ def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str
             for r in rows
         ),
     )
-    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that young."
+    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that recent."
     return Document(
         data=data,
         records=records,

@@ -178,7 +178,9 @@ def build_breakeven_document(p: PurchaseAnswer) -> Document:
     )
     what = f"{p.gpu.name} x{p.count}" if p.gpu else "the machine"
     after = (
-        "never pays back once power is counted" if p.full.never else f"{_format_breakeven_hours(p.full)} with power and resale"
+        "never breaks even once power is included"
+        if p.full.never
+        else f"{_format_breakeven_hours(p.full)} with power and resale"
     )
     even = f"{_format_breakeven_hours(p.plain)} before power and resale, {after}"
     return Document(

@@ -182,7 +182,8 @@ def _list_row_cells(row: PlanRow, at: datetime) -> Iterator[tuple[str, ...]]:
     since = format_length(at - verdict.since) if verdict.since else "-"
     finding = RESULT_TEXTS[verdict.finding]
     if verdict.finding == CANNOT_SAY and verdict.truth.missing:
-        finding = f"cannot say: no {', '.join(verdict.truth.missing)}"
+        missing = verdict.truth.missing
+        finding = "no activity data yet" if missing == ("state",) else f"unknown: no data for {', '.join(missing)}"
     head = (
         _format_machine_name(row),
         shorten(row.owner or "-", LONGEST_NAME),

@@ -42,8 +42,8 @@ SCHEMA = "costguard.policy/1"
 FLEET_SHARE_UNREMARKED = Fraction(1, 2)
 """Rails that stop more of the fleet in a day than this need no remark."""
 RULE_TEXTS = {
-    IDLE_RULE: "doubt lets it run",
-    CAP_RULE: "doubt counts the money, and stops at the limit",
+    IDLE_RULE: "if unsure, it keeps running",
+    CAP_RULE: "if unsure, the cost counts, and the limit stops it",
     SCHEDULE_RULE: "a desired state by the clock",
 }
 WORKING_MACHINE_FACTS = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
@@ -72,7 +72,7 @@ def build_policy_lint_document(
         for name in hard
         if (rails or Rails()).fleet_share_day <= FLEET_SHARE_UNREMARKED
     ]
-    lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, and nothing wrong with them."
+    lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, no problems found."
     rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
     data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
     return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
@@ -139,7 +139,7 @@ def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: 
         *because,
         *([f"then {then}"] if truth.value else []),
     ]
-    notes = ("What is unknown is never a reason to act under an idle rule.",) if truth.value is None else ()
+    notes = ("An idle rule never acts on unknown activity.",) if truth.value is None else ()
     record = {"policy": policy.name, "holds": answer, "missing": " ".join(truth.missing)}
     return Document(data=data, records=(record,), lead=tuple(lead), notes=notes)
 
@@ -160,7 +160,7 @@ def format_step(step: PolicyStep) -> str:
 def _format_target(target: PolicyTarget) -> str:
     """`machines with a GPU; provider aws or gcp; team=vision`."""
     match = target.match
-    parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "what has no GPU"]
+    parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "machines without a GPU"]
     for word, values in _list_selectors(match, target):
         parts.append(f"{word} {' or '.join(values)}" if values else f"no {word} at all: it selects nothing")
     for key, values in match.labels or ():
@@ -200,7 +200,7 @@ def _explain_policy(policy: Policy, level: str, until: datetime | None) -> Itera
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
         yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
-        lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
+        lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never loses data without an approval"
         yield f"its acts {lost}"
     yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 
@@ -208,13 +208,13 @@ def _explain_policy(policy: Policy, level: str, until: datetime | None) -> Itera
 def _list_remarks(policy: Policy) -> Iterator[str]:
     furthest = [step.do for step in policy.then if not reaches_level(policy.arm, STEP_LEVELS[step.do])]
     if policy.arm == OBSERVE:
-        yield f"{policy.name} is not armed: it only records what it would have done. costguard policy arm {policy.name} notify"
+        yield f"{policy.name} is not armed: it only records what it would do. costguard policy arm {policy.name} notify"
     elif furthest:
         yield f"{policy.name} is armed for {policy.arm}: it will not {', '.join(dict.fromkeys(furthest))}."
     if reaches_level(policy.arm, "stop"):
         yield f"{policy.name} may act for {ARMED_FOR.days} days from when it was first read, and notifies after that."
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
-        yield f"{policy.name} has no `for`: one look is enough for its first step."
+        yield f"{policy.name} has no `for`: one evaluation is enough for its first step."
     ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
     if policy.rule == IDLE_RULE and ends and policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False:
         yield (
@@ -241,7 +241,7 @@ def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManif
                 f"{policy.name}: the measures of {one.name} come every {format_length(one.measures_every)} and "
                 f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in "
                 f"{format_length(window)}: "
-                f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be proven idle.'
+                f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be classified as idle.'
             )
 
 

@@ -41,7 +41,7 @@ from costguard.views.report_sections import (
 
 SCHEMA = "costguard.report/1"
 MOST_HINTS = 3
-SHORT_LIVED_NOTE = "what both began and ended while its scope was not seen"
+SHORT_LIVED_NOTE = "machines that started and ended while their account was not read"
 
 
 def build_report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
@@ -109,22 +109,22 @@ def build_incomplete_report_error(statement: Statement) -> IncompleteError | Non
     if not statement.incomplete:
         return None
     if not statement.scopes:
-        hint = "let costguard poll the accounts first"
-        return IncompleteError(f"nothing was seen in {statement.label}: the ledger knows of no scope", hint=hint)
+        hint = "poll the accounts first: costguard status"
+        return IncompleteError(f"no data for {statement.label}: the ledger has no account", hint=hint)
     count = f"{len(statement.unseen)} of {statement.scopes} scopes"
     hint = "\n".join(_format_unseen_scope(one, statement) for one in statement.unseen[:MOST_HINTS])
-    return IncompleteError(f"{count} were not seen completely all through {statement.label}", hint=hint)
+    return IncompleteError(f"{count} were not read completely all through {statement.label}", hint=hint)
 
 
 def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
-    """`aws/123/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
+    """`aws/123/us-east-1 was not read completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
     name, (first, *later) = format_scope(unseen.scope), unseen.holes
     if unseen.never:
-        return f"{name} was never seen completely in {statement.label}{_format_hole_reason(first)}"
+        return f"{name} was never read completely in {statement.label}{_format_hole_reason(first)}"
     if first.why or first.period.start != statement.period.start:
         return f"{name} {_format_holes(unseen.holes)}"
     begun = (
-        f"was not looked at before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
+        f"was not polled before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
     )
     return f"{name} {begun}, and {_format_holes(later)}" if later else f"{name} {begun}"
 
@@ -136,9 +136,9 @@ def _format_holes(holes: Sequence[CoverageGap]) -> str:
         f"{format_local_time(longest.period.start)}{_format_hole_reason(longest)}"
     )
     if len(holes) == 1:
-        return f"was not seen completely {spell}"
+        return f"was not read completely {spell}"
     together = sum((hole.period.length for hole in holes), timedelta())
-    return f"was not seen completely for {format_length(together)}: {len(holes)} times, the longest {spell}"
+    return f"was not read completely for {format_length(together)}: {len(holes)} times, the longest {spell}"
 
 
 def _format_hole_reason(hole: CoverageGap) -> str:
@@ -149,7 +149,7 @@ def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
     currency = get_currency_sign(money.low.currency)
     low, expected, high = money.format_ends().values()
-    return f"{name}: nobody stated a price; counted as {currency}{expected}, and surely between {low} and {high}"
+    return f"{name}: price unknown; counted as {currency}{expected}, between {low} and {high}"
 
 
 def _end_sentence(line: str) -> str:
@@ -223,10 +223,10 @@ def _to_hours(us: float) -> float:
 def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
-        yield f"{name} lies ahead: nothing is spent in it yet."
+        yield f"{name} is in the future: nothing is spent yet."
         return
     if statement.blank:
-        yield f"{name}: the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent."
+        yield f"{name}: the ledger has no data. Nothing was polled then, so spending is unknown."
         return
     until = f", until {format_local_time(statement.as_of)}" if statement.running else ""
     yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."
@@ -234,7 +234,7 @@ def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Ite
         yield f"In {exchange.currency}: {format_interval(exchange.convert_interval(statement.usd.total))}, {exchange.label}."
     yield from list_lead_sentences(statement)
     for other in statement.others:
-        yield f"Apart from that, in another currency: {get_currency_sign(other.currency)}{format_interval(other.total)}."
+        yield f"In another currency: {get_currency_sign(other.currency)}{format_interval(other.total)}."
 
 
 def _build_group_table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
@@ -283,4 +283,4 @@ def _format_idle_money(waste: Waste) -> str:
 def _list_footnotes(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:
     groups = [group for one in sums for group in one.groups if group.unknown is not None]
     partly = any(group.unknown != group.money for group in groups)
-    return ("* Part of it billed at a price that nobody stated: see below.",) if partly else ()
+    return ("* Part of it is billed at an estimated price: see below.",) if partly else ()

@@ -113,7 +113,7 @@ def _list_spend_bars(statement: Statement, key: str, title: str) -> Iterator[Cha
 
 
 def _list_idle_day_charts(statement: Statement, days: CostByDay) -> Iterator[Chart]:
-    """Which share of the computing that could be judged did nothing, by day or month; None where none could be judged."""
+    """Which share of the computing with known activity did nothing, by day or month; None where none could be judged."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     form = "%Y-%m" if days.monthly else "%Y-%m-%d"
     for day, (judged, wasted) in statement.idle_days.items():
@@ -135,12 +135,12 @@ def _list_idle_day_charts(statement: Statement, days: CostByDay) -> Iterator[Cha
                     texts=tuple("" if share is None else f"{float(share):.0%}" for share in shares),
                 ),
             ),
-            note="Of the money for computing that could be judged then; idle and partly idle together.",
+            note="Share of the compute cost with known activity; idle and partly idle together.",
         )
 
 
 def _list_idle_charts(statement: Statement) -> Iterator[Chart]:
-    """Which share of the computing that could be judged did nothing, by the first key of the groups."""
+    """Which share of the computing with known activity did nothing, by the first key of the groups."""
     if not statement.by:
         return
     groups: dict[str, list[CostGroup]] = defaultdict(list)
@@ -163,7 +163,7 @@ def _list_idle_charts(statement: Statement) -> Iterator[Chart]:
                 texts=tuple(f"{float(shares[value]):.0%}" for value in ranked),
             ),
         ),
-        note=f"Of the {format_share(judged)} of the money for computing that could be judged; idle and partly idle together.",
+        note=f"Of the {format_share(judged)} of the compute cost with known activity; idle and partly idle together.",
     )
 
 
@@ -211,7 +211,7 @@ def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
     for sums in (statement.usd, *statement.others):
         yield _build_money_figure("Spent so far" if statement.running else "Spent", sums.total)
     for forecast in statement.forecast:
-        yield _build_money_figure("By its end, if it goes on", forecast)
+        yield _build_money_figure("By its end at the current burn", forecast)
     if statement.before is not None:
         yield _build_change_figure(statement)
     if statement.usd.computing:
@@ -237,14 +237,14 @@ def _build_change_figure(statement: Statement) -> HeadlineFigure:
     name = f"Against {shorten(before.label, LONGEST_FIGURE_NAME)}"
     change, share = before.compute_change(statement.usd), before.compute_share(statement.usd)
     if change is None:
-        return HeadlineFigure(name=name, text=UNKNOWN, note="nobody looked then")
+        return HeadlineFigure(name=name, text=UNKNOWN, note="not polled then")
     was = (
         f"${before.part.total.expected.format()} in as much of it"
         if statement.running
         else f"from ${before.usd.total.expected.format()}"
     )
     by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
-    seen = "" if before.complete else "; it was not seen all through"
+    seen = "" if before.complete else "; it has gaps"
     text = _move_minus_sign(change.format(), "$")
     return HeadlineFigure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{seen}")
 
@@ -253,9 +253,9 @@ def _build_idle_figure(usd: CurrencySums) -> HeadlineFigure:
     wastes = [group.waste for group in usd.groups if group.waste]
     judged = sum(waste.judged for waste in wastes)
     if not judged:
-        return HeadlineFigure(name="Idle", text=UNKNOWN, note="nothing measured well enough whether machines did any work")
+        return HeadlineFigure(name="Idle", text=UNKNOWN, note="too little data on machine activity")
     idle, partly = Money(nano=sum(w.idle for w in wastes)), Money(nano=sum(w.partly for w in wastes))
-    note = f"and ${partly.format()} partly idle, of the {judged / usd.computing:.0%} that could be judged"
+    note = f"and ${partly.format()} partly idle, of the {judged / usd.computing:.0%} with known activity"
     return HeadlineFigure(name="Idle", text=f"${idle.format()}", note=note)
 
 

@@ -2,7 +2,7 @@
 
 2026-10 (Europe/Berlin): $1234.56 (1200.00 to 1300.00).
 2026-09, the period before: $1000.00. This is $234.56 more (23%).
-Idle: $99.00, and $12.00 partly idle, of the 90% of computing that could be judged.
+Idle: $99.00, and $12.00 partly idle, of the 90% of the compute cost with known activity.
 Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
 
 Dearest: runpod train-7 (alice): $400.00.
@@ -55,9 +55,9 @@ def _list_missing_sections(statement: Statement) -> Iterator[str]:
     if statement.before is None:
         yield "The period before: there is none."
     if statement.usd.computing and not any(group.waste and group.waste.judged for group in statement.usd.groups):
-        yield "Idle: not known, as nothing measured well enough whether machines did any work."
+        yield "Idle: not known: too little data on machine activity."
     if not statement.saved.savings:
-        yield "Saved by the guard: nothing."
+        yield "Saved by the guard: $0.00."
 
 
 def _list_top_spenders(statement: Statement) -> Iterator[str]:

@@ -46,7 +46,7 @@ SAVED_MEANS = (
     "nothing at the low one, as its owner could have stopped it at once), less what went on at rest; nothing for machines that "
     "ran again within the hour"
 )
-NO_QUOTES = "no run of this period is known to have had a quote: only a hold that was committed with what it came to has both"
+NO_QUOTES = "no run of this period has a quote: only committed holds have a quote and an actual cost"
 
 
 def build_section_data(statement: Statement) -> dict[str, object]:
@@ -94,7 +94,8 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
 def list_lead_sentences(statement: Statement) -> Iterator[str]:
     """What people are told first, after the total."""
     for forecast in statement.forecast:
-        yield f"By its end: {get_currency_sign(forecast.low.currency)}{format_interval(forecast)}, if what bills now goes on."
+        money = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
+        yield f"By its end: {money}, if the machines running now keep running."
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
     idle = _format_idle(statement.usd)
@@ -117,17 +118,17 @@ def list_section_notes(statement: Statement) -> Iterator[str]:
         if _sum_judged(statement.usd):
             yield f"Idle means: {IDLE_MEANS}."
         else:
-            yield "Idle: not known. Nothing measured well enough whether what computed did any work."
+            yield "Idle: not known. Too little data on machine activity."
     if statement.saved.savings:
         yield f"Saved means: {SAVED_MEANS}."
     else:
-        yield "Saved: nothing. No act of the guard that a listing confirmed ended anything that would have billed in it."
+        yield "Saved: $0.00 (no confirmed stops)"
     if not statement.quotes and statement.usd.groups:
         yield f"Quoted and actual: {NO_QUOTES}."
     old = [one for one in statement.prices if one.is_old(statement.period.end)]
     for one in old:
         money = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
-        yield f"{money} is reckoned at prices of {one.as_of}, more than three months old: {shorten(one.source, 120)}."
+        yield f"{money} is computed at prices of {one.as_of}, more than three months old: {shorten(one.source, 120)}."
 
 
 def _build_comparison_data(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
@@ -150,7 +151,7 @@ def _format_comparison(before: PreviousPeriod, usd: CurrencySums) -> str:
     change, share = before.compute_change(usd), before.compute_share(usd)
     whole = f"${format_interval(before.usd.total)}"
     if change is None:
-        known = f"{whole} in all, but nobody looked in the same part of it" if before.seen else "not known, nobody looked then"
+        known = f"{whole} in all, but nobody looked in the same part of it" if before.seen else "not known, not polled then"
         return f"{before.label}, the period before: {known}."
     part = f"${format_interval(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
     by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""
@@ -159,7 +160,7 @@ def _format_comparison(before: PreviousPeriod, usd: CurrencySums) -> str:
         if not change.nano
         else f"${Money(nano=abs(change.nano)).format()} {'more' if change.nano > 0 else 'less'}{by}"
     )
-    seen = "" if before.complete else "; it was not seen all through"
+    seen = "" if before.complete else "; it has gaps"
     return f"{before.label}, the period before: {part}. This is {told}{seen}."
 
 
@@ -182,7 +183,7 @@ def _format_idle(usd: CurrencySums) -> str:
         return ""
     wastes = [group.waste for group in usd.groups if group.waste]
     idle, partly = (Money(nano=sum(of)) for of in (tuple(w.idle for w in wastes), tuple(w.partly for w in wastes)))
-    of = f"of the {format_share(judged / usd.computing)} of computing that could be judged"
+    of = f"of the {format_share(judged / usd.computing)} of the compute cost with known activity"
     return f"Idle: ${idle.format()}, and ${partly.format()} partly idle, {of}."
 
 

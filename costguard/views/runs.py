@@ -143,7 +143,7 @@ def build_calibration_document(answer: CalibrationAnswer) -> Document:
 
 def _format_calibration_lead(answer: CalibrationAnswer) -> str:
     if not answer.runs:
-        return "No runs: quotes and sizes are what the shipped model says."
+        return "No runs: quotes and sizes use the built-in model."
     new = f", {answer.new} of them new" if answer.new else ""
     return f"{len(answer.runs)} observed runs{new}, kept in {answer.file}."
 

@@ -191,7 +191,9 @@ def _list_tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[
     yield TableView(title="By policy", columns=POLICY_COLUMNS, rows=tuple(_build_policy_row(one) for one in found.policies))
     if stops:
         yield TableView(
-            title="Who would have been stopped", columns=STOP_COLUMNS, rows=tuple(_build_stop_row(stop) for stop in stops)
+            title="Machines that would have been stopped",
+            columns=STOP_COLUMNS,
+            rows=tuple(_build_stop_row(stop) for stop in stops),
         )
     held = _list_held_actions(found)
     if held:

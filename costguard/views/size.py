@@ -107,12 +107,12 @@ def _build_gpu_table(fits_on: tuple[FittingGpus, ...]) -> TableView:
 
 
 def _build_savings_table(size: SizeAnswer) -> TableView:
-    return _build_effect_table("What would make it smaller", size.levers)
+    return _build_effect_table("Ways to reduce it", size.levers)
 
 
 def build_what_if_table(effects: tuple[JobChangeEffect, ...]) -> TableView:
     """`--explain`: what each change would do, smaller or larger."""
-    return _build_effect_table("What each change would do", effects)
+    return _build_effect_table("Effect of each change", effects)
 
 
 def _build_effect_table(title: str, effects: tuple[JobChangeEffect, ...]) -> TableView:

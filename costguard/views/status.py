@@ -111,7 +111,7 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
         elif scope.state == FAILED:
             yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
         elif scope.state == PARTIAL:
-            yield f"{format_scope(scope.now.scope)} was not seen completely{format_scope_reason(scope.now.why)}"
+            yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _format_unpriced(outlook, status)
@@ -122,22 +122,22 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
 
 
 def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
-    """Why `--strict` refuses it: a scope that was not seen completely lately, or what was `told`; None: it is whole."""
+    """Why `--strict` refuses it: a scope that was not read completely lately, or what was `told`; None: it is whole."""
     doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
         return None
     missing = (
-        f"{len(doubtful)} of {len(status.scopes)} scopes were not seen completely" if doubtful else "not all could be asked"
+        f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be asked"
     )
     return IncompleteError(missing, hint="; ".join(limit_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
-    """`aws/123/us-east-1 not seen completely for 3 h: timeout`."""
+    """`aws/123/us-east-1 not read completely for 3 h: timeout`."""
     name, asked = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
     why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
     length = format_length(scope.unseen or status.at - status.at)
-    return f"{name} was never seen completely{why}" if scope.never else f"{name} not seen completely for {length}{why}"
+    return f"{name} was never read completely{why}" if scope.never else f"{name} not read completely for {length}{why}"
 
 
 def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
@@ -145,7 +145,7 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     count = sum(burn.unknown for burn in burns)
     most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
     what = "1 resource bills" if count == 1 else f"{count} resources bill"
-    return f"{what} at a price that nobody stated: not in the burn, at most {most} an hour"
+    return f"{what} at an estimated price: not in the burn, at most {most} an hour"
 
 
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
@@ -216,9 +216,9 @@ def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
 def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
-        yield "Nothing has been polled yet: the ledger knows of no scope."
+        yield "Nothing has been polled yet: the ledger has no account."
     yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour."
-    forecast = f"${format_interval(usd.forecast)} by its end, if what bills now goes on"
+    forecast = f"${format_interval(usd.forecast)} by its end, if the machines running now keep running"
     yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}."
     if exchange is not None:
         rate, spent = (
@@ -298,13 +298,13 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
 def _list_notes(status: FleetStatus) -> Iterator[str]:
     seen = sum(scope.seen for scope in status.scopes)
     if status.scopes:
-        yield f"{seen} of {len(status.scopes)} scopes are seen completely."
+        yield f"{seen} of {len(status.scopes)} accounts read successfully."
     yield from _list_silent_agents(status)
     absent = sum(one.absent for one in status.resources)
     if absent:
-        yield f"{absent} absent: complete listings lack them, and their end is not settled; the burn leaves them out."
+        yield f"{absent} absent: complete listings do not contain them, and their end is not confirmed; the burn excludes them."
     if status.usd.guessed is not None:
-        yield f"${format_interval(status.usd.guessed)} of this month is at prices that nobody stated."
+        yield f"${format_interval(status.usd.guessed)} of this month is at estimated prices."
     for standing in status.budgets:
         for note in standing.notes:
             yield f"Budget {standing.budget.name}: {note}."
@@ -314,7 +314,7 @@ def _list_silent_agents(status: FleetStatus) -> Iterator[str]:
     """Machines whose agent says nothing, a sentence each."""
     agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
     for key, says in find_silent_agents(agents, (one.live for one in status.resources), status.at).items():
-        yield f"{_shorten_name(key.id)}: {says}, so it says nothing of its work."
+        yield f"{_shorten_name(key.id)}: {says}, so its activity is not reported."
 
 
 def _build_currency_data(outlook: CurrencyOutlook) -> dict[str, object]:
@@ -401,7 +401,7 @@ def list_runway_lines(status: FleetStatus) -> Iterator[str]:
         balance = runway.balance
         who = f"{balance.provider}/{shorten(balance.account, LONGEST_NAME)}"
         if balance.amount is None:
-            yield f"{who} is paid in advance, and its balance is not known: {runway.why}."
+            yield f"{who} is prepaid, and its balance is unknown: {runway.why}."
             continue
         code = get_currency_sign(balance.amount.currency)
         left = f"{who}: {code}{balance.amount.format()} left"
@@ -410,6 +410,6 @@ def list_runway_lines(status: FleetStatus) -> Iterator[str]:
         else:
             doubt = f"; {runway.why}" if runway.why else ""
             yield (
-                f"{left}, {format_length(runway.left)} at what burns now, until "
+                f"{left}, {format_length(runway.left)} at the current burn, until "
                 f"{format_local_time(status.at + runway.left)}{doubt}."
             )

@@ -23,7 +23,7 @@ def build_templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
         data={"schema": SCHEMA, "templates": list(records)},
         records=records,
         tables=(table,),
-        notes=("costguard quote --template NAME; flags win over it.",),
+        notes=("costguard quote --template NAME; flags override it.",),
     )
 
 

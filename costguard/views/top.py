@@ -119,10 +119,10 @@ def _list_head_lines(status: FleetStatus) -> Iterator[str]:
     usd = status.usd
     seen = sum(scope.seen for scope in status.scopes)
     yield (
-        f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} scopes seen   "
+        f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} accounts read   "
         f"{format_local_time(status.at)}"
     )
-    forecast = f"${format_interval(usd.forecast)} by its end, if it goes on"
+    forecast = f"${format_interval(usd.forecast)} by its end at the current burn"
     yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}"
     for other in status.others:
         code = get_currency_sign(other.currency)

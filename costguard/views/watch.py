@@ -99,7 +99,7 @@ class WatchView:
 
 
 def format_next_action(machine: WatchedMachine, at: datetime) -> str:
-    """`stop in 12 min`, `stop now`, `stop held: somebody keeps it`, or `-`."""
+    """`stop in 12 min`, `stop now`, `stop held: it has a lease`, or `-`."""
     if not machine.next_act:
         return "-"
     if machine.held_by:
@@ -122,9 +122,9 @@ def _list_all_changes(before: WatchView | None, now: WatchView) -> Iterator[str]
     if before is None or before.burn != now.burn or before.mode != now.mode:
         yield f"burns {format_rate(now.burn)} an hour, {now.mode}; the month so far ${format_interval(now.month)}"
     if (before.frozen if before else "") != now.frozen:
-        yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are frozen no more"
+        yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are no longer frozen"
     if not now.committed and (before is None or before.committed):
-        yield "the run could not be recorded: nothing is done until it can"
+        yield "the run could not be recorded: no acts until the ledger can be written"
     yield from _list_scope_changes(before, now)
     yield from _list_machine_changes(before, now)
     told = set(before.notices if before else ())
@@ -140,7 +140,7 @@ def _list_scope_changes(before: WatchView | None, now: WatchView) -> Iterator[st
     for scope in now.scopes:
         if was.get(scope.now.scope, "complete") != scope.state:
             why = f": {scope.now.why}" if scope.now.why else ""
-            yield f"{format_scope(scope.now.scope)} is seen {'again' if scope.seen else f'no more ({scope.state}){why}'}"
+            yield f"{format_scope(scope.now.scope)} is {'read again' if scope.seen else f'no longer read ({scope.state}){why}'}"
 
 
 def _list_machine_changes(before: WatchView | None, now: WatchView) -> Iterator[str]:

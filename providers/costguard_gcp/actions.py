@@ -146,7 +146,7 @@ class InstanceActions:
         if instance.status in GONE_OR_STOPPED:
             return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
         if owner := find_replacer(instance):
-            return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change that in its place")
         shape = self.shapes.get(key.account, key.region, take_last_part(instance.machine_type))
         missing = [one for one in make_handling(instance, shape, None).stop_loses if one not in lose]
         if missing:
@@ -161,7 +161,7 @@ class InstanceActions:
         if instance.deletion_protection:
             return ActionResponse(said=REFUSED, why="deletion protection is on; somebody must lift it")
         if owner := find_replacer(instance):
-            return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change that in its place")
         return self._send_act("delete_unary", "DeleteInstanceRequest", _build_fields(key, instance), key)
 
     def _send_act(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:

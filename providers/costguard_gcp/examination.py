@@ -166,7 +166,7 @@ def _check_bill(account: GcpAccount) -> HealthCheck:
         return HealthCheck(
             subject=subject,
             outcome=CHECK_UNSURE,
-            told="no FOCUS export is named: charges cannot be held against the bill",
+            told="no FOCUS export is named: charges cannot be compared with the bill",
             fix=fix,
         )
     try:

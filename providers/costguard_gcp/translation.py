@@ -4,7 +4,7 @@ The trap of the house: TERMINATED means stopped. The machine can be started agai
 
 Disks and static addresses, which bill beside and after a machine, in costguard's words. Pure.
 
-What acting on a Compute Engine machine would do: who would bring it back, what it would lose, when it ends by itself.
+What acting on a Compute Engine machine would do: who would start it again, what it would lose, when it ends by itself.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ def sum_scratch_gb(instance: Instance, shape: MachineShape | None) -> int:
 
 
 def find_controller(instance: Instance) -> str:
-    """Who would bring it back or must be asked instead; "" for nobody that is known."""
+    """Who would start it again or must be asked instead; "" for nobody that is known."""
     maker = read_creator(instance)
     labels = instance.labels or {}
     if "/instanceGroupManagers/" in maker and not _find_label_owner(labels, "goog-gke"):

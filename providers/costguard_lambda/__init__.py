@@ -34,7 +34,7 @@ MANIFEST = ProviderManifest(
         "list": "every instance of the account, in one call; launch times from the audit log",
         "volumes": "filesystems, by the bytes that they hold",
         "offers": "on-demand types, where there is capacity now",
-        "terminate": "ends an instance for good; there is no stop",
+        "terminate": "deletes an instance permanently; there is no stop",
     },
     settings=(
         *_ONE_ACCOUNT,

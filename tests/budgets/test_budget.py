@@ -117,7 +117,7 @@ def test_another_currency_is_listed_and_never_added() -> None:
 def test_spending_at_an_unknown_price_counts_at_its_bound_and_is_said() -> None:
     found = stands(spendings=(spent("6"), spent("0", "5", "30", known=False)))
     assert found.exposure == usd("36")
-    assert found.notes == ("up to 30.00 USD of it is at prices that nobody stated",)
+    assert found.notes == ("up to 30.00 USD of it is at estimated prices",)
 
 
 def test_the_forecast_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:

@@ -36,7 +36,7 @@ def test_the_head_that_status_shows_is_one_that_verify_takes(costguard: Command,
     assert head == costguard("audit", "verify", "--json").data["head"]
     answer = costguard("audit", "verify", "--anchor", f"audit {head}")
     assert answer.code == 0
-    assert f"It passes through {head}." in answer.out
+    assert f"It contains {head}." in answer.out
     assert "Without --anchor" not in answer.out
 
 
@@ -50,7 +50,7 @@ def test_a_break_is_a_no_that_names_the_row(costguard: Command, ledger: Path) ->
     assert answer.data["whole"] is False
     assert answer.data["findings"][0]["seq"] == 2
     assert answer.data["findings"][0]["finding"].startswith("row 2 was changed: its hash is ")
-    assert "the audit does not hold: row 2 was changed" in answer.err
+    assert "the audit log does not verify: row 2 was changed" in answer.err
     shown = costguard("audit", "verify")
     assert shown.code == 3
     assert "- row 2 was changed" in shown.out
@@ -92,7 +92,7 @@ def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: 
     [
         (("rewrite",), "ACTION"),
         (("verify", "--anchor", "12"), "is no head of an audit"),
-        (("verify", "--since", "1h"), "verify looks at every row"),
+        (("verify", "--since", "1h"), "verify always checks every row"),
         (("show", "--anchor", "1:" + "a" * 16), "show takes no head"),
         (("show", "--since", "soon"), "how long ago"),
     ],

@@ -111,7 +111,7 @@ def test_an_option_of_all_commands_behind_one_is_told_where_it_stands(
 
 
 def test_two_formats_at_once_are_refused(costguard: Command) -> None:
-    costguard("offers", "--json", "--csv").says("--json and --csv exclude each other")
+    costguard("offers", "--json", "--csv").says("--json and --csv cannot be used together")
 
 
 def test_debug_shows_the_traceback_and_keeps_the_exit_code(costguard: Command) -> None:

@@ -38,7 +38,7 @@ def test_without_a_terminal_nothing_is_asked_and_no_budget_made(costguard: Comma
 
 def test_what_is_there_is_replaced_only_by_force(costguard: Command, tmp_path: Path) -> None:
     (tmp_path / "costguard.toml").write_text("# mine\n")
-    costguard("init", "--yes").says("costguard.toml", "is there already", "--force")
+    costguard("init", "--yes").says("costguard.toml", "already exists", "--force")
     assert (tmp_path / "costguard.toml").read_text() == "# mine\n"
     assert costguard("init", "--yes", "--force").code == 0
     assert list(read_settings(None).providers) == ["one"]

@@ -61,7 +61,7 @@ def test_a_wait_too_short_for_measures_that_come_late_is_said_for_each_provider(
     said = remarks(costguard, 'state == "idle"', "20m", providers=("aws", "gcp", "runpod"))
     assert (
         f"one: the measures of aws come every 5 min and 10 min late, and {FEW} 20 min: "
-        'write for = "25m" or more, or its machines may never be proven idle.'
+        'write for = "25m" or more, or its machines may never be classified as idle.'
     ) in said
     assert said.count(FEW) == 1
 

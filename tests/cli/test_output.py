@@ -130,7 +130,7 @@ def test_every_command_that_reads_answers_into_a_file_as_well(report: Command, c
     ran = costguard(*words, "--output", "answer.json")
     assert (ran.code, ran.out, printed.code in (0, 3)) == (printed.code, "", True), ran.err
     assert TIMES.sub("", Path("answer.json").read_text()) == TIMES.sub("", printed.out)
-    costguard(*words, "--output", "answer.json").says("is there already", "--force")
+    costguard(*words, "--output", "answer.json").says("already exists", "--force")
     costguard(*words, "--force").says("--output FILE")
     assert costguard(*words, "--csv", "-o", "answer.json", "--force").code == printed.code
 
@@ -176,7 +176,7 @@ def test_bytes_are_not_printed(report: Command) -> None:
 
 def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> None:
     Path("answer").write_text("mine")
-    report("--output", "answer").says("is there already", "--force")
+    report("--output", "answer").says("already exists", "--force")
     assert Path("answer").read_text() == "mine"
     assert report("--json", "--output", "answer", "--force").code == 0
     assert Path("answer").read_text().startswith("{")
@@ -198,7 +198,7 @@ def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, for
         ("nowhere/answer", ("there is no folder", "make it first")),
         (".", ("is a folder", "name a file in it")),
         ("new/", ("is a folder", "name a file in it")),
-        ("/dev/null", ("is there already",)),
+        ("/dev/null", ("already exists",)),
         ("x" * 300, ("name another",)),
         ("a\x1b[31m\nb/c", ("there is no folder",)),
     ],
@@ -259,7 +259,7 @@ def test_a_file_that_comes_meanwhile_is_kept(tmp_path: Path) -> None:
         yield "ours"
         target.write_text("theirs")
 
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         output.write_target(slow(), target, force=False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer", "theirs")]
 

@@ -216,7 +216,7 @@ def test_a_wrong_rate_is_found_named_and_told_once(costguard: Command, serve: Ca
     assert (much.code, result(much, "runpod")["outcome"]) == (0, "within")
     (held,) = costguard("report", "--json").data["reconciliation"]
     assert (held["provider"], held["state"], held["drift"]) == ("runpod", "within", result(much, "runpod")["drift"])
-    assert "runpod/default held against the bill on" in costguard("report").out
+    assert "runpod/default compared with the bill on" in costguard("report").out
     rows = list(csv.DictReader(io.StringIO(costguard("--offline", "reconcile", "--csv").out)))
     assert {one["cause"] for one in rows} >= {"rate"}
     assert all(Decimal(one["drift"]) == Decimal(one["billed"]) - Decimal(one["expected"]) for one in rows)

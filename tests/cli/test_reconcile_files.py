@@ -237,7 +237,7 @@ def test_a_bill_delivered_anew_withdraws_what_it_lacks_where_it_is_said_to_be_wh
     assert sum(nano for *_, nano, _ in lines(tmp_path)) == 2_612_000_000
     (note,) = kept.data["notes"]
     assert note == (
-        "aws: bill.csv (FOCUS) lacks of what the ledger has of the same bill 1 line, which was kept: "
+        "aws: bill.csv (FOCUS) does not contain, of the same bill in the ledger, 1 line, which was kept: "
         "if it is all of that bill, --whole withdraws them"
     )
     ran = lab(anew, "--json", "--whole")

@@ -54,7 +54,7 @@ def test_a_report_is_of_the_period_that_was_asked_for(report: Command, flags: tu
 
 def test_two_periods_at_once_are_refused(report: Command) -> None:
     ran = report("report", "--month", "2026-10", "--week", "2026-W40")
-    assert (ran.code, ran.err) == (2, "error: --month and --week exclude each other\nhint: keep one of them\n")
+    assert (ran.code, ran.err) == (2, "error: --month and --week cannot be used together\nhint: keep one of them\n")
 
 
 def test_days_add_up_to_their_month_in_any_zone(report: Command) -> None:

@@ -60,11 +60,11 @@ def test_a_report_goes_to_the_person_alone_with_the_page_enclosed(report: Comman
     text, page = parts_of(letter)
     assert letter["Subject"].startswith("costguard: GPU spending in 2026-10: $")
     assert f"2026-10 (Europe/Berlin): ${float(printed['totals']['expected']):.2f}" in text
-    assert "Told now because somebody asked for it, at 2026-11-01 13:00 CET." in text
+    assert "Sent now because it was requested, at 2026-11-01 13:00 CET." in text
     assert "Dearest, 1: " in text
     assert "2026-09, the period before: " in text
     assert "Idle: not known" in text
-    assert "Saved by the guard: nothing." in text
+    assert "Saved by the guard: $0.00." in text
     assert "Not counted: " in text
     assert "All of it: costguard report --month 2026-10 --by provider,account,owner,gpu --zone Europe/Berlin" in text
     assert (page.get_filename(), page.get_content_type()) == ("costguard-2026-10.html", "text/html")
@@ -135,9 +135,9 @@ def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown
         (("--notify", "tame"), "error: --notify: is no address, and no route has this name\nhint: did you mean team?"),
         (("--notify", "slack://TOKEN"), "error: --notify: slack:// addresses hold a secret"),
         (("--email", "a@b.org", "--attach", "htlm"), "error: --format: unknown format 'htlm'\nhint: did you mean html?"),
-        (("--attach", "csv"), "error: --attach: says what is enclosed\nhint: say to whom: --email ADDRESS"),
-        (("--email", "a@b.org", "--output", "x.html"), "error: --output: and sending exclude each other"),
-        (("--email", "a@b.org", "--format", "focus"), "error: --format: says in which format it is told what was sent"),
+        (("--attach", "csv"), "error: --attach: sets the attachment's format\nhint: say to whom: --email ADDRESS"),
+        (("--email", "a@b.org", "--output", "x.html"), "error: --output: cannot be used when the report is sent"),
+        (("--email", "a@b.org", "--format", "focus"), "error: --format: sets the format of the confirmation"),
         (("--email", "a@b.org"), "error: notify.mail: what env:MAIL_URL holds is no address of a mail server"),
     ],
 )

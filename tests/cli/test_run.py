@@ -58,7 +58,7 @@ def test_the_loop_quote_hold_run_ledger_and_a_closer_quote(bench: Bench) -> None
 def test_a_run_that_fails_passes_its_status_on_and_teaches_nothing(bench: Bench) -> None:
     ran = bench.run(bench.training("--id-of-job", "demo", last=3, ends=7))
     assert ran.returncode == 7
-    assert "nothing is learnt of it for later quotes: it ended with status 7" in ran.stderr
+    assert "not used to calibrate later quotes: it ended with status 7" in ran.stderr
     assert [how for _, _, how, _ in bench.holds()] == ["committed"]
     assert not (bench.folder / "data" / "costguard" / "calibration.json").exists()
 
@@ -233,7 +233,7 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
         ((), "no command was given"),
         (("--id-of-job", "a/b", "--", "true"), "is no name for a job"),
         (("--signal-on-notice", "KILL", "--", "true"), "is neither USR1 nor TERM"),
-        (("--on-notice", "'", "--", "true"), "has a quote that does not end"),
+        (("--on-notice", "'", "--", "true"), "has an unclosed quote"),
         (("--result", "notes.txt", "--", "true"), "holds no result of a run"),
         (("--then", "reboot", "--", "true"), "unknown value 'reboot'"),
         (("--notices", "azure", "--", "true"), "unknown value 'azure'"),

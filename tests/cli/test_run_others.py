@@ -48,7 +48,7 @@ def test_a_run_whose_record_lies_anywhere_and_of_any_user_is_seen_by_its_command
         assert process.stdout is not None
         assert process.stdin is not None
         process.stdout.readline()
-        assert told("job.1-a", process.pid, devices=tmp_path) == [f"another costguard run lives here: {process.pid}"]
+        assert told("job.1-a", process.pid, devices=tmp_path) == [f"another costguard run is active here: {process.pid}"]
         process.stdin.close()
 
 

@@ -123,7 +123,7 @@ def test_a_plug_in_that_cannot_be_imported_is_named(costguard: Command, setup: S
     (tmp_path / "costguard.toml").write_text("[providers.one]\n[providers.bad]\n")
     ran = costguard("status", "--json")
     assert [r["provider"] for r in ran.data["resources"]] == ["one"]
-    assert any(w.startswith("bad") and "its plug-in cannot be used: ImportError: no boto3" in w for w in ran.data["warnings"])
+    assert any(w.startswith("bad") and "its plug-in failed to load: ImportError: no boto3" in w for w in ran.data["warnings"])
 
 
 def test_a_part_of_a_listing_is_said(costguard: Command, setup: Setup) -> None:

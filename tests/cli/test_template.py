@@ -102,6 +102,6 @@ def test_a_served_model_says_how_many_tokens_fit(costguard: Command) -> None:
 
 def test_explain_shows_what_each_change_would_do(costguard: Command) -> None:
     out = costguard("size", "--model", "mixtral-8x7b", "--method", "qlora", "--explain").out
-    assert "What each change would do" in out
+    assert "Effect of each change" in out
     assert "lora.rank = 8 (now 16)" in out
     assert "micro_batch = 2 (now 1)" in out

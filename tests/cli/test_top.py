@@ -167,7 +167,7 @@ def test_escape_records_nothing(folder: Path) -> None:
     async def play(top: TopApp, pilot: Pilot[None]) -> None:
         for key_ in ("k", "a"):
             await pilot.press(key_, *"why", "escape")
-            assert top._said == "Nothing was done."
+            assert top._said == "Cancelled."
 
     played(play)
     assert [one for one in status_of(folder) if one.beside.lease] == []
@@ -193,7 +193,7 @@ def test_what_cannot_be_done_is_said(folder: Path) -> None:
 
     async def play(top: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("k", *"mine", "enter")
-        await until(pilot, lambda: "Nothing was done" in top._said and top._said != "Nothing was done.")
+        await until(pilot, lambda: "Nothing was done" in top._said and top._said != "Cancelled.")
         assert "short allows leases of at most 0.5 h" in top._said
 
     played(play)

@@ -104,7 +104,7 @@ def test_what_idles_or_is_unwanted_stops_once_and_nothing_else_does(five: Five, 
         stack.enter_context(time_goes_on(five))
         first = Watching.started(five)
         stack.callback(first.close)
-        while not first.said(OBSERVING):  # another has the turn, and goes on until this one has seen all
+        while not first.said(OBSERVING):  # another has the turn, and stays in force until this one has seen all
             assert first.process.poll() is None, first.tail()
             before.judge(datetime.now(UTC))
         assert five.stops() == {}

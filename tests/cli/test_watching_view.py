@@ -47,7 +47,7 @@ EVIL = replace(
     name="\x1b[31m<b>[red]x\n" + "long" * 40,
     work=Activity(state=HUNG, confidence=0.7),
     rate=None,
-    held_by=("somebody keeps it",),
+    held_by=("it has a lease",),
 )
 VIEW = WatchView(
     at=NOON,

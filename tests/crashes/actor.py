@@ -107,7 +107,7 @@ class Actor:
 
     def still(self, seen: Observation) -> str:
         """Whether anybody keeps it."""
-        return "somebody keeps it" if seen.labels else ""
+        return "it has a lease" if seen.labels else ""
 
     def round(self) -> bool:
         """List, settle, act, plan; whether anything is left to do. An epoch that has run out ends the life with an error."""

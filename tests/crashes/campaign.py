@@ -2,7 +2,7 @@
 
     {"commit": "bef3695", "story": "acting", "seed": 1, "chunk": 0, "kills": 100, "windows": {...}, "counts": {}, "wrong": []}
 
-A chunk whose line is there already, of the same commit, story, seed and size, is not played again, so that a campaign goes on
+A chunk whose line already exists, of the same commit, story, seed and size, is not played again, so that a campaign goes on
 where it was cut off. Everything that a chunk does is drawn from its seed and number; moments between two points are the
 machine's.
 """

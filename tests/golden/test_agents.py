@@ -76,8 +76,8 @@ def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Comma
 
 
 def test_enrolling_says_what_is_missing(machine: Command, tmp_path: Path) -> None:
-    machine("agent", "enrol", "train-9").says("nothing that is there is called 'train-9'")
-    machine("agent", "enrol").says("takes other words")
+    machine("agent", "enrol", "train-9").says("no machine is called 'train-9'")
+    machine("agent", "enrol").says("takes other arguments")
     machine("agent", "list", "--through-restarts").says("belongs to enrol")
     machine("agent", "revoke", "train-1").says("has no agent")
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')

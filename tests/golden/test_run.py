@@ -45,7 +45,7 @@ def came() -> RunSummary:
         tokens_per_s=17203.5,
         after=replace(terms, hours=Interval(3.2, 3.5, 4.0), usd=after),
         notices=("aws: terminate at 2026-11-22T19:02:00Z",),
-        then={"act": "stop", "done": False, "why": "somebody kept it"},
+        then={"act": "stop", "done": False, "why": "it was cancelled by a key press"},
         notes=("calibrated on 1 run: speed x 1.140",),
     )
 

@@ -160,14 +160,14 @@ def test_without_duty_or_an_agent_it_is_unknown(names: Sequence[str]) -> None:
 def test_what_a_policy_needs_and_nobody_measures_makes_it_unknown() -> None:
     found = judged(signal(GPU_UTIL, 0, 60), 60, needs=(DUTY, IO))
     assert found.state == UNKNOWN
-    assert found.reasons == ("network, disk or PCIe is needed and not measured",)
+    assert found.reasons == ("network, disk or PCIe is required but not measured",)
     assert judged(signal(GPU_UTIL, 0, 60), 60, needs=(DUTY,)).state == IDLE
 
 
 def test_a_family_that_fell_silent_makes_it_unknown_unless_the_policy_does_without() -> None:
     known = [*signal(GPU_UTIL, 0, 60), *signal(CPU_CORES, 0, 57)]
     assert judged(known, 60).state == UNKNOWN
-    assert "CPU was last heard of at 2026-11-06 12:57 UTC" in judged(known, 60).reasons
+    assert "CPU last arrived at 2026-11-06 12:57 UTC" in judged(known, 60).reasons
     assert judged(known, 60, needs=(DUTY,)).state == IDLE
     assert judged([*known, *signal(AGENT_ALIVE, 1, 60)], 60, needs=(AGENT,)).state == IDLE
 

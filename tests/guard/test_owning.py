@@ -117,7 +117,7 @@ def test_story_4_two_hours_cost_up_to_5_98_and_the_fourth_renewal_is_refused() -
         assert (answer.allowed, answer.renewals, answer.costs) == (True, number, Money.parse("5.98"))
         taken.append(wish(LEASE, ONE, at, at + 2 * HOUR))
     refused = decide_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 8 * HOUR, rate=rate)
-    assert (refused.allowed, refused.why) == (False, "idle-gpu allows 3 renewals, and this would be number 4")
+    assert (refused.allowed, refused.why) == (False, "idle-gpu allows 3 renewals; this would be number 4")
     assert decide_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 32 * HOUR).allowed
 
 

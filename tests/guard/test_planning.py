@@ -132,7 +132,7 @@ def test_h27_a_stop_that_loses_what_nobody_allowed_is_asked_about_and_never_done
 
 def test_story_20_a_member_of_a_group_is_not_stopped_and_the_group_is_named() -> None:
     stop = last(due(machine(handling=replace(LOSES, stop_loses=(), controller="auto-scaling group train"))))
-    assert dict(stop.held_by)["controller"] == "auto-scaling group train would bring it back"
+    assert dict(stop.held_by)["controller"] == "auto-scaling group train would start it again"
 
 
 def test_everything_that_holds_is_listed_and_not_the_first_alone() -> None:

@@ -57,13 +57,13 @@ def test_only_what_is_held_can_be_stopped_and_only_what_is_there_can_be_ended() 
 @pytest.mark.parametrize(
     ("seen", "why"),
     [
-        (machine(started_at=BEGAN + S), "it was restarted, or is another machine: this act was for a life of it that is over"),
-        (machine(started_at=None), "it was restarted, or is another machine: this act was for a life of it that is over"),
-        (machine(created_at=None), "it was restarted, or is another machine: this act was for a life of it that is over"),
-        (machine(handling=Handling(controller="EKS node group a")), "EKS node group a would bring it back"),
+        (machine(started_at=BEGAN + S), "the machine was restarted or replaced: this act was for an earlier run"),
+        (machine(started_at=None), "the machine was restarted or replaced: this act was for an earlier run"),
+        (machine(created_at=None), "the machine was restarted or replaced: this act was for an earlier run"),
+        (machine(handling=Handling(controller="EKS node group a")), "EKS node group a would start it again"),
         (machine(handling=Handling(protected=("stop",))), "its provider protects it from stop"),
-        (machine(handling=Handling(stops=False)), "its provider has no stop for it as it is now"),
-        (machine(handling=Handling(stop_loses=("a", "b", "c"))), "it would lose a, c, and nobody allowed that"),
+        (machine(handling=Handling(stops=False)), "its provider has no stop for it in its present state"),
+        (machine(handling=Handling(stop_loses=("a", "b", "c"))), "it would lose a, c, and that was not allowed"),
         (machine(handling=Handling(protected=("terminate",), terminates=False, terminate_loses=("x",))), ""),
         (machine(handling=Handling()), ""),
     ],
@@ -77,7 +77,7 @@ def test_a_terminate_that_its_provider_lacks_is_refused() -> None:
     one = intent(act=TERMINATE, irreversible=True)
     assert (
         explain_refusal(one, machine(handling=Handling(terminates=False)))
-        == "its provider has no terminate for it as it is now"
+        == "its provider has no terminate for it in its present state"
     )
     assert explain_refusal(one, machine(handling=Handling(stop_loses=("x",), terminate_loses=("y",)))) == ""
 
@@ -85,10 +85,10 @@ def test_a_terminate_that_its_provider_lacks_is_refused() -> None:
 def test_two_looks_that_differ_say_in_what() -> None:
     assert describe_difference(machine(), machine()) == ""
     assert (
-        describe_difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was looked at"
+        describe_difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was checked"
     )
     changed = machine(name="b", labels=(("a", "b"),), handling=Handling())
-    assert describe_difference(machine(), changed) == "its name and labels and handling changed while it was looked at"
+    assert describe_difference(machine(), changed) == "its name and labels and handling changed while it was checked"
 
 
 def test_a_listing_that_was_asked_for_before_the_send_proves_nothing() -> None:
@@ -101,7 +101,7 @@ def test_a_crash_is_not_judged_by_an_older_listing_but_paged_in_time() -> None:
     one = replace(SENT, state=EXECUTING, expires_at=START + 30 * S)
     for minutes, state in ((1, ""), (9, ""), (10, UNCONFIRMED)):
         finding = confirm_outcome(one, machine(), absences=0, asked_at=START - S, now=START + minutes * MIN, settling=MIN)
-        assert finding == IntentUpdate(state=state, why="nobody has looked since it was sent")
+        assert finding == IntentUpdate(state=state, why="not checked since it was sent")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_crash_is_not_judged_by_an_older_listing_but_paged_in_time() -> None:
     ids=["an earlier start", "an earlier machine", "a stop before it began"],
 )
 def test_what_may_be_of_an_earlier_life_proves_nothing(seen: Observation) -> None:
-    assert look(SENT, seen) == IntentUpdate(why="what was seen may be of an earlier life, or of another machine")
+    assert look(SENT, seen) == IntentUpdate(why="the observation may be of an earlier run or of another machine")
 
 
 @pytest.mark.parametrize("seen", [machine(started_at=BEGAN + S), machine(created_at=BEGAN + S)], ids=["restart", "new"])

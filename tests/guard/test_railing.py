@@ -160,7 +160,7 @@ def test_h25_a_config_whose_first_run_would_stop_more_than_the_rails_allow_needs
     cases = [case(m, rule, idle(NOW - minutes(60)), NOW) for m in machines[:4]]
     four = build_action_plan(cases, around(NOW))
     assert explain_config_excess(four, count_fleet(machines), RAILS, NOW) == (
-        "it would act on 4 of 40 machines, and the rails allow 3 in 10 min"
+        "it would act on 4 of 40 machines, and [rails] allows 3 in 10 min"
     )
     assert explain_config_excess(build_action_plan(cases[:3], around(NOW)), 40, RAILS, NOW) == ""
     protected = build_action_plan(
@@ -214,7 +214,7 @@ def test_h25_a_rule_that_holds_for_busy_machines_means_all_of_them_and_an_idle_r
     proposals = build_action_plan([case(m, old, busy, NOW) for m in machines], around(NOW))
     assert {reason for p in proposals if p.step.do == "stop" for reason, _ in p.held_by} >= {"working"}
     assert (
-        explain_config_excess(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and the rails allow 3 in 10 min"
+        explain_config_excess(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and [rails] allows 3 in 10 min"
     )
     quiet = build_action_plan([case(m, policy(), busy, NOW) for m in machines], around(NOW))
     assert explain_config_excess(quiet, 50, RAILS, NOW) == ""

@@ -124,7 +124,7 @@ def test_idleness_counts_from_its_own_start_and_not_from_when_it_was_noticed() -
 def test_unknown_work_cannot_be_said_and_never_counts_as_idle() -> None:
     verdict = judged(machine(), policy(), Activity(), friday(20))
     assert (verdict.finding, verdict.truth.missing) == (CANNOT_SAY, ("state",))
-    assert "no signals yet: nothing measures work" in verdict.reasons
+    assert "no signals yet: activity is not measured" in verdict.reasons
 
 
 def test_what_is_false_whatever_the_work_is_false_where_work_is_unknown() -> None:

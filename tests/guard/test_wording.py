@@ -65,7 +65,7 @@ def test_an_idle_warning_says_all_that_somebody_needs() -> None:
         text_of(notice)
         == """\
 costguard: train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
-Told now because it is new, at 2026-11-20 18:50 UTC.
+Sent now because it is new, at 2026-11-20 18:50 UTC.
 
 train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
   of what: aws/1111/us-east-1/i-0abc
@@ -177,7 +177,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
                 turned=9, fleet=30, within=timedelta(minutes=10), share="all in us-east-1", until=DUE, at=NOTICED
             ),
             PAGE,
-            "9 of 30 turned idle or unknown within 10 min; in common: all in us-east-1",
+            "9 of 30 became idle or unknown within 10 min; in common: all in us-east-1",
         ),
         (
             fleet.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
@@ -231,7 +231,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
 
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
-    because = ("$484.00 of $500.00 of budget all is surely spent",)
+    because = ("$484.00 of $500.00 of budget all is spent for certain",)
     notice = alert.build_planned_alert(
         matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
@@ -256,9 +256,9 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
     )
     cap = forecast_cap(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
     assert explain_cap(cap, NOTICED, UTC) == (
-        "$484.00 of $500.00 of budget all is surely spent",
+        "$484.00 of $500.00 of budget all is spent for certain",
         "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
-        "a stop is proven after 10 min, so it acts from $483.61 on",
+        "a stop is confirmed after 10 min, so it acts from $483.61 on",
     )
 
 

@@ -62,7 +62,7 @@ WORDS = {
     "handshake reset": ("", ""),
     "hello lost": ("TLS broke off", "later"),
 }
-"""What is said of each, and of what to do; a byte that is changed may break anything, and of a reset nobody knows why."""
+"""What is said of each, and of what to do; a byte that is changed may break anything, and of a reset reason unknown."""
 PLANS = {
     "garbage first": Fault(kind="garbage", side=CONNECT, times=None),
     "handshake cut": Fault(kind="cut", at=700, times=None),

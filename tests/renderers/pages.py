@@ -100,7 +100,7 @@ MONTH = Document(
     figures=(
         HeadlineFigure(name="Spent", text="$9,812.40", note="between $9,640.00 and $9,990.00"),
         HeadlineFigure(name="Change to 2026-09", text="+$1,692.07", note="from $8,120.33; +21%"),
-        HeadlineFigure(name="Idle", text="not known", note="nothing measured well enough whether machines did any work"),
+        HeadlineFigure(name="Idle", text="not known", note="too little data on machine activity"),
         HeadlineFigure(name="Saved by the guard", text="$204.00"),
     ),
     charts=(STACK, GRID, BAR, GPUS, IDLE),
@@ -117,7 +117,7 @@ MONTH = Document(
     ),
     notes=(
         "Not counted: vast: bandwidth is not in the listing.",
-        "Not counted: aws/123456789012/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout.",
+        "Not counted: aws/123456789012/us-east-1 was not read completely for 3 h from 2026-10-03 12:00 UTC: timeout.",
     ),
 )
 """A team's month with a chart of every kind."""

@@ -62,8 +62,8 @@ def test_what_was_spent_stands_with_its_bounds_and_each_currency_by_itself() -> 
 def test_a_running_period_says_so_far_and_what_it_comes_to() -> None:
     running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(money("150", "150", "200"),))
     assert of(running, "Spent so far").text == "$100.00"
-    assert of(running, "By its end, if it goes on") == HeadlineFigure(
-        name="By its end, if it goes on", text="$150.00", note="between $150.00 and $200.00"
+    assert of(running, "By its end at the current burn") == HeadlineFigure(
+        name="By its end at the current burn", text="$150.00", note="between $150.00 and $200.00"
     )
 
 
@@ -85,8 +85,8 @@ def test_the_change_has_its_sign_and_a_share_that_says_something(was: str, text:
 
 def test_a_period_before_that_nobody_looked_at_is_not_zero() -> None:
     figure = of(replace(SPENT, before=replace(BEFORE, seen=False, part_seen=False)), "Against")
-    assert (figure.text, figure.note) == ("not known", "nobody looked then")
-    assert of(replace(SPENT, before=replace(BEFORE, complete=False)), "Against").note.endswith("; it was not seen all through")
+    assert (figure.text, figure.note) == ("not known", "not polled then")
+    assert of(replace(SPENT, before=replace(BEFORE, complete=False)), "Against").note.endswith("; it has gaps")
 
 
 def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> None:
@@ -100,7 +100,7 @@ def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> No
     )
     judged = replace(SPENT, usd=sums(SAME, computing=80 * nano, waste=waste))
     assert of(judged, "Idle") == HeadlineFigure(
-        name="Idle", text="$20.00", note="and $5.00 partly idle, of the 62% that could be judged"
+        name="Idle", text="$20.00", note="and $5.00 partly idle, of the 62% with known activity"
     )
     assert of(replace(SPENT, usd=sums(SAME, computing=80 * nano)), "Idle").text == "not known"
     assert [one for one in list_headline_figures(SPENT) if one.name == "Idle"] == [], "nothing computed"

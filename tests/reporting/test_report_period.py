@@ -54,14 +54,14 @@ def test_a_period_is_what_people_call_it(
 @pytest.mark.parametrize(
     ("stated", "says"),
     [
-        ({"month": "2026-10", "day": "2026-10-01"}, "--month and --day exclude each other"),
-        ({"week": "2026-W40", "from": "2026-10-01"}, "--week and --from exclude each other"),
-        ({"day": "2026-10-01", "to": "2026-10-02"}, "--day and --from exclude each other"),
+        ({"month": "2026-10", "day": "2026-10-01"}, "--month and --day cannot be used together"),
+        ({"week": "2026-W40", "from": "2026-10-01"}, "--week and --from cannot be used together"),
+        ({"day": "2026-10-01", "to": "2026-10-02"}, "--day and --from cannot be used together"),
         ({"to": "2026-10-01"}, "--to: needs a beginning"),
         ({"from": "2026-12-01"}, "--from: lies in the future"),
         ({"from": "2026-10-02", "to": "2026-10-02"}, "--to: does not lie after --from"),
         ({"from": "2026-10-02", "to": "2026-10-01"}, "--to: does not lie after --from"),
-        ({"from": "yesterday"}, "--from: is no day and no time: 'yesterday'"),
+        ({"from": "yesterday"}, "--from: is not a day or a time: 'yesterday'"),
         ({"from": "2026-02-30"}, "--from: is no day and no time"),
         ({"from": "0001-01-01"}, "--from: lies not between 2000 and 2199"),
         ({"from": "2010-01-01", "to": "2026-01-01"}, "--from: lies more than ten years before --to"),

@@ -68,7 +68,7 @@ def test_an_hour_without_any_work_is_idle_and_one_with_any_is_not() -> None:
 def test_what_is_not_measured_is_unknown_and_never_idle() -> None:
     assert states(judge_hours({GPU_UTIL: rows(QUIET, None, QUIET)}, ran(), 8)) == {0: IDLE, 2: IDLE}
     assert judge_hours({}, ran(), 8) == {}
-    assert judge_hours({NETWORK: rows(QUIET)}, ran(), 8) == {}, "no GPU duty and no agent: nothing measures work"
+    assert judge_hours({NETWORK: rows(QUIET)}, ran(), 8) == {}, "no GPU duty and no agent: activity is not measured"
 
 
 def test_too_few_samples_say_nothing() -> None:

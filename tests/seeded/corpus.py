@@ -84,7 +84,7 @@ def faults(bugs: Sequence[Bug], root: Path = ROOT) -> Iterator[str]:
     for bug in bugs:
         where = f"{bug.stands_in}: {bug.name}"
         if names.count(bug.name) > 1 or not NAME.fullmatch(bug.name):
-            yield f"{where}: its name stands there twice or is none: write it as no-second-look, each once"
+            yield f"{where}: its name appears twice or is none: write it as no-second-look, each once"
         if not HAZARD.fullmatch(bug.hazard) or not bug.says:
             yield f"{where}: name its hazard (H01 of RELIABILITY, G6 of GUARD) and say what a user would suffer"
         for test in bug.tests or ("",):

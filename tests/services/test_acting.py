@@ -58,7 +58,7 @@ CHANGES: dict[str, Change] = {
     "another tag": see(labels=(("team", "vision"),)),
     "the provider's protection": see(handling=Handling(stops=True, protected=("stop",))),
     "a controller": see(handling=Handling(stops=True, controller="auto-scaling group train")),
-    "a lease": wish("somebody keeps it"),
+    "a lease": wish("it has a lease"),
     "a lower arming": wish("its policy is armed to notify"),
     "a freeze": wish("all acts are frozen"),
     "a job": wish("its GPU works"),
@@ -208,7 +208,7 @@ def test_a_refused_second_request_is_no_failure_since_the_first_may_have_worked(
 def test_a_stop_loses_only_what_was_allowed_and_never_becomes_a_terminate() -> None:
     local = Handling(stops=True, stop_loses=("1900 GB of local disk",))
     world = World(machine(handling=local))
-    assert world.act().intent.outcome == "it would lose 1900 GB of local disk, and nobody allowed that"
+    assert world.act().intent.outcome == "it would lose 1900 GB of local disk, and that was not allowed"
     world = World(machine(handling=local))
     assert world.act(intent(lose=local.stop_loses)).sent
     assert world.asked == [("stop", KEY, frozenset(local.stop_loses))]
@@ -220,7 +220,7 @@ def test_a_stop_loses_only_what_was_allowed_and_never_becomes_a_terminate() -> N
 
 def test_a_terminate_is_sent_only_where_that_was_allowed() -> None:
     world = World(obeys=World.end_it)
-    assert world.act(intent(act=TERMINATE)).intent.outcome == "it would be gone for good, and nobody allowed that"
+    assert world.act(intent(act=TERMINATE)).intent.outcome == "it would be deleted permanently, and that was not allowed"
     world = World(obeys=World.end_it)
     assert world.act(intent(act=TERMINATE, irreversible=True)).sent
     assert world.asked == [("terminate", KEY, frozenset())]
@@ -275,7 +275,7 @@ def test_a_pause_over_which_somebody_else_moved_it_changes_nothing_of_theirs() -
     assert not world.act().sent
     assert (world.asked, world.ledger.rows["one"].state) == ([], CANCELLED)
     world = World(at={"before verifying": taken_over})
-    assert world.act().held == "somebody else moved it meanwhile"
+    assert world.act().held == "another process changed it meanwhile"
 
 
 def test_200_and_it_runs_on_is_sent_at_0_1_3_and_7_minutes_and_paged_at_10() -> None:
@@ -319,7 +319,10 @@ def test_a_restart_after_the_act_is_never_stopped_by_it() -> None:
     world.goes_by(MIN)
     world.restart()
     done = world.confirm()
-    assert (done.intent.state, done.intent.outcome) == (DONE, "the life it was for is over: it was restarted since")
+    assert (done.intent.state, done.intent.outcome) == (
+        DONE,
+        "the machine was restarted since: the act was for its earlier run",
+    )
     assert len(world.asked) == 1
 
 
@@ -374,10 +377,10 @@ def test_a_crash_before_the_request_is_ready_anew_when_it_cannot_be_sent_any_mor
 
 def test_a_crash_before_the_request_is_cancelled_where_it_holds_no_more() -> None:
     world = crashed()
-    world.wish = "somebody keeps it"
+    world.wish = "it has a lease"
     world.goes_by(2 * MIN)
     acted = world.settle()
-    assert (acted.intent.state, acted.intent.outcome) == (CANCELLED, "it is still running, and somebody keeps it")
+    assert (acted.intent.state, acted.intent.outcome) == (CANCELLED, "it is still running, and it has a lease")
 
 
 def test_a_crash_is_cancelled_where_its_provider_states_no_start() -> None:
@@ -416,7 +419,7 @@ def test_somebody_elses_move_is_theirs() -> None:
     world = crashed()
     world.goes_by(2 * MIN)
     world.at = {"before ready": lambda world: world.ledger.rows.update(one=intent(state=DONE))}
-    assert world.settle().held == "somebody else moved it meanwhile"
+    assert world.settle().held == "another process changed it meanwhile"
 
 
 def test_hands_are_the_ports_that_an_account_keeps() -> None:

@@ -150,5 +150,5 @@ def test_late_is_ready_again_and_expires_no_more(desk: Desk) -> None:
     acted = desk.act(planned(desk))
     assert (acted.intent.state, acted.intent.expires_at, desk.world.asked) == (READY, None, [])
     assert desk.book.load_open_intents() == [acted.intent]
-    desk.world.wish = "somebody keeps it"
+    desk.world.wish = "it has a lease"
     assert desk.act(acted.intent).intent.state == CANCELLED

@@ -58,7 +58,7 @@ def test_what_has_another_shape_is_no_listing(change: dict[str, Any]) -> None:
     ],
 )
 def test_what_lies_with_another_provider_is_not_believed(change: dict[str, Any]) -> None:
-    assert validate_listing(replace(WHOLE, **change), SCOPE) == "it lists what lies with another provider: aws"
+    assert validate_listing(replace(WHOLE, **change), SCOPE) == "it lists a resource of another provider: aws"
 
 
 @pytest.mark.parametrize("stated", [["cloud/lab/here"], [None], [("cloud", "lab", "here")], [ScopeKey("cloud", "", "x")]])
@@ -74,7 +74,7 @@ def test_a_source_that_lists_anothers_scope_takes_nothing_from_it() -> None:
     thief.__class__ = type("Thief", (Cloud,), {"providers": ("thief",)})
     done = poll_sources([thief, Cloud([ALL, ALL], number=1)], ledger, Hands())
     assert [one.outcome for one in done.accrued] == ["complete"]
-    assert done.refused == ("thief: its scopes cannot be listed: it lists a scope of another provider: cloud/lab/here",)
+    assert done.refused == ("thief: its accounts cannot be listed: it lists a scope of another provider: cloud/lab/here",)
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
 
 
@@ -122,4 +122,4 @@ def test_what_is_no_list_of_offers_is_named_and_hides_no_other(said: object) -> 
             return said
 
     found = ask_live_offers({"odd": [Odd("odd")], "fine": [Account("fine")]}, None)
-    assert (set(found.listings), dict(found.failed)) == ({"fine"}, {"odd": "it answered something else than offers"})
+    assert (set(found.listings), dict(found.failed)) == ({"fine"}, {"odd": "it did not return offers"})

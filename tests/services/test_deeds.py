@@ -150,7 +150,7 @@ def in_doubt(moment: Moment) -> None:
 CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
     ("a freeze", lambda m: m.wish(FREEZE), "ada froze all acts"),
     ("a lease", lambda m: m.wish(LEASE), "ada keeps it until"),
-    ("a machine started by hand", by_hand, "whoever started it keeps it until"),
+    ("a machine started by hand", by_hand, "the person who started it keeps it until"),
     ("a phase", lambda m: m.wish(PHASE, subject="download"), "ada declared download"),
     ("a wish to protect it", lambda m: m.wish(PROTECT), "ada protects it"),
     ("a label that protects it", lambda m: m.sees(labels=(("costguard", "never"),)), "its label costguard=never protects it"),
@@ -161,18 +161,18 @@ CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
     ),
     ("a lower arming", lambda m: m.wish(ARM, subject=RULE.name, value=NOTIFY, id="lower", at=NOW), "armed for notify"),
     ("that nobody owns it", of_nobody, "nobody owns it"),
-    ("a controller", lambda m: m.sees(handling=replace(STOPS, controller="group a")), "group a would bring it back"),
+    ("a controller", lambda m: m.sees(handling=replace(STOPS, controller="group a")), "group a would start it again"),
     ("that it has no stop", lambda m: m.sees(handling=Handling(stops=False, terminates=True)), "has no stop for it"),
     ("what a stop would lose", lambda m: m.sees(handling=replace(STOPS, stop_loses=("its disk",))), "it would lose its disk"),
     ("a listing that began to know it just now", lambda m: setattr(m, "polls", 2), "in 2 listings"),
     ("another act that is not settled", in_doubt, "its terminate is executing"),
     (
-        "a policy that does not concern it any more",
+        "a policy that no longer matches it",
         lambda m: of_policy(m, target=PolicyTarget(ids=("i-2",))),
-        "does not concern it any more",
+        "no longer matches it",
     ),
-    ("a policy that is no more", lambda m: rules(m, policies=()), "its policy is no more"),
-    ("a machine that is not listed", lambda m: setattr(m, "listed", False), "it is not listed any more"),
+    ("a policy that is no more", lambda m: rules(m, policies=()), "its policy no longer exists"),
+    ("a machine that is not listed", lambda m: setattr(m, "listed", False), "it is no longer listed"),
 ]
 
 
@@ -186,7 +186,7 @@ def test_an_open_breaker_holds_idle_acts_only(moment: Moment) -> None:
     moment.breaker = Breaker(opened_at=NOW, keys=(moment.live.observation.key,), shared="region us-east-1")
     assert moment.why_not() == ""
     of_policy(moment, rule="idle")
-    assert "1 turned idle or unknown at once (region us-east-1)" in moment.why_not()
+    assert "1 became idle or unknown at once (region us-east-1)" in moment.why_not()
 
 
 def test_an_approval_lets_a_stop_lose_what_it_loses(moment: Moment) -> None:
@@ -238,7 +238,7 @@ def goes(
     acts: int = 1,
     **stated: object,
 ) -> ActionExecutor:
-    """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
+    """A run in which the stop of each is due, the `first` of them first, and [rails] allows `acts`."""
     done = cast("tuple[int, ...]", stated.pop("done", (0,)))
     cases = [case(one, RULE, idle(at - 60 * MIN), at, replace(_climb(one, at), done=done), **stated) for one in machines]
     around = RunConstraints(now=at, interval=MIN, room=Headroom(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
@@ -305,7 +305,7 @@ def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is
     goes(moment.book, rack, machines[1:2], NOW + MIN, first="i-2", acts=1)
     assert states(moment.book)["i-3"] == "cancelled"
     (gone,) = [one for one in moment.book.load_intents_since(NOW) if one.life.key.id == "i-3"]
-    assert gone.outcome == "its condition holds no more"
+    assert gone.outcome == "its condition no longer holds"
     assert states(moment.book)["i-2"] != "cancelled"
 
 

@@ -130,7 +130,7 @@ def test_before_anybody_looked_nothing_is_compared(weekend: StoryOutcome) -> Non
     found = told(weekend, START, START + timedelta(days=3))
     assert found.before is not None
     assert (found.before.seen, found.before.compute_change(found.usd), found.usd.groups[0].before) == (False, None, None)
-    assert "2026-10, the period before: not known, nobody looked then." in build_report_document(found).lead
+    assert "2026-10, the period before: not known, not polled then." in build_report_document(found).lead
 
 
 def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:

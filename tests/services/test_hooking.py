@@ -206,7 +206,7 @@ def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardStore) -> No
     hooks.wait(cut_short=True)
     record_hook_ends(book, hooks, NOON, lost=False)
     (found,) = book.load_hook_runs(NOON)
-    assert (found.state, found.why) == (LOST, "the watchdog ended while it ran")
+    assert (found.state, found.why) == (LOST, "the watchdog ended while the hook ran")
 
 
 def test_a_hook_whose_watchdog_was_killed_is_neither_forgotten_nor_run_a_second_time_before_its_time_is_over(
@@ -234,4 +234,4 @@ with GuardStore({f"sqlite:///{tmp_path / 'ledger.db'}"!r}, rails=Rails()) as boo
     assert not book.begin_hook(run(id="run-2", began_at=NOON + 4 * MIN), NOON + 4 * MIN)
     record_hook_ends(book, again, NOON + 5 * MIN)
     (found,) = book.load_hook_runs(NOON)
-    assert (found.state, found.why) == (LOST, "the watchdog that began it is no more")
+    assert (found.state, found.why) == (LOST, "the watchdog that started it has ended")

@@ -145,7 +145,7 @@ def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_t
     ledger = Memory()
     poll_sources([Cloud([ALL])], ledger, Hands())
     done = poll_sources([Broken([], at="scopes"), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
-    why = "its scopes cannot be listed: cloud: 403; hint: a new key"
+    why = "its accounts cannot be listed: cloud: 403; hint: a new key"
     assert [(one.state.scope, one.why) for one in done.accrued] == [(SCOPE, why), (OTHER, "")]
     assert (ledger.states[SCOPE].at, ledger.states[SCOPE].complete_at, done.refused) == (minute(9), minute(1), ())
 
@@ -153,7 +153,7 @@ def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_t
 def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
     done = poll_sources([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
     assert done.accrued == ()
-    assert done.refused == (f"{SCOPE.provider}: its scopes cannot be listed: unexpected ValueError",)
+    assert done.refused == (f"{SCOPE.provider}: its accounts cannot be listed: unexpected ValueError",)
 
 
 def test_a_listing_dated_ahead_of_the_clock_is_refused_and_said() -> None:

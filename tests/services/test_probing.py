@@ -96,7 +96,7 @@ def test_its_own_work_is_told_first(book: GuardStore) -> None:
 
 
 def test_a_member_that_nothing_measures_now_speaks_against_it(book: GuardStore) -> None:
-    assert against(book, Account({"i-0": 0.0, "i-2": 0.0})) == "i-1 of its group exp-7 is measured by nothing at this moment"
+    assert against(book, Account({"i-0": 0.0, "i-2": 0.0})) == "i-1 of its group exp-7 is not measured at this moment"
 
 
 def test_a_cloud_that_cannot_be_asked_speaks_against_it_and_raises_nothing(book: GuardStore) -> None:

@@ -130,7 +130,7 @@ def test_last_months_report_comes_on_the_first_at_its_hour_once(office: Office, 
     [(whom, letter)] = post.read
     assert whom == ("lead@lab.org",)
     assert letter["Subject"].startswith("costguard: GPU spending in 2026-10: $")
-    assert "Told now because it is the time for it, at 2026-11-01 08:00 CET." in text_of(post)
+    assert "Sent now because it is due, at 2026-11-01 08:00 CET." in text_of(post)
     assert [one.get_filename() for one in letter.iter_attachments()] == ["costguard-2026-10.html"]
     assert office.made == 1
 
@@ -151,7 +151,7 @@ def test_a_watchdog_that_was_down_sends_it_late_and_says_so(office: Office, post
     assert owed.is_late(office.hands.at)
     office.postman().deliver()
     text = text_of(post)
-    assert "Told now because its time has passed without it, at 2026-11-04 08:00 CET." in text
+    assert "Sent now because it is overdue, at 2026-11-04 08:00 CET." in text
     assert "It was due at 2026-11-01 08:00 CET and is late" in text
 
 
@@ -326,7 +326,7 @@ def test_a_week_of_which_the_ledger_holds_nothing_is_reported_as_that(office: Of
     [(_, letter)] = post.read
     assert owed.of.label == "2026-W43"
     assert letter["Subject"] == "costguard: GPU spending in 2026-W43: not known"
-    assert "the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent." in text_of(post)
+    assert "the ledger has no data. Nothing was polled then, so spending is unknown." in text_of(post)
 
 
 def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Office) -> None:

@@ -148,7 +148,7 @@ def test_two_accounts_that_their_provider_calls_the_same_are_one() -> None:
     done = poll_sources([cloud(account="work", who="user_7"), cloud(account="home", who="user_7")], Memory(), Hands())
     assert [one.state.scope.account for one in done.accrued] == ["work"]
     (said,) = done.twins
-    assert "account 1 (aws) and account 2 (aws) are one account, which the provider calls user_7" in said
+    assert "account 1 (aws) and account 2 (aws) are the same account, which the provider calls user_7" in said
 
 
 def test_the_same_name_at_two_providers_is_no_twin() -> None:
@@ -176,7 +176,7 @@ def test_known_scopes_fail_where_one_account_breaks_but_not_those_that_another_l
     broken = Broken([], scope=ScopeKey("aws", "1", "a"), at="scopes")
     done = poll_sources([broken, replace(cloud("b", account="2"), asked=2)], ledger, Hands())
     assert [(one.state.scope.name, one.outcome) for one in done.accrued] == [("a", "failed"), ("b", "complete")]
-    assert done.accrued[0].why.startswith("its scopes cannot be listed: ")
+    assert done.accrued[0].why.startswith("its accounts cannot be listed: ")
 
 
 def test_an_answer_about_another_scope_is_no_answer() -> None:
@@ -208,4 +208,4 @@ def test_an_account_waits_for_one_before_it_for_a_while_and_not_for_a_round(monk
     done = poll_sources([slow, cloud("y", account="2")], Memory(), Hands(), limit_s=0.6)
     slow.let_go.set()
     assert [(one.state.scope.name, one.outcome) for one in done.accrued] == [("y", "complete")]
-    assert done.refused == ("aws: its scopes cannot be listed: no answer within 0.6 s",)
+    assert done.refused == ("aws: its accounts cannot be listed: no answer within 0.6 s",)

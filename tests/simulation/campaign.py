@@ -2,7 +2,7 @@
 
     {"commit": "bef3695", "first": 0, "worlds": 50, "ticks": 3912, "machine_hours": 801.3, "faults": {...}, "violations": {}}
 
-A chunk whose line is there already, of the same commit, is not played again, so that a campaign goes on where it was cut off.
+A chunk whose line already exists, of the same commit, is not played again, so that a campaign goes on where it was cut off.
 """
 
 from __future__ import annotations

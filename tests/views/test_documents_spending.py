@@ -128,7 +128,7 @@ def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
     assert unknown["usd_per_hour"] is None
     assert unknown["usd_per_hour_bounds"] == {"low": "0.0000", "high": "16.0000"}
     assert data["burn_usd_per_hour"] == "1.0000"
-    assert data["warnings"] == ["1 resource bills at a price that nobody stated: not in the burn, at most $16.0000 an hour"]
+    assert data["warnings"] == ["1 resource bills at an estimated price: not in the burn, at most $16.0000 an hour"]
     assert "unknown (0 to 16.0000)" in people(books)
 
 
@@ -169,9 +169,9 @@ def test_scopes_that_are_not_seen_come_before_everything_else() -> None:
     )
     text = people(FakeBooks(known=known))
     assert text.splitlines()[:3] == [
-        "WARNING: aws/123/us-east-1 not seen completely for 3 h: timeout",
-        "WARNING: gcp/p/all was never seen completely: refused (403)",
-        "WARNING: vast/me/all not seen completely for 2 h: nobody has asked for 2 h",
+        "WARNING: aws/123/us-east-1 not read completely for 3 h: timeout",
+        "WARNING: gcp/p/all was never read completely: refused (403)",
+        "WARNING: vast/me/all not read completely for 2 h: nobody has asked for 2 h",
     ]
     assert "1 of 4 scopes are seen completely." in text
 
@@ -274,7 +274,7 @@ def test_a_price_that_nobody_stated_is_not_shown_as_a_cost() -> None:
     text = table.render(build_report_document(stated(books)))
     assert "vast      -        1.0        8.0  unknown  0.00  16.00" in text
     assert "4.00*  3.00   5.00" in text
-    assert "provider vast: nobody stated a price; counted as $8.00, and surely between 0.00 and 16.00." in text
+    assert "provider vast: price unknown; counted as $8.00, between 0.00 and 16.00." in text
 
 
 def test_what_is_not_counted_names_the_holes_and_their_length() -> None:
@@ -288,9 +288,9 @@ def test_what_is_not_counted_names_the_holes_and_their_length() -> None:
         ),
     )
     assert said(stated(books))["not_counted"][:3] == [
-        "aws/123/us-east-1 was not seen completely for 3 h 10 min from 2026-11-03 12:00 UTC: timeout",
-        "vast/me/all was not looked at before 2026-11-05 14:00 UTC, 4 d 14 h into the period",
-        "what both began and ended while its scope was not seen",
+        "aws/123/us-east-1 was not read completely for 3 h 10 min from 2026-11-03 12:00 UTC: timeout",
+        "vast/me/all was not polled before 2026-11-05 14:00 UTC, 4 d 14 h into the period",
+        "machines that started and ended while their account was not read",
     ]
 
 
@@ -298,7 +298,7 @@ def test_several_holes_of_a_scope_are_one_sentence() -> None:
     polled = (stretch(at(1), at(3)), stretch(at(3, 1), at(4)), stretch(at(6), NOW))
     (line,) = list_report_warnings(stated(FakeBooks(known=(scope_now(),), polled=polled)))
     assert line == (
-        "aws/123/us-east-1 was not seen completely for 2 d 1 h: "
+        "aws/123/us-east-1 was not read completely for 2 d 1 h: "
         "2 times, the longest for 2 d from 2026-11-04 00:00 UTC: nobody looked"
     )
 
@@ -307,18 +307,18 @@ def test_the_time_before_the_first_look_is_told_apart_from_later_holes() -> None
     books = FakeBooks(known=(scope_now(),), polled=(stretch(at(5, 14), at(7)), stretch(at(7, 2), NOW)))
     (line,) = list_report_warnings(stated(books))
     assert line == (
-        "aws/123/us-east-1 was not looked at before 2026-11-05 14:00 UTC, 4 d 14 h into the period, "
-        "and was not seen completely for 2 h from 2026-11-07 00:00 UTC: nobody looked"
+        "aws/123/us-east-1 was not polled before 2026-11-05 14:00 UTC, 4 d 14 h into the period, "
+        "and was not read completely for 2 h from 2026-11-07 00:00 UTC: nobody looked"
     )
 
 
 def test_a_month_ahead_and_a_month_before_the_ledger_say_so() -> None:
     books = FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),))
     ahead = table.render(build_report_document(stated(books, of=(2027, 1))))
-    assert ahead.startswith("2027-01 (UTC) lies ahead: nothing is spent in it yet.")
+    assert ahead.startswith("2027-01 (UTC) is in the future: nothing is spent yet.")
     before = table.render(build_report_document(stated(books, of=(2026, 1))))
     assert before.startswith("2026-01 (UTC): the ledger holds nothing of it.")
-    assert "aws/123/us-east-1 was never seen completely in 2026-01: nobody looked." in before
+    assert "aws/123/us-east-1 was never read completely in 2026-01: nobody looked." in before
 
 
 def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
@@ -328,7 +328,7 @@ def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
     holey = FakeBooks(known=(scope_now(), scope_now(VAST)), polled=(stretch(at(1), NOW), stretch(at(2), NOW, scope=VAST)))
     refused = build_incomplete_report_error(stated(holey))
     assert isinstance(refused, IncompleteError)
-    assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not seen completely all through 2026-11")
+    assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not read completely all through 2026-11")
     assert "vast/me/all" in str(refused)
     nothing = build_incomplete_report_error(stated(FakeBooks()))
     assert nothing is not None

@@ -33,16 +33,16 @@ def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: 
         aged(watchdog, agent, 4)
         (notice,) = [one for one in watchdog.room.run_guard().notices if one.topic == "blind"]
         assert notice.subject == "cloud/lab/here/i-0"
-        assert "its agent is silent since" in dict(notice.facts)["why"]
+        assert "its agent has not reported since" in dict(notice.facts)["why"]
         (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{watchdog.url}"\n')
         (one, other) = sorted(costguard("status", "--json").data["resources"], key=lambda found: found["id"])
         assert (one["agent"]["state"], other["agent"]) == ("silent", None)
-        assert "its agent is silent since" in costguard("status").out
+        assert "its agent has not reported since" in costguard("status").out
         (check,) = [one for one in costguard("doctor", "--json").data["ledger"]["checks"] if one["check"] == "agents"]
         assert check["outcome"] != "good"
-        assert "1 machines have one: train-0; blind: train-0: its agent is silent since" in check["told"]
+        assert "1 machines have one: train-0; blind: train-0: its agent has not reported since" in check["told"]
         plan = costguard("plan", "--json").data
-        assert any("its agent is silent since" in note for note in plan["notes"])
+        assert any("its agent has not reported since" in note for note in plan["notes"])
         at = datetime.now(UTC)
         assert watchdog.beat(agent, 2, beat(record(at))).status == 200
         assert [one.topic for one in watchdog.room.run_guard().notices if one.topic == "blind"] == []

@@ -35,14 +35,14 @@ FIRST, NEW_IN_GROUP, ESCALATED, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, A
 )
 NOTIFY_REASONS = {
     FIRST: "it is new",
-    NEW_IN_GROUP: "something joined it",
+    NEW_IN_GROUP: "another item was added",
     ESCALATED: "it got worse",
-    REPEAT_DUE: "it still holds",
-    RESOLVED: "it is over",
-    SNOOZE_ENDED: "its snooze has ended",
-    DUE: "it is the time for it",
-    LATE: "its time has passed without it",
-    ASKED: "somebody asked for it",
+    REPEAT_DUE: "it still applies",
+    RESOLVED: "it is resolved",
+    SNOOZE_ENDED: "the snooze has ended",
+    DUE: "it is due",
+    LATE: "it is overdue",
+    ASKED: "it was requested",
 }
 REPEAT_INTERVALS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
 """After the first; the last one again and again."""
@@ -53,7 +53,7 @@ class Alert:
     """Something to tell about one thing, derived anew in every run for as long as it holds.
 
     `topic`: what it is about, the same for as long as it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`:
-    of what ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: whose, "" where nobody is known. `what`: one sentence.
+    of what ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: whose, "" where unknown. `what`: one sentence.
     `facts`: (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps it, "" for none.
     `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
     `once`: it tells of an event: told once, and that it is over is no news. `ahead`: an act comes next, so that no limit on
@@ -109,7 +109,7 @@ class Notification:
     days: int = 1
 
     def __post_init__(self) -> None:
-        require(self.days >= 1, "message.days", "must be at least 1", "state how long it is worth sending")
+        require(self.days >= 1, "message.days", "must be at least 1", "state how long it stays relevant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ def build_idle_alert(
     then: str = "",
     then_at: datetime | None = None,
 ) -> Alert:
-    """It does nothing. `then`: what the ladder does next ("stop"), at `then_at`; "" for nothing but this notice."""
+    """It does nothing. `then`: what the ladder does next ("stop"), at `then_at`; "" for only this notification."""
     facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", format_next_step(then, then_at, matter.zone)))
     return _build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
 
@@ -306,7 +306,7 @@ def build_done_alert(
         ("confirmed", f"{matter.format_moment(at)}, by its provider's listing"),
         ("cost while idle", format_alert_sum(idle_cost)),
         ("saved per hour", format_alert_rate(saves)),
-        ("still per hour", "nothing that is known" if afterwards is None else format_alert_rate(afterwards)),
+        ("still per hour", "nothing known" if afterwards is None else format_alert_rate(afterwards)),
     )
     return _build_alert(matter, INFO, f"{matter.called} is {_ACT_RESULTS[act]}", at, facts, keep=False, stage=stage)
 
@@ -318,10 +318,10 @@ def build_unconfirmed_alert(
     still = "at an unknown price" if matter.rate is None else f"still {format_alert_rate(matter.rate)}/h"
     facts = (
         ("since", matter.format_moment(asked_at)),
-        ("why", f"asked {sends} {'time' if sends == 1 else 'times'}, and its provider does not show it as {_ACT_RESULTS[act]}"),
-        ("so far", f"{format_alert_sum(so_far)} since it was asked"),
+        ("why", f"asked {sends} {'time' if sends == 1 else 'times'}, but its provider does not show it as {_ACT_RESULTS[act]}"),
+        ("so far", f"{format_alert_sum(so_far)} since the request"),
         ("per hour", format_alert_rate(matter.rate)),
-        ("next", f"it is looked at in every run; {_ACT_NAMES[act].lower()} it in its provider's console"),
+        ("next", f"it is checked in every run; {_ACT_NAMES[act].lower()} it in its provider's console"),
     )
     what = f"{_ACT_NAMES[act].upper()} NOT CONFIRMED: {matter.called}, {still}"
     return _build_alert(matter, PAGE, what, at, facts, keep=False, stage=9)
@@ -347,7 +347,7 @@ def build_question_alert(
         ("waiting costs", waiting if matter.rate is None else f"{waiting} per {format_length(WAITING_UNIT)}"),
         ("would be lost", _format_losses(loses)),
         ("asked because", because),
-        ("next", "nothing: no answer keeps it as it is"),
+        ("next", "nothing: without an answer it stays as it is"),
         *((("to say yes", yes),) if yes else ()),
     )
     return _build_alert(matter, WARNING, f"{_ACT_NAMES[act]} {matter.called}?", at, facts, stage=stage)
@@ -355,7 +355,7 @@ def build_question_alert(
 
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
     """It looks busy and makes no progress. A page; nothing is done by itself."""
-    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing by itself: look at the job"))
+    facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
     return _build_alert(
         matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.format_moment(since)}", at, facts
     )
@@ -370,7 +370,7 @@ def build_waste_alert(
         *_list_activity_facts(matter, work, at, since, None)[:2],
         ("so far", format_alert_sum(wasted)),
         ("per hour", format_alert_rate(matter.rate)),
-        ("next", "nothing: a machine that works is left alone"),
+        ("next", "nothing: a busy machine is not stopped"),
     )
     return _build_alert(
         matter, WARNING, f"{idle_gpus} of {gpus} GPUs of {matter.called} do nothing: {format_alert_sum(wasted)}", at, facts
@@ -383,12 +383,12 @@ def build_blind_alert(
     """Whether it works cannot be said, so nothing is done about it."""
     facts = (
         ("since", "it was first seen" if since is None else matter.format_moment(since)),
-        ("why", "; ".join(why) or "nothing measures its work"),
+        ("why", "; ".join(why) or "its activity is not measured"),
         ("so far", format_alert_sum(so_far)),
         ("per hour", format_alert_rate(matter.rate)),
-        ("next", "nothing is done while that is so: costguard doctor says what is missing"),
+        ("next", "no acts while this lasts: costguard doctor shows what is missing"),
     )
-    return _build_alert(matter, WARNING, f"whether {matter.called} works cannot be said", at, facts)
+    return _build_alert(matter, WARNING, f"activity of {matter.called} is unknown", at, facts)
 
 
 def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
@@ -397,7 +397,7 @@ def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, with
         ("since", matter.format_moment(at - within)),
         ("why", f"replaced {times} times within {format_length(within)} by {controller}"),
         ("per hour", format_alert_rate(matter.rate)),
-        ("next", f"nothing: its members are never stopped; change {controller} itself"),
+        ("next", f"nothing: its machines are never stopped; change {controller} itself"),
     )
     return _build_alert(
         matter, WARNING, f"{controller} replaces its machines: {times} times in {format_length(within)}", at, facts
@@ -413,7 +413,7 @@ def format_keep_command(resource_id: str) -> str:
 def format_next_step(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
     """`stop at 2026-11-20 19:05 UTC`."""
     if not then:
-        return "nothing but this notice"
+        return "only this notification"
     return then if then_at is None else f"{then} at {format_local_time(then_at, zone)}"
 
 

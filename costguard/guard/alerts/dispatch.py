@@ -336,7 +336,7 @@ def format_title(message: Notification, encode: TextEncoder = encode_plain) -> s
 
 def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
     """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
-    parts = [f"Told now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
+    parts = [f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
     parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
     parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
     more = len(message.notices) - ALERTS_SHOWN
@@ -348,7 +348,7 @@ def format_body(message: Notification, encode: TextEncoder = encode_plain) -> st
 
 
 def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
-    whose = encode(notice.owner) if notice.owner else "nobody is known"
+    whose = encode(notice.owner) if notice.owner else "unknown"
     lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
     lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]
     return lines if not notice.keep else [*lines, f"  to keep it: {encode(notice.keep)}"]

@@ -55,15 +55,15 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
     said = [
-        f"{alert.format_alert_sum(spent)} of {alert.format_alert_sum(limit)} of budget {standing.budget.name} is surely spent"
+        f"{alert.format_alert_sum(spent)} of {alert.format_alert_sum(limit)} of budget {standing.budget.name} is spent at least"
     ]
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)
         reached = f"reached about {format_local_time(at, zone)}" if left else "reached"
         said.append(f"at {alert.format_alert_rate(rate)} an hour the cap is {reached}")
-    needed = f", so it acts from {alert.format_alert_sum(cap.acts_at)} on"
-    return (*said, f"a stop is proven after {format_length(cap.reaction)}{needed}")
+    needed = f", so it acts at {alert.format_alert_sum(cap.acts_at)}"
+    return (*said, f"a stop is confirmed after {format_length(cap.reaction)}{needed}")
 
 
 def _list_denial_alerts(sight: GuardSnapshot) -> Iterator[Alert]:
@@ -133,7 +133,7 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardS
 
 
 def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """One notice a provider that was not seen completely for too long."""
+    """One notice a provider that was not read completely for too long."""
     down: dict[str, list[ScopeCoverage]] = defaultdict(list)
     for scope in scopes:
         seen_at = scope.last_complete_at or scope.since
@@ -210,7 +210,7 @@ def build_budget_alert(
         ("why", "; ".join(says)),
         ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
         ("per hour", format_alert_rate(rate)),
-        ("next", "nothing is stopped by this warning"),
+        ("next", "this warning stops nothing"),
     )
     what = f"budget {name}: {format_alert_sum(spent)} of {format_alert_sum(cap)} spent"
     return Alert(topic=f"budget:{name}", subject=f"budget {name}", owner=owner, severity=WARNING, what=what, at=at, facts=facts)
@@ -235,7 +235,7 @@ def build_hard_cap_alert(
 
     Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
-    nothing = "nothing can be stopped: all of it is protected or not armed"
+    nothing = "no machine can be stopped: all are protected or not armed"
     goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked else nothing
     then = "; ".join(one for one in (goes, f"asked about: {join_names(asked)}" if asked else "", short) if one)
     needed = rate.multiply_seconds(int(reaction.total_seconds()))
@@ -245,7 +245,7 @@ def build_hard_cap_alert(
         (
             "why",
             (
-                f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: it starts at "
+                f"to stop takes {format_length(reaction)}, which costs {format_alert_sum(needed)}: stopping starts at "
                 f"{format_alert_sum(cap - needed)}"
             ),
         ),
@@ -261,8 +261,8 @@ def build_refusal_alert(name: str, *, owner: str, wanted: Money, left: Money, at
     """A run was not admitted (`budget_cap`): 8.97 was wanted and 6.00 is left. `who` asked for it. Told once."""
     facts = (
         *((("who asked", who),) if who else ()),
-        ("why", f"{format_alert_sum(wanted)} was asked for and {format_alert_sum(left)} is left (budget_cap)"),
-        ("next", "more is refused until the budget's next period, or a higher cap"),
+        ("why", f"{format_alert_sum(wanted)} was requested, {format_alert_sum(left)} is left (budget_cap)"),
+        ("next", "new runs are refused until the budget's next period or until its cap is raised"),
     )
     what = f"budget {name} refuses a run: {format_alert_sum(wanted)} is more than the {format_alert_sum(left)} left"
     return Alert(
@@ -287,8 +287,8 @@ def build_runway_alert(
     facts = (
         ("so far", f"{format_alert_sum(balance)} is left"),
         ("per hour", format_alert_rate(rate)),
-        ("next", f"at zero, about {format_local_time(ends, zone)}, its machines are taken down"),
-        ("would be lost", f"data on {join_names(losing)}" if losing else "nothing that is known"),
+        ("next", f"at zero, about {format_local_time(ends, zone)}, its provider removes the machines"),
+        ("would be lost", f"data on {join_names(losing)}" if losing else "nothing known"),
     )
     what = f"the balance of {account} lasts {left}"
     return Alert(topic="runway", subject=account, owner=owner, severity=WARNING, what=what, at=at, facts=facts)
@@ -297,21 +297,21 @@ def build_runway_alert(
 def build_breaker_alert(
     *, turned: int, fleet: int, within: timedelta, share: str, until: datetime, at: datetime, zone: tzinfo = UTC
 ) -> Alert:
-    """Too many turned idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
+    """Too many became idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
     facts = (
         ("since", format_local_time(at, zone)),
         (
             "why",
-            f"{turned} of {fleet} turned idle or unknown within {format_length(within)}; in common: {share or 'nothing found'}",
+            f"{turned} of {fleet} became idle or unknown within {format_length(within)}; in common: {share or 'nothing found'}",
         ),
-        ("next", f"no idle act before {format_local_time(until, zone)}, or until somebody closes it"),
+        ("next", f"no idle acts before {format_local_time(until, zone)}, or until it is closed"),
     )
     return Alert(
         topic="rail:breaker",
         subject="the fleet",
         owner="",
         severity=PAGE,
-        what=f"idle acts are frozen: {turned} of {fleet} machines turned idle or unknown at once",
+        what=f"idle acts are suspended: {turned} of {fleet} machines became idle or unknown at once",
         at=at,
         facts=facts,
     )
@@ -333,7 +333,8 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
             else "let it run more often",
         ),
     )
-    what = f"nothing is ever done: runs come {format_length(apart)} apart, and one every {format_length(interval)} is expected"
+    remedy = f'set interval = "{minutes}m"' if minutes <= GAP_MINUTES_MAX else f"run it every {format_length(interval)}"
+    what = f"observing only: runs are {format_length(apart)} apart; {remedy}"
     return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
@@ -341,8 +342,8 @@ def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datet
     """More than half of a scope vanished from one listing: believed only one by one."""
     facts = (
         ("since", format_local_time(at, zone)),
-        ("why", "one listing lacks them; a wrong key or a broken page looks the same"),
-        ("next", "each is looked up by itself before it counts as gone; it counts as running until then"),
+        ("why", "one listing does not contain them; a wrong key or an incomplete page can be the cause"),
+        ("next", "each is looked up individually before it counts as gone; until then it counts as running"),
     )
     subject = format_scope(scope)
     what = f"{gone} of {of} machines of {subject} vanished at once"
@@ -354,7 +355,7 @@ def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zo
     facts = (
         ("since", format_local_time(since, zone)),
         ("why", why),
-        ("next", "it only observes until the ledger can be written again: no stop, no hard cap"),
+        ("next", "observing only until the ledger can be written again: no stops, no hard caps"),
     )
     return Alert(
         topic="rail:ledger",
@@ -371,9 +372,9 @@ def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
     """Somebody put an older ledger back, or another one in its place. A page: what people wished since then is not in it."""
     facts = (
         ("why", why),
-        ("next", "it only observes, until somebody says that this ledger is meant: costguard audit adopt --why ..."),
+        ("next", "observing only until the ledger is confirmed: costguard audit adopt --why ..."),
     )
-    what = "the ledger is not the one that was seen last: nothing is done"
+    what = "the ledger is not the one used last: no acts"
     return Alert(topic="rail:ledger", subject="the ledger", owner="", severity=PAGE, what=what, at=at, facts=facts)
 
 
@@ -385,8 +386,8 @@ def build_provider_down_alert(
         ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
         ("why", why),
         ("scopes", join_names([format_scope(scope) for scope in scopes])),
-        ("per hour", f"{format_alert_rate(rate)} as last seen, and counted on" if rate else format_alert_rate(rate)),
-        ("next", "nothing there is stopped before it is seen again"),
+        ("per hour", f"{format_alert_rate(rate)} as last seen; it is still counted" if rate else format_alert_rate(rate)),
+        ("next", "no machine there is stopped before it is seen again"),
     )
     what = f"{provider} cannot be asked ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
     return Alert(topic="provider", subject=provider, owner="", severity=WARNING, what=what, at=at, facts=facts)

@@ -7,7 +7,7 @@ Example: `checkpoint` took longer than its 5 min at 19:05: told at once; the sto
 Silent agents: one that was not heard for a while says nothing, least of all that its machine idles.
 
 Example: the agent of train-1 last beat at 12:03. At 12:07 whether train-1 works cannot be said by it, and people are told once:
-"its agent is silent since 2026-11-22 12:03 UTC". What its provider measures still counts.
+"its agent has not reported since 2026-11-22 12:03 UTC". What its provider measures still counts.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _build_escalation_alert(
         loses = handling.terminate_loses if step.act == TERMINATE else handling.stop_loses
         because = f"{policy.name} asks"
         if policy.then[number].do == STOP:
-            because = "nobody allowed what it would lose" if step.act == STOP else "its provider has no stop for it"
+            because = "the data loss was not allowed" if step.act == STOP else "its provider has no stop for it"
         yes = f"costguard approve {quote_shell_word(case.live.observation.key.id)} {step.act}"
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
@@ -177,7 +177,7 @@ def _build_escalation_alert(
     else:
         notice = _build_rule_alert(case, matter, since, so_far, now)
     if act is not None and (held := _find_lasting_hold(act)) and step.do != ASK:
-        said = ("next", f"no {act.step.do} while this holds it back: {held}")
+        said = ("next", f"no {act.step.do} while it is blocked: {held}")
         notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
     return replace(notice, severity=severity, stage=max(notice.stage, number))
@@ -192,7 +192,7 @@ def _build_rule_alert(
         ("why", "; ".join(matter.because or case.verdict.reasons[:3]) or policy.when.text),
         ("so far", alert.format_alert_sum(so_far)),
         ("per hour", alert.format_alert_rate(matter.rate)),
-        ("next", "nothing but this notice"),
+        ("next", "only this notification"),
     )
     return Alert(
         topic=matter.topic,
@@ -304,7 +304,7 @@ def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
     ]
     first = min(acts, key=lambda one: one.due_at, default=None)
     if first is None:
-        return "nothing comes after it"
+        return "no later step"
     held = [words for reason, words in first.held_by if reason not in {"grace", "hook", "rate"}]
     return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {format_local_time(first.due_at)} or later"
 
@@ -336,7 +336,7 @@ def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], no
             continue
         state = get_agent_state(agent, one, now)
         if state == SILENT:
-            found[agent.key] = f"its agent is silent since {format_local_time(agent.heard_at)}"
+            found[agent.key] = f"its agent has not reported since {format_local_time(agent.heard_at)}"
         elif state == OLD_LIFE:
-            found[agent.key] = "its agent joined in an earlier run of it: costguard agent enrol lets one join in this run"
+            found[agent.key] = "its agent joined in an earlier run of it: enrol it again for this run: costguard agent enrol"
     return found

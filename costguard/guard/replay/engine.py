@@ -50,9 +50,9 @@ from costguard.values.resource import ENDED, RUNNING, is_same_life
 WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END = "worked", "stopped", "ended", "period_end"
 REST_ENDINGS = {
     WORKED: "it worked again",
-    STOPPED_ITSELF: "it was really stopped, or started anew",
-    ENDED_ITSELF: "it really ended",
-    PERIOD_END: "the replay ends there",
+    STOPPED_ITSELF: "it was stopped or restarted in fact",
+    ENDED_ITSELF: "it ended in fact",
+    PERIOD_END: "the replay ends here",
 }
 """Why a machine counts as stopped by the replay no longer."""
 
@@ -291,7 +291,7 @@ class ResourceReplay:
     # After a stop
 
     def _rest_until_work(self, act: Proposal, at: datetime, end: datetime) -> datetime:
-        """It was stopped at `at`: go on until it really ended, stopped or worked, and say when the next run is."""
+        """It was stopped at `at`: go on until it ended in fact, stopped or worked, and say when the next run is."""
         scene, step = self.scene, self.scene.backdrop.rules.interval
         self._alone = act.verdict.policy
         real_end, because = self._find_real_end(at, end)
@@ -381,4 +381,4 @@ class ResourceReplay:
 
 def _explain_blind(case: PolicyCase) -> str:
     """Why nothing can be said, the weightiest of it."""
-    return case.verdict.truth.why or next(iter(case.verdict.reasons), "nobody knows why")
+    return case.verdict.truth.why or next(iter(case.verdict.reasons), "reason unknown")

@@ -35,9 +35,9 @@ SUSPECT_WITHIN = timedelta(hours=1)
 """A machine that works again within it was probably not idle for good."""
 YES, NO, NOT_KNOWN = "yes", "no", "not_known"
 FALSE_STOP_ANSWERS = {
-    YES: "it worked again within the hour",
-    NO: "it was measured for an hour, and did not work",
-    NOT_KNOWN: "nothing that was measured in the hour after can say",
+    YES: "it was active again within the hour",
+    NO: "it was measured for an hour and was not active",
+    NOT_KNOWN: "the hour after has too little data",
 }
 
 
@@ -335,7 +335,7 @@ def _build_constraints(
         room=compute_headroom(sent, count_fleet(live, sent), rails, at),
         rails=rails,
         held=(GAP_HOLD,) if any(back.align_to_run(gap) == at for gap in back.gaps) else (),
-        breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        breaker=f"{len(mass.keys)} became idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
         quarantine=find_quarantined_scopes(live),
     )
 

@@ -128,7 +128,7 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
 
 
 def audit_refused_messages(ask: Query, tell: Execute, agent: Agent, count: int, now: datetime) -> None:
-    """Note in the audit that so many messages in the name of `agent` were not its own."""
+    """Note in the audit that so many messages in the name of `agent` had an invalid signature."""
     append_entry(ask, tell, REFUSED, to_micros(now), {**_describe_place(agent.key, agent.life), "id": agent.id, "count": count})
 
 

@@ -50,11 +50,11 @@ class AgentTransaction(NamedTuple):
         return guard_state.load_overrides_since(self.ask, at)
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that is there already stays as it is."""
+        """Record a wish; one with this id that already exists stays as it is."""
         guard_state.add_override(self.ask, self.tell, wish)
 
     def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
-        """Note in the audit that so many messages in the name of `agent` were not its own."""
+        """Note in the audit that so many messages in the name of `agent` had an invalid signature."""
         records.audit_refused_messages(self.ask, self.tell, agent, count, at)
 
 

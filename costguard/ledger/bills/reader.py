@@ -123,7 +123,7 @@ class BillLedgerReader:
 
 
 def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
-    """How bills were held against the charges of `period` last, by provider, account and currency: those of most of it."""
+    """How bills were compared with the charges of `period` last, by provider, account and currency: those of most of it."""
     rows = ask(_RECONCILIATIONS, (to_micros(period.end), to_micros(period.start)))
     found = dict[tuple[str, str, str], ReconciliationRecord]()
     for provider, account, currency, start_us, end_us, at_us, *amounts, outcome, tolerance, told in rows:

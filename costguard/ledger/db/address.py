@@ -124,7 +124,7 @@ _SQLITE = {
     sqlite3.SQLITE_PERM: ("may not be opened by this user", "let this user read and write it and its folder"),
     sqlite3.SQLITE_AUTH: ("may not be opened by this user", "let this user read and write it and its folder"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "let this user read and write it and its folder"),
-    sqlite3.SQLITE_CORRUPT: ("is damaged: part of it is missing or overwritten", "keep a copy, then put a backup in its place"),
+    sqlite3.SQLITE_CORRUPT: ("is damaged: part of it is missing or overwritten", "copy it, then restore a backup"),
     sqlite3.SQLITE_NOTADB: (
         "is no ledger: it is not even a SQLite file",
         "name another file in [ledger] url, or put a backup in its place",

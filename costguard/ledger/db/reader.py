@@ -32,7 +32,7 @@ from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders
 CHECK_BYTES_MAX = 32 * 2**20
 """Bytes. A ledger up to this size is checked for damage (0.1 s) where its last writer left a log behind."""
 
-RESTORE_HINT = "keep a copy of it, then put a backup in its place (costguard db backup makes them)"
+RESTORE_HINT = "copy it, then restore a backup (costguard db backup makes them)"
 PAGE_BYTES_MIN = 512
 """Bytes: a SQLite file that holds anything is not smaller."""
 

@@ -393,7 +393,7 @@ RECONCILIATION = Table(
     Index("reconciliation_by_time", "end_us"),
     **STRICT,
 )
-"""A bill held against the charges of one account and currency in [start, end). `told`: whether a notice was written of it."""
+"""A bill compared with the charges of one account and currency in [start, end). `told`: whether a notice was written of it."""
 
 BILL_ADJUSTMENT = Table(
     "bill_adjustment",

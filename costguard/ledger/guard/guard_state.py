@@ -62,7 +62,7 @@ def load_overrides_since(ask: Query, at: datetime) -> list[Override]:
 
 
 def add_override(ask: Query, tell: Execute, wish: Override) -> None:
-    """Write `wish`; one with its id that is there already stays as it is."""
+    """Write `wish`; one with its id that already exists stays as it is."""
     key = wish.life.key if wish.life else wish.key
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
     require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
@@ -201,7 +201,7 @@ def load_last_runs(ask: Query, most: int) -> list[GuardRun]:
 
 
 def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
-    """Write `run`, and drop what is older than the last RUNS_KEPT; one with its id that is there already stays as it is."""
+    """Write `run`, and drop what is older than the last RUNS_KEPT; one with its id that already exists stays as it is."""
     row = (
         make_storable(run.id),
         to_micros(run.at),

@@ -33,7 +33,7 @@ _STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
 
 
 def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]) -> None:
-    """Write `messages`, with the audit's head; one with its id and channel that is there already stays as it is."""
+    """Write `messages`, with the audit's head; one with its id and channel that already exists stays as it is."""
     head = audit_log.read_head_text(ask)
     rows: list[SqlRow] = [
         (

@@ -81,7 +81,7 @@ class GuardStore:
             return guard_state.load_overrides_since(ask, at)
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that is there already stays as it is."""
+        """Record a wish; one with this id that already exists stays as it is."""
         with self._begin_write() as (ask, tell):
             guard_state.add_override(ask, tell, wish)
 
@@ -93,7 +93,7 @@ class GuardStore:
     # Intents
 
     def plan_intent(self, intent: Intent) -> bool:
-        """Record a new one; False where an open one for its life and act is there already, or its epoch acts no more."""
+        """Record a new one; False where an open one for its life and act already exists, or its epoch acts no more."""
         with self._begin_write() as (ask, tell):
             return guard_state.is_leader(
                 guard_state.load_leader_lease(ask), intent.epoch, intent.moved_at

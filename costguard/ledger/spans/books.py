@@ -191,7 +191,7 @@ class SpendingReader:
         ]
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
-        """How bills were held against the charges of `period` last."""
+        """How bills were compared with the charges of `period` last."""
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
 

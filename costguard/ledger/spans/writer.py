@@ -225,7 +225,7 @@ SAMPLE_RETENTION = timedelta(hours=48)
 def record_samples(engine: Engine, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
     """Write `samples` in one transaction, and say which resources the ledger does not know: theirs are left out.
 
-    A sample that is there already stays as it is, and so does an hour that was rolled up: a replay changes nothing.
+    A sample that already exists stays as it is, and so does an hour that was rolled up: a replay changes nothing.
     """
     with begin_write(engine) as connection:
         return write_samples(*open_sql_session(connection), samples)

@@ -120,7 +120,7 @@ class Stopper(Protocol):
 
 @runtime_checkable
 class Terminator(Protocol):
-    """A provider that can end an instance for good."""
+    """A provider that can delete an instance permanently."""
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
         """Ask once, for this one instance. It never lifts a protection, and raises nothing."""

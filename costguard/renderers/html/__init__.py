@@ -15,7 +15,7 @@ MOST_ROWS = 400
 
 DAY = re.compile(r"(\d{4}-\d\d-\d\d)", re.ASCII)
 NEEDS = "charts"
-FOOTER = "Written by costguard. This page is whole: it loads nothing from elsewhere and runs no script."
+FOOTER = "Written by costguard. This page is self-contained: it loads nothing and runs no script."
 
 
 def render(document: Document) -> str:

@@ -62,10 +62,10 @@ def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, s
     if chart.note:
         parts.append(make_element("p", chart.note, class_="note"))
     if empty:
-        parts.append(make_element("p", "There is nothing to draw.", class_="note"))
+        parts.append(make_element("p", "There is no data to draw.", class_="note"))
     else:
         parts += (
-            [*DRAW_BY_KIND[chart.kind](chart, kept)] if known else [make_element("p", "Nothing is known of it.", class_="note")]
+            [*DRAW_BY_KIND[chart.kind](chart, kept)] if known else [make_element("p", "No data.", class_="note")]
         )
         if kept.left_out:
             parts.append(make_element("p", kept.left_out, class_="note"))

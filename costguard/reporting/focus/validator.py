@@ -365,7 +365,7 @@ def _find_header_faults(
     for place, name in enumerate(header):
         told = shorten(to_one_line(name), 60)
         if name in before:
-            yield told, CellFault(COLUMN_RULE, "stands in the header twice", "keep one of them")
+            yield told, CellFault(COLUMN_RULE, "appears twice in the header", "keep one of them")
         elif name in known:
             if place > custom:
                 yield (

@@ -89,7 +89,7 @@ class CostGroup:
 
     @property
     def judged_share(self) -> Fraction | None:
-        """The share of the money of computing that could be judged; None: nothing computed."""
+        """The share of the money of the compute cost with known activity; None: nothing computed."""
         return Fraction(self.waste.judged if self.waste else 0, self.computing) if self.computing else None
 
 

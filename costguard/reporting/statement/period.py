@@ -39,13 +39,13 @@ class ReportPeriod:
 def parse_report_period(stated: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
     """The period of --month, --day, --week, or --from and --to, by their names; the running month where none is stated.
 
-    They exclude each other. --from alone reaches to `now`.
+    They cannot be used together. --from alone reaches to `now`.
     """
     given = {name: text for name, text in stated.items() if text is not None}
     kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in given))
     if len(kinds) > 1:
         first, second, *_ = kinds
-        raise InputError(f"--{first} and --{second} exclude each other", hint="keep one of them")
+        raise InputError(f"--{first} and --{second} cannot be used together", hint="keep one of them")
     if "day" in given:
         return _make_day(parse_day(given["day"]), zone)
     if "week" in given:
@@ -115,7 +115,7 @@ def parse_report_instant(text: str, field: str, zone: tzinfo) -> datetime:
         else:
             at = _parse_time(bare, zone)
     if at is None:
-        raise InputError(f"is no day and no time: {describe_value(text)}", field=field, hint=hint)
+        raise InputError(f"is not a day or a time: {describe_value(text)}", field=field, hint=hint)
     known = EARLIEST <= at < LATEST
     require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
     return at

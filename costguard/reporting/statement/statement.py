@@ -23,13 +23,13 @@ class Statement:
     """What `report` says of `period`, named `label` in the time zone `zone`, as known at `as_of`.
 
     `not_modelled`: for each provider that the period has to do with, what its billing rule leaves out. `unseen`: the scopes
-    that were not seen completely all through. `scopes`: how many there are. `misdated`: those whose last poll lies ahead of
+    that were not read completely all through. `scopes`: how many there are. `misdated`: those whose last poll lies ahead of
     `as_of`, since a wrong clock dated it.
 
     `before`: the period before, None where there is none. `forecast`: what a running period comes to by its end, by
     currency. `spenders`: the dearest resources. `rest`: what disks cost whose machines did not run. `saved`, `quotes`,
     `prices`: see there. `days`, `burn`, `idle_days`: the same by day and by hour, for those who draw it. `held`: how
-    bills were held against the charges last, of the providers `spent_at`. `beside`: whether all that was asked for; else
+    bills were compared with the charges last, of the providers `spent_at`. `beside`: whether all that was asked for; else
     nothing is known of it.
     """
 

@@ -8,7 +8,7 @@ Example: $32.77 an hour for 8 GPUs, 6 h with one of them busy: 7/8 x 32.77 x 6 =
 was stopped at 21:05: 19:00 to 21:00 is idle, $65.54; the hours from 18:00 and 21:00 each hold some work, or were not whole.
 
 It is careful to one side: an hour with any work in it is no idle hour, one that could not be judged is unknown, and what was
-set up less than 45 minutes before is not judged yet. So waste is at least this much, of the share that could be judged.
+set up less than 45 minutes before is not judged yet. So waste is at least this much, of the share with known activity.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def sum_waste(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_
 
 
 def sum_waste_by_day(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
-    """Day (since 1970, UTC) -> the dollars for computing that could be judged, and those that did nothing, in nano-units."""
+    """Day (since 1970, UTC) -> the dollars for computing with known activity, and those that did nothing, in nano-units."""
     judged, wasted = _mark_judged(hours), _select_wasted(hours)
     costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
     for one in ran:

@@ -196,7 +196,7 @@ class ActionExecutor:
                 self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
                 return
             seen = look.seen
-        against = "it was restarted, or is another machine" if identify_incarnation(seen) != life else ""
+        against = "the machine was restarted or replaced" if identify_incarnation(seen) != life else ""
         against = against or self._find_objection(run, step, seen, now) or self._find_activity(run, seen, now)
         if against or not self.book.begin_hook(run, now):
             self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
@@ -251,7 +251,7 @@ class ActionExecutor:
             mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
             held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]
             if not mine or held:
-                why = held[0] if held else "its condition holds no more"
+                why = held[0] if held else "its condition no longer holds"
                 self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
 
     def _note_result(self, acted: ActionResult) -> None:
@@ -275,7 +275,7 @@ class ActionExecutor:
         policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
         idle = policy is not None and intent.rule == IDLE_RULE
         over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
-        return (lambda _: f"its condition holds no more: {over}") if over else self._build_objection_check(intent)
+        return (lambda _: f"its condition no longer holds: {over}") if over else self._build_objection_check(intent)
 
     def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
         """What speaks against it at this moment, of `seen` just now; "" for nothing.
@@ -290,9 +290,9 @@ class ActionExecutor:
         policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets))}
         policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
         if policy is None:
-            return "its policy is no more"
+            return "its policy no longer exists"
         if listed is None:
-            return "it is not listed any more"
+            return "it is no longer listed"
         live = replace(listed, observation=seen, seen_at=now)
         sight = replace(
             self.sight,
@@ -308,7 +308,7 @@ class ActionExecutor:
 
     def _explain_out_of_target(self, policy: Policy, seen: Observation) -> str:
         meant = policy.rule == CAP_RULE or matches_target(policy.target, seen, find_owner(seen, self.rules.owner_from))
-        return "" if meant else f"{policy.name} does not concern it any more"
+        return "" if meant else f"{policy.name} no longer matches it"
 
     def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
         """Why there is work on it or in its group right now, by samples taken now where providers can be asked; "" for none.
@@ -384,7 +384,7 @@ def recheck_activity(
 
 def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
     if not samples:
-        return "is measured by nothing at this moment"
+        return "is not measured at this moment"
     working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
     return f"works: {working}" if working else ""
 

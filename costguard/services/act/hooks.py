@@ -111,7 +111,7 @@ PostHook = Callable[[HookCall], HookEnd]
 
 def refuse_web_hook(call: HookCall) -> HookEnd:
     """Where nothing can be asked."""
-    return HookEnd(state=FAILED, why=f"nothing here can ask the url of {call.hook.name}")
+    return HookEnd(state=FAILED, why=f"no HTTP client is available for the url of {call.hook.name}")
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: flo
     status = process.wait()
     output = said.get_text()
     if cut and over.is_set():
-        return HookEnd(state=LOST, status=status, why="the watchdog ended while it ran", output=output)
+        return HookEnd(state=LOST, status=status, why="the watchdog ended while the hook ran", output=output)
     if cut:
         return HookEnd(state=TIMED_OUT, status=status, why=f"it was ended after {call.within_s:g} s", output=output)
     if status:

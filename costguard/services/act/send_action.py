@@ -120,7 +120,9 @@ def send_action(
     send = _choose_request(intent, hands)
     try:
         if send is None or hands.inspector is None:
-            return _drop_intent(intent, intents, clock, f"its provider cannot {intent.act} it, or cannot look at it by itself")
+            return _drop_intent(
+                intent, intents, clock, f"its provider cannot {intent.act} it, or cannot look it up individually"
+            )
         deed = _PendingAction(
             intent=intent,
             send=send,
@@ -170,7 +172,8 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
         )
         if executing is None:
             return ActionResult(
-                intent=intent, held="somebody else moved it, this watchdog acts no more, or the rails have no room"
+                intent=intent,
+                held="another process changed it, this watchdog no longer leads, or a limit in [rails] is reached",
             )
         look = deed.look()
         if look.seen is None:
@@ -180,7 +183,7 @@ def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
             return _move_back(deed, executing, against, drop=True)
         at_s = seconds()
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_MAX_S or deed.clock.now() >= until:
-            return _move_back(deed, executing, "it was late, so nothing was sent: it is looked at anew")
+            return _move_back(deed, executing, "it was late, so nothing was sent: it is evaluated again")
         sent = True
         with limit_sending(min(until_s, at_s + SEND_LIMIT_S), seconds):
             reception = _send_request(deed.send)
@@ -227,7 +230,7 @@ def settle_action(
 ) -> ActionResult:
     """What a process left in doubt that is no more: look once, and move it by that. Where it cannot be seen it stays."""
     if intent.state not in DOUBTFUL_STATES or hands.inspector is None:
-        return ActionResult(intent=intent, held="it cannot be looked at by itself, or there is nothing to settle")
+        return ActionResult(intent=intent, held="it cannot be looked up individually, or nothing is pending")
     asked_at = clock.now()
     look = look_at_resource(hands.inspector, intent.life.key, clock, lambda: 0.0)
     if look.seen is None:
@@ -249,11 +252,11 @@ def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, secon
     try:
         seen = inspector.look_up(key)
     except CostguardError as error:
-        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked at: {error.what}")
+        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {error.what}")
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked at: {to_one_line(repr(error))}")
+        return FreshLook(at_s=at_s, seen=None, why=f"it cannot be looked up: {to_one_line(repr(error))}")
     if seen is None:
-        return FreshLook(at_s=at_s, seen=None, why="its provider says that there is no such thing, which proves nothing")
+        return FreshLook(at_s=at_s, seen=None, why="its provider says it does not exist; this alone proves nothing")
     if seen.key != key:
         return FreshLook(at_s=at_s, seen=None, why="its provider answered with another machine")
     return FreshLook(at_s=at_s, seen=drop_impossible_times(seen, clock.now())[0])
@@ -292,5 +295,5 @@ def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool 
 def _move_intent(intent: Intent, intents: Intents, state: str, now: datetime, why: str, *, again: bool = False) -> ActionResult:
     moved = intents.move_intent(intent, state, now, outcome=why)
     if moved is None:
-        return ActionResult(intent=intent, held="somebody else moved it meanwhile")
+        return ActionResult(intent=intent, held="another process changed it meanwhile")
     return ActionResult(intent=moved, again=again)

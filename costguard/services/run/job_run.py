@@ -122,7 +122,7 @@ class RunState:
 def run_job(wanted: RunOptions) -> int:
     """Run the command as a job, and answer its exit code as a shell has it."""
     if not hasattr(signal, "sigtimedwait") or not sys.platform.startswith("linux"):
-        raise NoAnswerError("attends to a job on Linux only", field="costguard run", hint="run it on the rented machine")
+        raise NoAnswerError("runs jobs on Linux only", field="costguard run", hint="run it on the rented machine")
     if not wanted.command:
         hint = "costguard run --job job.toml -- python train.py"
         raise InputError("no command was given", field="COMMAND", hint=hint)
@@ -178,10 +178,10 @@ def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) ->
     if wanted.yes:
         return
     if not can_ask():
-        hint = "say yes beforehand: costguard run --yes ..."
-        raise InputError("there is no terminal to ask whether to run it", field="--yes", hint=hint)
+        hint = "confirm in advance: costguard run --yes ..."
+        raise InputError("there is no terminal for the confirmation", field="--yes", hint=hint)
     if not ask_yes_no("run it?"):
-        raise NoAnswerError("it was not run: the answer was no", hint="nothing was held")
+        raise NoAnswerError("it was not run: declined", hint="nothing was held")
 
 
 def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals) -> ChildProcess | int:
@@ -204,7 +204,7 @@ def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals)
             if money is not None:
                 _take_hold(state, desk, money, get_now())
             else:
-                write_message("nothing is held: what it will cost is not known")
+                write_message("no budget hold: its cost is unknown")
             if length is not None:
                 _take_lease(state, desk)
         asked_to_end = take_end_signal(heard)
@@ -222,7 +222,7 @@ def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals)
     try:
         state.book.put_attempt(state.attempt)
     except CostguardError as error:
-        write_message(f"{str(error).splitlines()[0]}: the job runs all the same")
+        write_message(f"{str(error).splitlines()[0]}: the job runs anyway")
     return child
 
 
@@ -254,7 +254,7 @@ def _take_lease(state: RunState, desk: RunLedger) -> None:
         write_message(format_lease_end(taken.until or taken.at))
     else:
         state.lease_refused, state.attempt = taken, replace(state.attempt, lease="")
-        write_message(f"the machine is not kept: {taken}. Policies may act on it")
+        write_message(f"the machine has no lease: {taken}. Policies may act on it")
 
 
 def _release_all(state: RunState) -> None:
@@ -266,7 +266,7 @@ def _release_all(state: RunState) -> None:
                 write_message(note)
         state.book.drop_attempt(never)
     except CostguardError as error:
-        write_message(f"{str(error).splitlines()[0]}: the next costguard run of this job takes hold and lease back")
+        write_message(f"{str(error).splitlines()[0]}: the next costguard run of this job ends its hold and lease")
 
 
 def _settle_end(state: RunState, watching: RunMonitor, status: int) -> RunSummary:
@@ -361,7 +361,7 @@ def learn_speed(
 ) -> LearntSpeed:
     """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
     if found.job is None or found.stated is None or found.hardware is None:
-        return LearntSpeed(unfit="it was not quoted, so there is nothing to hold it against")
+        return LearntSpeed(unfit="it was not quoted, so there is nothing to compare")
     speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
     if isinstance(speed, PaceUnknown):
         return LearntSpeed(unfit=speed.why)
@@ -383,10 +383,10 @@ def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_
     for line in format_end_lines(ended, book.record, found.terms, how):
         write_message(line)
     if learnt_.after is not None and learnt_.tokens_per_s is not None:
-        write_message(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
+        write_message(f"calibrated with {learnt_.tokens_per_s:,.0f} tokens a second")
         write_message(format_next_quote(found.terms, learnt_.after))
     elif found.job is not None:
-        write_message(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
+        write_message(f"not used to calibrate later quotes: {learnt_.unfit}")
 
 
 def check_result_file(stated: str | None) -> Path | None:
@@ -397,11 +397,11 @@ def check_result_file(stated: str | None) -> Path | None:
     hint = "name another file with --result"
     try:
         if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent}", field="--result", hint="make it first")
+            raise InputError(f"no such folder: {path.parent}", field="--result", hint="make it first")
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise InputError("is there already, and is no plain file", field=str(path), hint=hint)
+            raise InputError("already exists and is not a regular file", field=str(path), hint=hint)
         if path.exists() and not _is_result(path):
-            raise InputError("is there already, and holds no result of a run", field=str(path), hint=hint)
+            raise InputError("already exists and is not a run result", field=str(path), hint=hint)
     except OSError as wrong:
         raise InputError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
     return path

@@ -63,8 +63,8 @@ def check_end_action(after: EndAction) -> EndAction:
     if after.act == NOTHING:
         return after
     if not after.yes and not can_ask():
-        hint = f"say yes beforehand: --then {after.act} --yes-then"
-        raise InputError("there is no terminal on which it could be kept", field="--then", hint=hint)
+        hint = f"confirm in advance: --then {after.act} --yes-then"
+        raise InputError("there is no terminal to cancel it", field="--then", hint=hint)
     way, why = choose_shutdown_way(locate_machine(), after.act)
     if way is None:
         write_message(f"--then {after.act} will not be done: {why}")
@@ -96,7 +96,7 @@ def perform_end_action(
     write_message(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
     if not run_countdown(seconds, f"{after.act} of this machine", heard):
         write_message("it is kept")
-        return {"act": after.act, "done": False, "why": "somebody kept it"}
+        return {"act": after.act, "done": False, "why": "it was cancelled by a key press"}
     why = next(find_others(came.attempt.id), "") or spared(way.place)  # a minute has passed
     if why:
         return _say_kept(after, why)
@@ -117,7 +117,7 @@ def _choose_way(
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"
     if not after.yes and not can_keep():
-        return None, "the terminal has gone, or shows another program, so that nobody could keep it"
+        return None, "the terminal is closed or in use by another program, so it could not be cancelled"
     why = _wait_for_others(came.attempt.id)
     if why:
         return None, why
@@ -141,7 +141,7 @@ def find_keeper(settings: Settings, live: LiveResource | None, place: MachineIde
         with open_guard_store(settings) as book:
             wishes, before = book.load_open_overrides(now), book.load_protections()
     except CostguardError as error:
-        return f"whether anybody protects it cannot be read: {str(error).splitlines()[0]}"
+        return f"its protection cannot be read: {str(error).splitlines()[0]}"
     ours = (place.provider, place.id)
     key = live.observation.key if live else None
     here = [seen for seen in listed if seen.key == key or (seen.key.provider, seen.key.id) == ours]
@@ -185,7 +185,7 @@ def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Ite
     known = {os.getpid(), *list_ancestor_processes(os.getpid())}
     for pid, words in list_command_lines(HostView(os.environ)):
         if pid not in known and is_costguard_run(words):
-            yield f"another costguard run lives here: {pid}"
+            yield f"another costguard run is active here: {pid}"
     if any(devices.glob("nvidia[0-9]*")):
         yield from _find_gpu_users(proc)
 

@@ -160,7 +160,7 @@ class RunMonitor:
     def _warn_of_twin_runs(self) -> None:
         others = [one for one in self.book.record.unfinished if one.id != self.attempt.id]
         for one in others:
-            self._say_once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
+            self._say_once(f"attempt {one.number} runs on {one.host or 'another machine'} at the same time: the job runs twice")
 
     def _show_progress(self) -> None:
         attempts = self.book.record.put_attempt(self.snapshot_attempt())
@@ -178,12 +178,13 @@ class RunMonitor:
                 self._say_once(format_outside_quote(takes, self.terms.hours), key="astray")
         if spent is not None and self.limit is not None and self.limit < spent:
             self._say_once(
-                f"the job has passed its max_usd of {self.limit.format()}: it goes on, as ending it would lose work", key="max"
+                f"the job has passed its max_usd of {self.limit.format()}: it continues, because ending it would lose work",
+                key="max",
             )
         held = self.attempt.held
         ours = self.snapshot_attempt().spent
         if held is not None and ours is not None and held < ours:
-            self._say_once(f"the job has passed the {held.format()} {held.currency} that were set aside for it", key="held")
+            self._say_once(f"the job has passed the {held.format()} {held.currency} that were held for it", key="held")
 
     def _say_once(self, text: str, *, key: str = "") -> None:
         if (key or text) not in self._told:
@@ -224,13 +225,11 @@ def parse_notice_reaction(command: str | None, signalled: str | None) -> NoticeR
     try:
         words = tuple(shlex.split(command)) if command else ()
     except ValueError:
-        raise InputError(
-            "has a quote that does not end", field="--on-notice", hint='write --on-notice "save.sh --now"'
-        ) from None
+        raise InputError("has an unclosed quote", field="--on-notice", hint='write --on-notice "save.sh --now"') from None
     if signalled is None:
         return NoticeReaction(command=words)
     name = signalled.upper().removeprefix("SIG")
     if name not in ("USR1", "TERM"):
-        hint = "write USR1, which a job must be made for, or TERM"
+        hint = "write USR1 (the job must handle it) or TERM"
         raise InputError(f"is neither USR1 nor TERM: {shorten(signalled)}", field="--signal-on-notice", hint=hint)
     return NoticeReaction(command=words, signal=signal.SIGUSR1 if name == "USR1" else signal.SIGTERM)

@@ -132,7 +132,7 @@ def _lock_record(path: Path, named: str) -> Iterator[None]:
                 stack.enter_context(hold_file_lock(path.with_name(f".{path.name}.lock"), patience_s=RECORD_LOCK_WAIT_S))
             except LedgerError:
                 hint = "wait for it to end, or give this run a name of its own: --id-of-job NAME"
-                raise NoAnswerError("another costguard run attends to this job now", field=named, hint=hint) from None
+                raise NoAnswerError("another costguard run is running this job now", field=named, hint=hint) from None
             yield
     except OSError as wrong:
         hint = "name a file that can be written with --record"
@@ -146,7 +146,7 @@ def read_record(path: Path) -> JobRecord:
             text = file.read(RECORD_BYTES_MAX).decode()
         return parse_record(json.loads(text), str(path))
     except (OSError, ValueError, RecursionError):
-        hint = "name another file with --record, or move this one away: the job then begins anew"
+        hint = "name another file with --record, or move this one away: the job then starts again"
         raise InputError("cannot be read as the record of a job", field=str(path), hint=hint) from None
 
 
@@ -307,7 +307,7 @@ def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple
             else:
                 desk.holds.commit(attempt.hold, attempt.spent, now)
         except InputError as wrong:
-            notes += [] if attempt.state == NEVER else [f"the hold was not settled: {wrong.field}: {wrong.what}"]
+            notes += [] if attempt.state == NEVER else [f"the budget hold was not settled: {wrong.field}: {wrong.what}"]
     if attempt.lease:
         try:
             desk.wishes.lift_override(attempt.lease, who=desk.who, now=now)

@@ -158,8 +158,8 @@ def _quote_here(
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
             answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
     if not answer.options:
-        why = answer.refused[0].reason if answer.refused else "nothing is known of this hardware"
-        hint = "; ".join(answer.advice) or "mend the job file; without one the command is run unquoted"
+        why = answer.refused[0].reason if answer.refused else "this hardware is unknown"
+        hint = "; ".join(answer.advice) or "fix the job file; without one the command is run unquoted"
         raise NoAnswerError(f"the job cannot run here as stated: {why}", hint=hint)
     option = answer.options[0]
     if machine.hourly is None and option.offer is not None:
@@ -213,7 +213,7 @@ def _describe_machine(
         hint = "leave one of the two out"
         raise InputError(f"is stated beside --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint)
     seen = live.observation if live else None
-    source = "nobody states its price"
+    source = "its price is unknown"
     if known is not None and seen is not None:
         source = f"the ledger's {format_resource(seen)}"
     elif stated is not None:
@@ -234,11 +234,11 @@ def _find_stated_machine(stated: str, settings: Settings, now: datetime) -> Live
     with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         live = resolve_resource(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
-        hint = "name the machine that we are on: costguard status lists them"
-        raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
+        hint = "name this machine: costguard status lists the machines"
+        raise InputError(f"is {live.observation.state}, so it cannot be this machine", field="--id", hint=hint)
     place, key = locate_machine(), live.observation.key
     if place.id and (place.provider, place.id) != (key.provider, key.id):
-        hint = "leave --id out: what its cloud says is taken"
+        hint = "omit --id: the cloud's metadata is used"
         raise InputError(
             f"is {format_resource(live.observation)}, and this machine is {place.provider}'s {place.id}",
             field="--id",

@@ -125,7 +125,7 @@ def run_countdown(seconds: int, text: str, heard: BlockedSignals) -> bool:
 
 
 def _wait_for_keep(*, keys: bool, ends: frozenset[int], within_s: float) -> bool:
-    """Whether somebody keeps it within so many seconds."""
+    """Whether it has a lease within so many seconds."""
     if keys and select.select([STDIN], [], [], within_s)[0]:
         termios.tcflush(STDIN, termios.TCIFLUSH)
         return True

@@ -93,7 +93,7 @@ class Watch:
 
 
 def run(seed: int, *, check_each_step: bool = True, gap: timedelta = POLL_GAP) -> Result:
-    """Watch the world of `seed`. `check_each_step` False: only the last listing of each scope is held against the bill."""
+    """Watch the world of `seed`. `check_each_step` False: only the last listing of each scope is compared with the bill."""
     world, plan = draw(seed)
     return watch(world, plan, seed=seed, check_each_step=check_each_step, gap=gap)
 
