@@ -95,7 +95,7 @@ def plugin_faults(root: Path) -> Iterator[str]:
         lines = {str(v): k for k, v in groups.get(group, {}).items()}
         for name, wanted in there.items():
             if wanted not in lines:
-                yield f'{folder}/{name} is no plug-in yet: add {name} = "{wanted}" under [project.entry-points."{group}"]'
+                yield f'{folder}/{name} is not a plug-in yet: add {name} = "{wanted}" under [project.entry-points."{group}"]'
         for wanted, name in lines.items():
             if wanted not in there.values():
                 line = f'{name} = "{wanted}" under [project.entry-points."{group}"]'

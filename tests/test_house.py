@@ -53,8 +53,8 @@ def remove(path: str) -> Callable[[Path], None]:
     ("change", "said"),
     [
         (add("costguard/renderers/yamltext.py", '"""x"""\n'), 'add yamltext = "costguard.renderers.yamltext:render"'),
-        (add("costguard/notifiers/pager.py", '"""x"""\n'), "notifiers/pager is no plug-in yet"),
-        (add("providers/costguard_acme/__init__.py", '"""x"""\n'), "providers/costguard_acme is no plug-in yet"),
+        (add("costguard/notifiers/pager.py", '"""x"""\n'), "notifiers/pager is not a plug-in yet"),
+        (add("providers/costguard_acme/__init__.py", '"""x"""\n'), "providers/costguard_acme is not a plug-in yet"),
         (remove("costguard/renderers/markdown.py"), "has no file"),
         (add("costguard/values/money.py", "import os\n"), "a pure room takes what it needs as an argument"),
         (add("costguard/values/money.py", "import random as r\n"), "imports random"),

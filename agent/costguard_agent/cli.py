@@ -41,7 +41,7 @@ def parse_duration(text: str) -> float:
     found = DURATION_PATTERN.fullmatch(text.strip())
     total = sum(int(part) * unit for part, unit in zip(found.groups(), SECONDS) if part) if found else 0
     if not total:
-        raise AgentError(f"{text!r} is no length of time: write 90m, 3h, 1h30m or 2d")
+        raise AgentError(f"{text!r} is not a duration: write 90m, 3h, 1h30m or 2d")
     return float(total)
 
 
@@ -91,7 +91,7 @@ def _send_request(given: argparse.Namespace) -> int:
         hints.list_hint_sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S
     )
     if found is None:
-        sys.stderr.write("costguard-agent: the watchdog did not answer yet; the agent asks on until it does\n")
+        sys.stderr.write("costguard-agent: no answer from the watchdog yet; the agent keeps trying\n")
         return REFUSED
     if found.get("why"):
         sys.stderr.write(f"costguard-agent: not granted: {found['why']}\n")
@@ -145,7 +145,8 @@ def _build_parser() -> argparse.ArgumentParser:
     import argparse
 
     made = argparse.ArgumentParser(
-        "costguard-agent", description="Tells the watchdog what this machine does. It can report and ask, never act."
+        "costguard-agent",
+        description="Reports this machine's activity to the watchdog. It can report and make requests, never act.",
     )
     commands = made.add_subparsers(metavar="COMMAND", required=True)
 
@@ -154,50 +155,50 @@ def _build_parser() -> argparse.ArgumentParser:
     join.add_argument("code", help="the code; - reads it from standard input")
     join.add_argument("--ca", default="", metavar="FILE", help="certificates to trust instead of the system's")
     join.add_argument("--proxy", default="", metavar="URL", help="http://HOST:PORT; variables of the environment are not used")
-    join.add_argument("--again", action="store_true", help="with a new key, in place of what was joined")
+    join.add_argument("--again", action="store_true", help="replace an existing enrolment, with a new key")
     join.set_defaults(do=_join)
 
-    commands.add_parser("run", help="measure and report until told to end").set_defaults(do=lambda _: _run())
+    commands.add_parser("run", help="measure and report until stopped").set_defaults(do=lambda _: _run())
 
-    status = commands.add_parser("status", help="what is measured, and when the watchdog answered last")
+    status = commands.add_parser("status", help="show what is measured and when the watchdog last answered")
     status.add_argument("--json", action="store_true", help="as JSON")
     status.set_defaults(do=_status)
 
-    phase = commands.add_parser("phase", help="what follows looks idle and is not")
+    phase = commands.add_parser("phase", help="declare a phase of work that looks idle")
     phase.add_argument("name", help="download, compile, evaluate, ...")
     _add_request_parser(commands, phase, "phase", "a job")
     _add_request_parser(
-        commands, commands.add_parser("busy", help="this machine works, whatever it looks like"), "busy", "work"
+        commands, commands.add_parser("busy", help="mark this machine busy, overriding metrics"), "busy", "work"
     )
     _add_request_parser(
         commands, commands.add_parser("keep", help="keep this machine, for a stated reason"), "keep", "", why=True
     )
 
-    install = commands.add_parser("install", help="as a service of systemd (needs root)")
-    install.add_argument("--print", action="store_true", help="the unit, and do nothing")
+    install = commands.add_parser("install", help="install as a systemd service (needs root)")
+    install.add_argument("--print", action="store_true", help="print the unit and do nothing")
     install.add_argument(
         "--dead-man",
         choices=("stop", "terminate", "off"),
         default="",
         help="end this machine if the watchdog is silent for hours and it is idle (docs/DEADMAN.md)",
     )
-    install.add_argument("--dead-man-after", default="", metavar="6h", help="silence before that")
-    install.add_argument("--dead-man-idle", default="", metavar="1h", help="idleness before that")
+    install.add_argument("--dead-man-after", default="", metavar="6h", help="hours of silence before that")
+    install.add_argument("--dead-man-idle", default="", metavar="1h", help="hours of idleness before that")
     install.add_argument(
         "--shutdown-means",
         choices=("stop", "terminate"),
         default="",
-        help="what a shutdown from inside does to this machine, where only you can know",
+        help="effect of a shutdown from inside this machine, if it cannot be detected",
     )
     install.set_defaults(do=_install)
 
-    commands.add_parser("version", help="which version this is").set_defaults(do=_version)
+    commands.add_parser("version", help="print the version").set_defaults(do=_version)
     return made
 
 
 def _add_request_parser(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:
     parser.add_argument("--for", dest="span", required=True, metavar="3h", help="for how long: 90m, 3h, 1h30m, 2d")
-    parser.add_argument("--why", required=why, default=reason, help="others read it")
+    parser.add_argument("--why", required=why, default=reason, help="reason, shown to others")
     parser.set_defaults(do=_send_request, what=what)
     if what != "phase":
         parser.set_defaults(name="")

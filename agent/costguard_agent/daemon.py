@@ -74,7 +74,7 @@ class AgentDaemon:
         self._every_s = joined.every_s
         self._troubles: tuple[str, ...] = ()
         self._switch = _load_switch(state, joined.agent)
-        self._log.say(f"{__version__} looks after this machine for {joined.url} as {joined.name or joined.agent}")
+        self._log.say(f"{__version__} monitors this machine for {joined.url} as {joined.name or joined.agent}")
 
     def run(self) -> int:
         """Until a signal ends it: within a second, after a last beat was tried."""
@@ -131,7 +131,7 @@ class AgentDaemon:
         self._measuring.forget(moment)
         if self._switch is not None:
             self._switch.handle_gap(self._correct_moment(moment))
-        self._gap = f"no record over a gap: {gap}"
+        self._gap = f"no records for a gap: {gap}"
         self._log.say(self._gap)
 
     def _finish_record(self, moment: Moment, *, last: bool = False) -> None:
@@ -179,7 +179,7 @@ class AgentDaemon:
         last = os.environ.get(RESTART_VARIABLE, "")
         if last.isdigit() and moment.boot_s - int(last) < RESTART_S:
             return
-        self._log.say("the driver was renewed: the agent starts itself anew")
+        self._log.say("the driver was updated: the agent restarts")
         self._listener.close()
         os.environ[RESTART_VARIABLE] = str(int(moment.boot_s))
         words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
@@ -211,7 +211,7 @@ class AgentDaemon:
         try:
             told = self._sender.send_beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
         except Exception as error:  # noqa: BLE001 - whatever it is, measuring goes on and the next beat is tried
-            told = BeatResult("broken", f"a beat could not be sent: {type(error).__name__}: {error}", 60.0)
+            told = BeatResult("broken", f"a report could not be sent: {type(error).__name__}: {error}", 60.0)
         if told.ahead_ms is not None:
             self._calendar.correct(told.ahead_ms)
             self._spool.shift_times(-told.ahead_ms)
@@ -245,7 +245,7 @@ def _hold_lock(state: Path) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise AgentError(f"an agent runs from {state} already: costguard-agent status") from error
+        raise AgentError(f"an agent is already running from {state}: costguard-agent status") from error
     finally:
         os.close(handle)
 

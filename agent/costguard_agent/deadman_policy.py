@@ -122,15 +122,15 @@ def decide_shutdown(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownD
     if facts.protected:
         return ShutdownDecision(PROTECTED, "this machine is protected")
     if facts.wishes:
-        return ShutdownDecision(WISHED, f"it was asked to be let be: {', '.join(facts.wishes)}")
+        return ShutdownDecision(WISHED, f"it must not be ended: {', '.join(facts.wishes)}")
     if facts.lease_left_s is not None and facts.lease_left_s > 0:
         return ShutdownDecision(WISHED, f"it is kept for another {_format_hours(facts.lease_left_s)}")
     if facts.job:
-        return ShutdownDecision(JOB, "a `costguard run` lives here, or processes cannot be seen")
+        return ShutdownDecision(JOB, "a `costguard run` is active, or processes cannot be seen")
     if facts.attempts >= ATTEMPTS_MOST:
         return ShutdownDecision(TRIED, f"{facts.attempts} attempts did not end it: a person is needed")
     if seen.working:
-        return ShutdownDecision(WORKING, f"work is seen in {', '.join(seen.working)}")
+        return ShutdownDecision(WORKING, f"activity in {', '.join(seen.working)}")
     return _decide_by_idleness(facts, settings)
 
 
@@ -147,7 +147,7 @@ def _decide_by_idleness(facts: DeadmanFacts, settings: DeadmanSettings) -> Shutd
         and seen.covered_s >= settings.idle_s
     ):
         return ShutdownDecision(
-            LEASE_ENDED, f"its lease ended {_format_hours(-facts.lease_left_s)} ago, and nothing shows work"
+            LEASE_ENDED, f"its lease ended {_format_hours(-facts.lease_left_s)} ago, and no activity is measured"
         )
     if seen.missing:
         return ShutdownDecision(BLIND, f"not measured: {', '.join(seen.missing)}")

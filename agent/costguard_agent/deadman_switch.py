@@ -166,7 +166,7 @@ class DeadmanSwitch:
         if not judged.end:
             if self._called_s is not None:
                 self._called_s = None
-                said += self._announce(f"costguard: the {self._settings.act} of this machine is called off: {judged.text}")
+                said += self._announce(f"costguard: the {self._settings.act} of this machine is cancelled: {judged.text}")
             return said + ([f"dead-man switch: {judged.text}"] if changed else [])
         if self._called_s is None:
             self._called_s = moment.boot_s
@@ -254,7 +254,7 @@ class DeadmanSwitch:
         if intent.get("state") not in ("sending", "sent") or intent.get("settled"):
             return []
         if intent.get("boot_id") != self._read_boot_id():
-            self._save(INTENT, {**intent, "settled": "the machine was off since"})
+            self._save(INTENT, {**intent, "settled": "the machine was off in between"})
             return [f"dead-man switch: the {intent.get('act')} worked, or the machine was restarted since; it runs again now"]
         state = clouds.read_machine_state(self._place, self._around)
         self._save(INTENT, {**intent, "settled": state})

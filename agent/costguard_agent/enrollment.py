@@ -107,7 +107,7 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
         save_enrollment(folder, found)
     except OSError as error:
         raise AgentError(
-            f"cannot keep what was joined in {folder}: {error.strerror}; the same command again finishes"
+            f"cannot keep what was joined in {folder}: {error.strerror}; run the same command again"
         ) from error
     return found
 
@@ -130,7 +130,7 @@ def _make_key(folder: Path, *, again: bool) -> bytes:
 def _parse_enrollment(url: str, told: dict[str, Any], *, ca: str, proxy: str) -> Enrollment:
     agent, guard_key = str(told.get("agent")), decode_base64(str(told.get("guard_key")))
     if not AGENT_ID.fullmatch(agent) or guard_key is None or len(guard_key) != ed25519.KEY_BYTES:
-        raise AgentError(f"what answers at {url} is no watchdog of this version: is the address right, and is it costguard's?")
+        raise AgentError(f"what answers at {url} is not a costguard watchdog of this version: check the address")
     name = make_printable(str(told.get("name") or ""))
     return Enrollment(
         url, agent, guard_key, name, clamp_interval(told.get("every_s")), str(Path(ca).resolve()) if ca else "", proxy

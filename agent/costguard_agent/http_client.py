@@ -92,7 +92,7 @@ def _format_request(method: str, host: str, path: str, headers: Mapping[str, str
         every["Content-Length"] = str(len(body))
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in every.items())]
     if any(ord(sign) < 32 or ord(sign) > 126 for line in lines for sign in line):  # noqa: PLR2004 - printable ASCII
-        raise ValueError("a request with signs that do not belong there")
+        raise ValueError("a request with invalid characters")
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
@@ -125,7 +125,7 @@ def _explain_unanswered(error: Exception, within_s: float) -> str:
     if isinstance(error, (TimeoutError, socket.timeout)):
         return f"no answer within {within_s:g} s"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
+        return "no server is listening there"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return f"{type(error).__name__} on the way"
@@ -134,10 +134,10 @@ def _explain_unanswered(error: Exception, within_s: float) -> str:
 WATCHDOG_WITHIN_S, ANSWER_MOST, PROXY_PORT = 10.0, 64 * 1024, 3128
 LOCAL_HOSTS = ("127.", "localhost", "::1")
 KNOWN: Sequence[tuple[type[Exception], str]] = (
-    (ConnectionRefusedError, "nobody listens there"),
+    (ConnectionRefusedError, "no server is listening there"),
     (socket.gaierror, "its name cannot be resolved"),
-    (http.client.RemoteDisconnected, "it hung up"),
-    (http.client.HTTPException, "what answers there speaks no HTTP"),
+    (http.client.RemoteDisconnected, "it closed the connection"),
+    (http.client.HTTPException, "the server there does not use HTTP"),
 )
 PORTS = {"http": 80, "https": 443}
 
@@ -168,9 +168,9 @@ def parse_address(url: str) -> WatchdogAddress:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise AgentError(f"{url!r} is no address ({error}): write https://HOST[:PORT]") from error
+        raise AgentError(f"{url!r} is not an address ({error}): write https://HOST[:PORT]") from error
     if parts.scheme not in PORTS or not host or parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username:
-        raise AgentError(f"{url!r} is no address of a watchdog: write https://HOST[:PORT], and nothing behind it")
+        raise AgentError(f"{url!r} is not an address of a watchdog: write https://HOST[:PORT] without a path")
     if parts.scheme == "http" and not is_loopback(host):
         raise AgentError(f"plain http only to this machine, not to {host}: write https://, or join through a tunnel (ssh -R)")
     return WatchdogAddress(parts.scheme, host, port or PORTS[parts.scheme])
@@ -262,9 +262,9 @@ def _parse_proxy(url: str, to: WatchdogAddress) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise AgentError(f"--proxy {url!r} is no address ({error}): write http://HOST:PORT") from error
+        raise AgentError(f"--proxy {url!r} is not an address ({error}): write http://HOST:PORT") from error
     if parts.scheme != "http" or not parts.hostname or port == 0 or parts.path not in {"", "/"}:
-        raise AgentError(f"--proxy {url!r} is no address of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
+        raise AgentError(f"--proxy {url!r} is not an address of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
     if to.scheme != "https":
         raise AgentError("a proxy carries https alone: what goes to this machine needs none")
     return parts

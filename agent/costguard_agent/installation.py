@@ -66,7 +66,7 @@ def unpack_archive(data: bytes, folder: Path, python: str, *, mode: int = 0o700)
         for name in whole.namelist():
             parts = PurePosixPath(name).parts
             if not parts or ".." in parts or name.startswith("/") or not name.endswith(".py"):
-                raise OSError(f"{name!r} does not belong into the agent")
+                raise OSError(f"{name!r} must not be part of the agent")
             path = folder.joinpath(*parts)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(whole.read(name))

@@ -69,7 +69,7 @@ class LocalRequestQueue:
             return made
         with self._lock:
             if len(self._open) >= ASKS_MOST:
-                return f"{ASKS_MOST} asks wait for the watchdog already"
+                return f"{ASKS_MOST} requests already wait for the watchdog"
             self._open.append(made)
             self._note(made)
         return ""
@@ -99,7 +99,7 @@ class LocalRequestQueue:
             self._open = [ask for ask in self._open if ask.id not in ids]
             if done:
                 self._save()
-        return [(ask, str(told.get(ask.id, "the watchdog did not say"))) for ask in done]
+        return [(ask, str(told.get(ask.id, "the watchdog gave no reason"))) for ask in done]
 
     def __len__(self) -> int:
         return len(self._open)

@@ -152,7 +152,7 @@ def _fetch_kernels(server: NotebookServer) -> list[NotebookKernel]:
 
 def _parse_list(reply: HttpReply) -> list[Any]:
     if reply.status in (401, 403):
-        raise UnansweredError("it wants a password, or another token than its file says")
+        raise UnansweredError("it needs a password or a token other than the one in its file")
     said = reply.parse_json()
     if reply.status != OK or not isinstance(said, list):
         raise UnansweredError(f"it answered {reply.status} without a list of kernels")
@@ -161,7 +161,7 @@ def _parse_list(reply: HttpReply) -> list[Any]:
 
 def _parse_kernel(said: object) -> NotebookKernel:
     if not isinstance(said, dict):
-        raise UnansweredError("it answered with a list of something else than kernels")
+        raise UnansweredError("it answered without a list of kernels")
     state, count = said.get("execution_state"), said.get("connections")
     return NotebookKernel(
         state if isinstance(state, str) else "",

@@ -142,7 +142,7 @@ class GpuReader:
         for index in range(count):
             self._open_device(index)
         self._open = self._fresh = bool(count)
-        self._why = "" if count else "NVML sees no GPU here"
+        self._why = "" if count else "NVML finds no GPU here"
         self._most = max(self._most, len(self._devices) + len(self._lost))
 
     def _open_device(self, index: int) -> None:
@@ -296,7 +296,7 @@ class GpuReader:
 
     def _explain_missing_gpus(self) -> list[str]:
         missing = self._most - len(self._devices) - len(self._lost)
-        return [f"{missing} of {self._most} GPUs are gone since the agent began"] if missing > 0 else []
+        return [f"{missing} of {self._most} GPUs have disappeared since the agent started"] if missing > 0 else []
 
 
 def _find_function(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401 - whatever NVML answers

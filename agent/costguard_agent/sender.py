@@ -2,7 +2,7 @@
 
 answered      verified: records and asks of that beat are done
 unreachable   nothing came back: later, and ever later (to five minutes), never all machines at once
-unverified    something answered that has not the watchdog's key: nothing counts as told
+unverified    something answered that does not have the watchdog's key: nothing counts as told
 refused       by name and number; what that means is decided here, and nothing of it ends the agent
 """
 
@@ -145,7 +145,7 @@ class BeatSender:
     ) -> BeatResult:
         told = parse_object(reply.body)
         name, text = str(told.get("error") or ""), format_refusal(told)
-        why = f"the watchdog at {self._joined.url} refuses ({reply.status}): {text or _describe_answer(reply)}"
+        why = f"the watchdog at {self._joined.url} refused ({reply.status}): {text or _describe_answer(reply)}"
         wait = _parse_retry_after(reply)
         if reply.status == TOO_LARGE or reply.status in {BAD, UNPROCESSABLE}:
             return self._shrink_batch(reply.status, why, records, asks)
@@ -209,7 +209,7 @@ def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
 
 def _explain_foreign_answer(url: str, reply: WatchdogReply) -> str:
     return (
-        f"what answers at {url} has not the watchdog's key ({_describe_answer(reply)}): is something in between, or "
+        f"what answers at {url} does not have the watchdog's key ({_describe_answer(reply)}): is something in between, or "
         "was it set up anew?"
     )
 

@@ -37,7 +37,7 @@ class RecordSpool:
         self._lines: deque[bytes] = deque()
         self._bytes = 0
         self._whole = False
-        """Whether the file holds what is in memory, and at its head at most what was told already."""
+        """Whether the file holds memory contents, and at its head at most what was told already."""
         self._told = 0
         self._earlier = 0
         """Of the lines, the first so many are of an earlier process, which may have dated them by another clock."""
@@ -126,7 +126,7 @@ class RecordSpool:
             self.dropped += 1
 
     def _write(self, line: bytes | None) -> None:
-        """Bring the file to what is in memory: by appending while that is enough, else by writing it anew."""
+        """Bring the file to memory contents: by appending while that is enough, else by writing it anew."""
         try:
             if self._whole and not self._told:
                 if line is not None:
@@ -136,7 +136,7 @@ class RecordSpool:
             self.trouble = ""
         except OSError as error:
             self._whole = False
-            self.trouble = f"records are kept in memory alone: {self._path.parent} cannot be written ({error.strerror})"
+            self.trouble = f"records are kept only in memory: {self._path.parent} cannot be written ({error.strerror})"
 
     def _append(self, line: bytes) -> None:
         handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
@@ -177,7 +177,9 @@ class SequenceNumbers:
         try:
             write_file(self._path, f"{until}\n".encode(), sure=True)
         except OSError as error:
-            self.trouble = f"the numbers of messages cannot be written ({error.strerror}): a restart goes by the clock alone"
+            self.trouble = (
+                f"the numbers of messages cannot be written ({error.strerror}): after a restart the clock is used instead"
+            )
             return
         self._until, self.trouble = until, ""
 

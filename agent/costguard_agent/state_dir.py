@@ -73,7 +73,7 @@ def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
     except OSError as error:
         raise AgentError(f"cannot make {folder}: {error.strerror}; set {DIR} to a folder that can be written") from error
     if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise AgentError(f"others may write to {folder}: chmod 700 {folder}, and look who was there")
+        raise AgentError(f"others may write to {folder}: chmod 700 {folder}, and check who had access")
     return folder
 
 
@@ -108,9 +108,9 @@ def read_private_file(path: Path) -> bytes:
             f"this machine has not joined a watchdog ({path} is missing): costguard-agent join URL CODE"
         ) from error
     except OSError as error:
-        raise AgentError(f"cannot read {path}: {error.strerror}; who installed the agent may, or root") from error
+        raise AgentError(f"cannot read {path}: {error.strerror}; run as root or as the user who installed the agent") from error
     if seen.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise AgentError(f"others may read {path}: it may be known. Join again: costguard-agent join URL CODE --again")
+        raise AgentError(f"others can read {path}, so the key may be known. Join again: costguard-agent join URL CODE --again")
     if os.geteuid() not in {0, seen.st_uid}:
         raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}): run the agent as that user")
     return data

@@ -89,7 +89,7 @@ def format_status(found: dict[str, Any]) -> str:
     if found.get("machine"):
         lines.append(f"it calls this machine {found.get('name') or found.get('agent')}: {found['machine']}")
     if found.get("waiting") or found.get("dropped"):
-        lines.append(f"{found.get('waiting')} records wait to be told, {found.get('dropped')} were lost")
+        lines.append(f"{found.get('waiting')} records wait to be sent, {found.get('dropped')} were lost")
     record = found.get("record") or {}
     lines += [f"  {name:22} {value:g}" for name, value in sorted((record.get("signals") or {}).items())]
     lines += [f"trouble: {each}" for each in found.get("troubles") or []]

@@ -68,7 +68,7 @@ class SessionProbe:
         """
         found = list_terminal_processes(self._around)
         if not found:
-            return ProbeResult({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: nothing is known of people",))
+            return ProbeResult({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: user sessions are not measured",))
         persons = [one for one in found.values() if is_person(one, found)]
         terminals = {one.line: one.pid for one in persons}
         if int(FIRST_PID) not in found:

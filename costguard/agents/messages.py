@@ -195,7 +195,7 @@ def _parse_request(stated: object, field: str) -> AgentRequest:
     table = _require_table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
     ask_id = _require_text(table["id"], f"{field}.id", ID_MOST)
     if not REQUEST_ID_PATTERN.fullmatch(ask_id):
-        raise _build_refusal(f"{field}.id", f"is no id: {describe_value(ask_id)}", "write letters, digits, - and _")
+        raise _build_refusal(f"{field}.id", f"is not an id: {describe_value(ask_id)}", "write letters, digits, - and _")
     what = table["what"]
     if what not in REQUEST_KINDS:
         raise _build_refusal(

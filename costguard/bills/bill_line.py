@@ -110,4 +110,4 @@ def parse_bill_amount(value: object, field: str) -> Decimal:
     if text.count(",") == 1 and text.replace(",", "", 1).lstrip("+-").isdigit():
         hint = "export it anew with a decimal point: whether this comma parts thousands nobody can tell"
         raise InputError(f"is written with a comma: {shown}", field=field, hint=hint)
-    raise InputError(f"is no amount of money: {shown}", field=field)
+    raise InputError(f"is not an amount of money: {shown}", field=field)

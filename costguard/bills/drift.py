@@ -300,7 +300,7 @@ def parse_tolerance(text: str, field: str) -> Tolerance:
     for part in text.split(","):
         found = _TOLERANCE_PART.fullmatch(part.strip())
         sign = found[2] if found else ""
-        require(found is not None and sign not in seen, field, f"is no tolerance: {describe_value(text)}", TOLERANCE_HINT)
+        require(found is not None and sign not in seen, field, f"is not a tolerance: {describe_value(text)}", TOLERANCE_HINT)
         seen.add(sign)
         number = Decimal(found[1] if found else 0)
         if sign:

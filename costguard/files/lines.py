@@ -36,7 +36,7 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
     try:
         with path.open("rb") as raw:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
-                raise InputError("is no plain file", field=str(path), hint="write it to a file first")
+                raise InputError("is not a plain file", field=str(path), hint="write it to a file first")
             yield raw
     except FileNotFoundError:
         raise InputError("there is no such file", field=str(path), hint="name a file that is there") from None
@@ -70,7 +70,7 @@ class LineReader:
             raise InputError("is a zip archive", field=self.name, hint="unpack it, and name the file or folder in it")
         if b"\0" in head and encoding != "utf-16":
             hint = "a CSV, JSON or Parquet file is wanted; UTF-16 without a mark at its beginning is not read: save it as UTF-8"
-            raise InputError("is no text", field=self.name, hint=hint)
+            raise InputError("is not a text", field=self.name, hint=hint)
         self._text = io.TextIOWrapper(self._raw, encoding, newline="")
         for line in self:
             if line.strip():

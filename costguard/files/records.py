@@ -102,7 +102,7 @@ def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
         hint = "a table begins with the names of its columns, each once"
-        raise InputError("is no header of a table", field=at or table.name, hint=hint)
+        raise InputError("is not a header of a table", field=at or table.name, hint=hint)
     for number, row in table.rows:
         if len(row) != len(header):
             hint = "is a text in it not quoted, or a decimal comma not turned into a point?"
@@ -119,7 +119,7 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
     if alone is None:
         document = _parse_json(_read_rest(lines, first))
         if document is None:
-            raise InputError("is no JSON", field=lines.name, hint="is it cut short? export it again")
+            raise InputError("is not JSON", field=lines.name, hint="is it cut short? export it again")
         yield from _list_inner_records(document, lines.name, DEEPEST)
         return
     yield from _list_inner_records(alone, lines.here, DEEPEST)
@@ -127,7 +127,7 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
         if line.strip():
             found = _parse_json(line)
             if found is None:
-                raise InputError("is no JSON", field=lines.here, hint="is the file cut short? export it again")
+                raise InputError("is not JSON", field=lines.here, hint="is the file cut short? export it again")
             yield from _list_inner_records(found, lines.here, DEEPEST)
 
 
@@ -161,7 +161,7 @@ def _list_inner_records(value: object, here: str, deep: int) -> Iterator[Located
         return
     if not isinstance(value, Mapping):
         shown = shorten(repr(value), 40)
-        raise InputError(f"is no object with keys and values: {shown}", field=here, hint="is it a bill?")
+        raise InputError(f"is not an object with keys and values: {shown}", field=here, hint="is it a bill?")
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
     wrapped = deep > 0 and len(lists) == 1 and not _has_amounts(value)
     if wrapped:

@@ -85,7 +85,7 @@ def parse_anchor(stated: str) -> AuditAnchor:
     found = ANCHOR_PATTERN.fullmatch(stated.strip().lower())
     if found is None:
         hint = "write it as messages and status --json show it: 1234:9f86d081884c7d65"
-        raise InputError("is no head of an audit", field=f"--anchor {stated}", hint=hint)
+        raise InputError("is not a head of an audit", field=f"--anchor {stated}", hint=hint)
     return AuditAnchor(int(found[1]), found[2])
 
 

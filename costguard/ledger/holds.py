@@ -80,7 +80,7 @@ class HoldStore:
         whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
         """
         hold = _make_storable(hold)
-        require(is_open_hold(hold, now), f"hold {hold.id}", "has expired, or was ended, before it is taken", "take a new one")
+        require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
         matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
         with self._writing(self._engine) as connection:
             ask = make_query(connection)
@@ -108,10 +108,13 @@ class HoldStore:
         """
         with self._writing(self._engine) as connection:
             hold = _load_hold(make_query(connection), hold_id, now)
-            require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run was not to be", "take a new one")
+            require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run did not start", "take a new one")
             if hold.ended_by == COMMITTED or hold.spent is not None:
                 require(
-                    spent == hold.spent, f"hold {hold.id}", "was committed with another amount", "what it came to is said once"
+                    spent == hold.spent,
+                    f"hold {hold.id}",
+                    "was committed with another amount",
+                    "the amount spent can be recorded once",
                 )
                 return hold
             ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
@@ -214,7 +217,7 @@ def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
     """The hold of this id, as ended when its time ran out; InputError where there is none."""
     hold = _find_hold(ask, hold_id)
     if hold is None:
-        raise InputError("is no hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
+        raise InputError("is not a hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
     if hold.ended_by or is_open_hold(hold, now):
         return hold
     return replace(hold, ended_at=hold.expires_at, ended_by=EXPIRED)

@@ -150,7 +150,7 @@ def _read_price(value: object, where: str) -> PriceRange:
     require(len(stated) == 3, where, f"has {len(stated)} prices", "write one, or low, expected and high")  # noqa: PLR2004 - the three
     low, expected, high = (Money.parse(cast("str", each), field=where).nano for each in stated)
     order = 0 <= low <= expected <= high <= HIGHEST_PER_GB
-    require(order, where, f"is no price: {value}", "write dollars from 0 to 10, low before expected before high")
+    require(order, where, f"is not a price: {value}", "write dollars from 0 to 10, low before expected before high")
     return PriceRange(low, expected, high, known=low > 0 or low == high)
 
 

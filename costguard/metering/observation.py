@@ -219,7 +219,7 @@ def parse_hourly_rate(
     try:
         amount = Decimal(str(value)) if not isinstance(value, bool) else Decimal("NaN")
     except (InvalidOperation, ValueError):  # ValueError: an int of more digits than Python writes
-        return None, f"{field} is no number: {to_one_line(describe_value(value))}"
+        return None, f"{field} is not a number: {to_one_line(describe_value(value))}"
     if not amount.is_finite() or amount <= 0:
         return None, f"{field} is {to_one_line(describe_value(value))}: unknown, not free"
     highest = min(HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1), Decimal(LARGEST_PRICE) / NANO)

@@ -224,7 +224,7 @@ def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
     found = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
     ours, private = _is_loopback(place.host), channel.allow_private
     if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=private) for one in found):
-        raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if that is meant")
+        raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if this is intended")
     return sorted(found, key=lambda one: one.version)
 
 

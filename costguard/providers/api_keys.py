@@ -164,11 +164,11 @@ def _open_account(
         if not value:
             continue
         if file and (others := describe_exposure(file)):
-            hint = f"chmod 600 '{file}'; who may have read it, can use it: then make a new key at {manifest.key_at}"
+            hint = f"chmod 600 '{file}'; if others may have read it, create a new key at {manifest.key_at}"
             raise ExposedError(f"{source} {others}", provider=manifest.name, account=name, hint=hint)
         hint = _build_hint(manifest, places)
         if len(value) > LONGEST_KEY or not all("!" <= letter <= "~" for letter in value):
-            raise CredentialsError(f"what {source} holds is no key", provider=manifest.name, account=name, hint=hint)
+            raise CredentialsError(f"what {source} holds is not a key", provider=manifest.name, account=name, hint=hint)
         return KeyedAccount(account=name, key=Secret(value), source=source)
     what = f"has no key; looked at {', '.join(looked)}"
     raise CredentialsError(what, provider=manifest.name, account=name, hint=_build_hint(manifest, places))

@@ -187,7 +187,7 @@ def _load_provider(point: EntryPoint) -> DiscoveredProvider:
     plugin = point.load()
     manifest = getattr(plugin, "manifest", None)
     if not isinstance(manifest, ProviderManifest):
-        raise TypeError(f"{point.value} is no provider: it has no manifest")
+        raise TypeError(f"{point.value} is not a provider: it has no manifest")
     if not isinstance(manifest.name, str) or not PROVIDER_NAME.fullmatch(manifest.name):
         raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
     texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)

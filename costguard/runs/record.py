@@ -129,7 +129,7 @@ class JobRecord:
 def check_job_name(name: str, field: str) -> str:
     """`name` if a job may be called so."""
     hint = "write letters, digits, dots, dashes and underscores, at most 100: llama-lora-3"
-    require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is no name for a job", hint)
+    require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is not a name for a job", hint)
     return name
 
 
@@ -148,7 +148,7 @@ def parse_record(table: object, where: str) -> JobRecord:
     except (LookupError, TypeError, ValueError, AttributeError, InputError) as wrong:
         what = wrong.what if isinstance(wrong, InputError) else str(wrong)
         hint = "name another file, or move this one away: the job then starts again"
-        raise InputError(f"is no record of a job: {what}", field=where, hint=hint) from None
+        raise InputError(f"is not a record of a job: {what}", field=where, hint=hint) from None
 
 
 def _to_attempt_table(attempt: JobAttempt) -> dict[str, object]:
@@ -205,21 +205,21 @@ def _parse_money(parts: Sequence[str | int | float]) -> MoneyInterval:
 def _read_text(table: Table, key: str) -> str:
     value = table[key]
     if not isinstance(value, str):
-        raise TypeError(f"{key} is no text")
+        raise TypeError(f"{key} is not a text")
     return value
 
 
 def _read_int(table: Table, key: str) -> int | None:
     value = table[key]
     if value is not None and type(value) is not int:
-        raise TypeError(f"{key} is no whole number")
+        raise TypeError(f"{key} is not a whole number")
     return value
 
 
 def _read_list(table: Table, key: str) -> Sequence[str | int | float] | None:
     value = table[key]
     if value is not None and not isinstance(value, list):
-        raise TypeError(f"{key} is no list")
+        raise TypeError(f"{key} is not a list")
     return value
 
 

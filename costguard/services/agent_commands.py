@@ -87,7 +87,7 @@ def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAns
 def create_web_token(name: str, *, length: str | None, config: str | None = None) -> CommandAnswer:
     """`costguard web token`: a token of a reader, shown once."""
     settings, now = read_settings(config), get_now()
-    told = "is no name: letters, digits and . _ @ -, at most 64"
+    told = "is not a name: letters, digits and . _ @ -, at most 64"
     require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
     lasts = parse_duration(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
     shown = make_token()

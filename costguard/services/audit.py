@@ -89,4 +89,4 @@ def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer
         book.add_override(wish)
     mark.advance()
     lead = "The guard continues with this ledger. Leases and protections made since it was copied are missing: repeat them."
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(f"Reason: {doubt}.", lead)))

@@ -166,7 +166,7 @@ def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> t
         raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
     keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:NAMES_SHOWN_MAX])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
-    what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > NAMES_SHOWN_MAX else "")
+    what = f"is not a bill that can be read: it has {keys}" + (" ..." if len(record) > NAMES_SHOWN_MAX else "")
     raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS_KIND, *readable))}")
 
 
@@ -180,7 +180,7 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
         near = find_nearest_names(kinds.account, known) or known[:NAMES_SHOWN_MAX]
         hint = f"did you mean {', '.join(map(to_one_line, near))}? Poll a new account first: costguard status"
         raise InputError(
-            f"'{to_one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint
+            f"'{to_one_line(kinds.account)}' is not an account of {provider} in the ledger", field="--account", hint=hint
         )
     if kinds.account:
         return kinds.account

@@ -73,7 +73,7 @@ def _warn_of_assumptions(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
     """What nobody stated decides what was expected, so it is said once for all runs."""
     fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
     named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
-    return (f"assumed, because not stated: {named}",) if named else ()
+    return (f"assumed, because not given: {named}",) if named else ()
 
 
 def compare_with_quote(run: ObservedRun, facts: FactSource) -> RunComparison:

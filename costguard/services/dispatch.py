@@ -199,7 +199,7 @@ def _read_mail_address(settings: Settings) -> str:
     address = resolve_address(settings.mail, "notify.mail")
     known = address.partition("://")[0].lower() in MAIL_SCHEMES
     hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
-    require(known, "notify.mail", f"what {settings.mail} holds is no address of a mail server", hint)
+    require(known, "notify.mail", f"what {settings.mail} holds is not an address of a mail server", hint)
     return address
 
 

@@ -65,7 +65,7 @@ def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, 
     twice = [flag for flag, value in named.items() if value is not None]
     if twice:
         hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
-        raise InputError("is stated beside --on, which names the hardware", field=twice[0], hint=hint)
+        raise InputError("is given together with --on, which names the hardware", field=twice[0], hint=hint)
     return replace(
         stated, table=merge_tables(stated.table, {"limits": {"gpus": None}}) if "limits" in stated.table else stated.table
     )

@@ -152,8 +152,8 @@ def _require_own_file(here: Path) -> None:
 
     why = describe_foreign_writers(here) or describe_foreign_owner(here)
     if why:
-        hint = f"if you trust it, name it: costguard --config {FILE_NAME} ...; else go to another folder"
-        raise InputError(f"is not taken from here: {why}", field=str(here.absolute()), hint=hint)
+        hint = f"if you trust it, run costguard --config {FILE_NAME} ...; otherwise change to another folder"
+        raise InputError(f"is not loaded from here: {why}", field=str(here.absolute()), hint=hint)
 
 
 def _get_config_folder() -> Path:

@@ -84,15 +84,15 @@ def _read_names(key: str, stated: object, field: str) -> tuple[str, ...]:
 
 
 def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
-    """Canonical names. A name that is short for several GPUs would leave the others out unseen, and is refused."""
+    """Canonical names. A name that matches several GPUs would remove the others unseen, and is refused."""
     from costguard.data import ShippedFacts
     from costguard.values.gpu import GpuNames
 
     known = GpuNames(ShippedFacts().get_gpus())
     found = {name: known.resolve(name, field=field) for name in names}
     for name, gpu in found.items():
-        hint = f'write "{gpu.canonical}", and the others that are meant'
-        require(not gpu.taken_as_short, field, f"'{name}' is short for several GPUs", hint)
+        hint = f'write "{gpu.canonical}", and any others you mean'
+        require(not gpu.taken_as_short, field, f"'{name}' matches several GPUs", hint)
     return tuple(gpu.canonical for gpu in found.values())
 
 
@@ -130,7 +130,7 @@ def _read_budget(table: SettingsTable, place: str, zone: tzinfo) -> Budget:
     require_known_keys(table, BUDGET_KEYS, place)
     hard = read_flag(table.get("hard", False), f"{place}.hard")
     allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
-    require(hard or not allow, f"{place}.allow_irreversible", "stops nothing without hard", "write hard = true as well")
+    require(hard or not allow, f"{place}.allow_irreversible", "has no effect without hard", "add hard = true")
     period, days = _read_period(table.get("period", MONTH), f"{place}.period")
     return Budget(
         name=name,
@@ -153,7 +153,7 @@ def _read_cap(stated: object, field: str) -> Money:
         lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(stated)) else "must be an amount of money,"
         raise InputError(f"{lacks} not {describe_value(stated)}", field=field, hint=CAP_HINT)
     cap = Money.parse(found[1], found[2], field=field)
-    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(stated)}", "take the budget out to set no limit")
+    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(stated)}", "remove the budget to set no limit")
     return cap
 
 

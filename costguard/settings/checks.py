@@ -43,7 +43,7 @@ def check_sections(settings: Settings, where: str) -> None:
     for key, pattern, example in LABEL_FIELDS:
         for text in getattr(settings.defaults, key):
             hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
-            told = f"'{shorten(text)}' says not where to look"
+            told = f"'{shorten(text)}' does not say where to look"
             require(bool(pattern.fullmatch(text)), describe_origin("defaults", key, where), told, hint)
     if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE_PREFIX):
         _check_server(settings.ledger.url, describe_origin("ledger", "url", where))
@@ -67,7 +67,7 @@ def _check_display(settings: Settings, where: str) -> None:
     field, currency = describe_origin("display", "rates", where), settings.display.currency
     known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
     if currency is not None and currency != "USD":
-        told = f"states no rate of {shorten(currency)}"
+        told = f"has no exchange rate for {shorten(currency)}"
         require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
 
 
@@ -75,18 +75,18 @@ def _check_server(url: str, field: str) -> None:
     """The address of a server; one with a password stands in the variable only. What else is wrong with it, its reader says."""
     variable = format_variable("ledger", "url")
     found = PASSWORD_PATTERN.search(url)
-    hint = f"keep it in ~/.pgpass (0600), or export {variable} with the whole address and take the line out"
-    require(field == variable or not found, field, "holds a password, and the settings file holds none", hint)
+    hint = f"keep it in ~/.pgpass (0600), or export {variable} with the whole address and remove the line"
+    require(field == variable or not found, field, "holds a password; the settings file must not contain one", hint)
 
 
 def _check_proxy(proxy: str, field: str) -> None:
     """An http(s) address; one with a password stands in the variable only, as this file holds no secret."""
     found = PROXY_PATTERN.fullmatch(proxy)
-    require(found is not None, field, "is no address of a proxy", 'write "http://proxy.example:3128"')
+    require(found is not None, field, "is not an address of a proxy", 'write "http://proxy.example:3128"')
     variable = format_variable("network", "proxy")
     hidden = field == variable or not (found and found["who"])
-    hint = f"export {variable} with the whole address, and take the line out"
-    require(hidden, field, "holds a password, and the settings file holds none", hint)
+    hint = f"export {variable} with the whole address, and remove the line"
+    require(hidden, field, "holds a password; the settings file must not contain one", hint)
 
 
 SECRET_KEY_PATTERN = re.compile(
@@ -126,7 +126,7 @@ def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str
 def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
     """InputError for the first key below `field` whose name is that of a secret. Its value is never shown."""
     if depth > NESTING_MAX:
-        raise InputError("lies in too many tables", field=field, hint="write fewer levels")
+        raise InputError("is nested too deeply", field=field, hint="use fewer levels")
     if isinstance(value, list):
         for item in value:
             _reject_secrets(item, field, provider, depth + 1)
@@ -135,13 +135,13 @@ def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) ->
     for key, inner in value.items():
         if _is_secret_key(str(key)):
             raise InputError(
-                "is a secret, and the settings file holds none",
+                "is a secret; the settings file must not contain one",
                 field=f"{field}.{key}",
-                hint=f"take the line out, and keep it where {provider} looks for it: its environment variable or its own file",
+                hint=f"remove the line, and store it where {provider} looks for it: its environment variable or its own file",
             )
         if isinstance(inner, str) and _is_secret_value(str(key), inner):
             raise InputError(
-                "looks like a key itself, and the settings file holds none",
+                "looks like a key itself; the settings file must not contain one",
                 field=f"{field}.{key}",
                 hint="write the name of the variable or the path of the file that holds it",
             )

@@ -45,10 +45,10 @@ SIGN_HINTS = {
     "=": "write == to compare",
     "&": "write && for and",
     "|": "write || for or",
-    "?": "there is no ? : here; write two policies",
-    "%": "numbers have no unit; 15 % is 0.15",
+    "?": "? : is not supported; write two policies",
+    "%": "numbers take no unit; 15 % is 0.15",
 }
-NO_ARITHMETIC = "there is no arithmetic here; compare with the number itself"
+NO_ARITHMETIC = "arithmetic is not supported; compare with a number"
 FUNCTIONS = ("duration", "usd", "usd_per_hour")
 METHODS = ("startsWith", "endsWith", "contains", "matches")
 KIND_HINTS = {
@@ -160,7 +160,7 @@ def resolve_gpu_name(name: str, field: str) -> str:
 
     gpu = GpuNames(ShippedFacts().get_gpus()).resolve(name, field=field)
     if gpu.canonical != name:
-        raise InputError(f"'{name}' is no GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
+        raise InputError(f"'{name}' is not a GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
     return name
 
 
@@ -202,7 +202,7 @@ class _ConditionParser:
             self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' was not expected", hint)
         self._require_truth(term)
         if not self.names:
-            self._fail(0, "says nothing of the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
+            self._fail(0, "uses no fact about the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
         return CheckedCondition(
             cel=term.cel, names=frozenset(self.names), keys=frozenset(self.keys), patterns=tuple(self.patterns)
         )
@@ -240,7 +240,7 @@ class _ConditionParser:
             self._advance()
             parts.append(part())
         if self._now.kind == "name" and self._now.text in WORD_HINTS:
-            self._fail(self._now.at, f"'{self._now.text}' is no word of it", f"write {WORD_HINTS[self._now.text]}")
+            self._fail(self._now.at, f"'{self._now.text}' is not a fact or a function", f"write {WORD_HINTS[self._now.text]}")
         if len(parts) == 1:
             return parts[0]
         for one in parts:
@@ -261,7 +261,7 @@ class _ConditionParser:
         sign = self._advance().text
         right = self._parse_operand()
         if self._is_next(*COMPARISONS, "in"):
-            self._fail(self._now.at, "compares twice in a row", "write two comparisons, joined by &&")
+            self._fail(self._now.at, "chains two comparisons", "write two comparisons, joined by &&")
         self._require_same_kind(left, right)
         if left.kind in (TEXT, TRUTH) and sign not in ("==", "!="):
             self._fail(left.at, f"{left.kind} has no order", "write == or !=")
@@ -284,12 +284,12 @@ class _ConditionParser:
                 self._expect(",")
             items.append(self._parse_operand())
             if items[-1].literal is None:
-                self._fail(items[-1].at, "a list holds what is written out", 'write ["aws", "gcp"]')
+                self._fail(items[-1].at, "a list may only contain literals", 'write ["aws", "gcp"]')
             self._require_same_kind(left, items[-1])
             self._check_words(left, items[-1])
         self._advance()
         if not items:
-            self._fail(at, "the list is empty, which nothing is in", 'write ["aws", "gcp"]')
+            self._fail(at, "the list is empty, so nothing is in it", 'write ["aws", "gcp"]')
         return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
 
     def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
@@ -315,7 +315,7 @@ class _ConditionParser:
     def _parse_operand(self) -> ConditionTerm:
         self.depth += 1
         if self.depth > NESTING_MAX:
-            self._fail(self._now.at, f"has more than {NESTING_MAX} brackets within each other", "write two policies")
+            self._fail(self._now.at, f"has more than {NESTING_MAX} nested brackets", "write two policies")
         term = self._parse_suffixes(self._parse_primary())
         self.depth -= 1
         return term
@@ -372,7 +372,7 @@ class _ConditionParser:
         if name in ("true", "false"):
             return ConditionTerm(kind=TRUTH, cel=name, at=token.at, literal=name)
         if name in WORD_HINTS:
-            self._fail(token.at, f"'{name}' is no word of it", f"write {WORD_HINTS[name]}")
+            self._fail(token.at, f"'{name}' is not a fact or a function", f"write {WORD_HINTS[name]}")
         if self._is_next("("):
             return self._parse_call(token)
         fact = FACTS.get(name)
@@ -394,13 +394,13 @@ class _ConditionParser:
         wanted = TEXT if name == "duration" else NUMBER
         if given.literal is None or given.kind != wanted:
             sample = 'duration("45m")' if name == "duration" else f"{name}(12.50)"
-            self._fail(given.at, f"{name} takes one {wanted} that is written out", f"write {sample}")
+            self._fail(given.at, f"{name} takes one literal {wanted}", f"write {sample}")
         if name == "duration":
             value = parse_duration(given.literal, field) // timedelta(microseconds=1)
         else:
             value = Money.parse(given.literal, field=field).nano
         if name == "usd_per_hour" and value < 0:
-            self._fail(given.at, "a rate is never negative", "write usd_per_hour(0.30)")
+            self._fail(given.at, "a rate cannot be negative", "write usd_per_hour(0.30)")
         kind = {"duration": DURATION, "usd": MONEY, "usd_per_hour": RATE}[name]
         return ConditionTerm(kind=kind, cel=str(clamp_integer(value)), at=token.at, literal=f"{name}({given.literal})")
 
@@ -412,9 +412,9 @@ class _ConditionParser:
                 term = self._parse_method(term)
             else:
                 near = find_nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
-                hint = f"did you mean {near[0]}?" if near else f"text has {', '.join(METHODS)}; nothing else has such"
+                hint = f"did you mean {near[0]}?" if near else f"only text has methods: {', '.join(METHODS)}"
                 self._fail(
-                    self._now.at, f"'{shorten(self._now.text, 20)}' is nothing that {self._describe_term(term)} has", hint
+                    self._now.at, f"'{shorten(self._now.text, 20)}' is not a method of {self._describe_term(term)}", hint
                 )
         return term
 
@@ -422,7 +422,7 @@ class _ConditionParser:
         if self._advance().text == ".":
             token = self._advance()
             if token.kind != "name" or token.text in METHODS:
-                self._fail(token.at, "is no label's key", KIND_HINTS[LABELS])
+                self._fail(token.at, "is not a label's key", KIND_HINTS[LABELS])
             key = token.text
         else:
             token = self._advance()
@@ -439,7 +439,7 @@ class _ConditionParser:
         given = self._parse_operand()
         self._expect(")")
         if given.kind != TEXT or given.literal is None:
-            self._fail(given.at, f"{method} takes one text that is written out", f'write {method}("a")')
+            self._fail(given.at, f"{method} takes one literal text", f'write {method}("a")')
         if method == "matches":
             self.patterns.append((given.literal, format_position(self.field, given.at)))
         return ConditionTerm(kind=TRUTH, cel=f"{term.cel}.{method}({given.cel})", at=term.at)

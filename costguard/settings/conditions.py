@@ -87,7 +87,7 @@ def read_condition(text: str, where: str) -> CelCondition:
         tried = _build_environment().compile(f'"".matches({quote_text(pattern)})').eval(data={})
         if tried.type() != cel.Type.BOOL:
             told = shorten(to_one_line(str(tried.plain_value())), 100)
-            raise InputError(f"is no pattern: {told}", field=place, hint="write a regular expression (RE2)")
+            raise InputError(f"is not a pattern: {told}", field=place, hint="write a regular expression (RE2)")
     try:
         program = _build_environment().compile(checked.cel)
     except RuntimeError as broken:  # what was checked compiles; a limit of the library's own may still say no
@@ -115,9 +115,9 @@ def _convert_fact(name: str, value: object) -> tuple[object, str]:
     """`value` of the fact `name` as CEL takes it, or None and why not."""
     kind = FACTS[name].kind
     if isinstance(value, Money | Rate) and value.currency != CURRENCY:
-        return None, f"{name} is in {value.currency}, and conditions count in {CURRENCY}"
+        return None, f"{name} is in {value.currency}, but conditions use {CURRENCY}"
     plain = CONVERTERS[kind](value)
-    return plain, "" if plain is not None else f"{name} is no {kind}"
+    return plain, "" if plain is not None else f"{name} is not of type {kind}"
 
 
 def _convert_number(value: object) -> float | None:

@@ -22,19 +22,19 @@ from costguard.values.provider import (
 
 GUARD_EXAMPLE = """
 # Policies: any number of them. `costguard plan` says what each would do now, and why not.
-# arm: how far it may go. observe (nothing, and says what it would do), notify, stop, terminate. 90 days after the guard first
-# saw it, it falls back to notify until `costguard policy arm NAME LEVEL`.
-# match: whom it concerns; left out: everything. All of a budget's, and gpu = true, ids, and names such as "train-*".
-# when: what must hold. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, duration("45m"), usd(12.50),
-# usd_per_hour(0.30). A missing fact makes it unknown, which is no reason to act.
-# for: how long it must hold first. then: step by step; `after` counts from the first one. do: record, notify, ask, hook, deny,
+# arm: the strongest act allowed: observe (record only), notify, stop, terminate. 90 days after the guard first read it, it is
+# lowered to notify until `costguard policy arm NAME LEVEL`.
+# match: the machines it applies to (default: all). A budget's keys, and gpu = true, ids, and names such as "train-*".
+# when: the condition. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, duration("45m"), usd(12.50),
+# usd_per_hour(0.30). A missing fact makes it unknown; then the policy does not act.
+# for: how long it must hold first. then: the steps; `after` counts from the first one. do: record, notify, ask, hook, deny,
 # scale-controller, stop, terminate. A stop comes 5 minutes after a notice or later.
-# needs: signals that must be measured (duty, power, cpu, io, progress, queue, people, agent); left out: all there are.
-# allow_irreversible = true: it may lose data for good. priority: at a hard cap the lowest is stopped first.
-# lease: how long somebody may keep a machine from it, and how often again. warmup: how long a machine may be set up.
-# alone = true: each member of a group (see group_from) is judged by itself, whatever the others do.
-# schedule: when it should be off; a policy that has one needs no `when`. holidays: off all day. rule: "idle" (doubt keeps it
-# running) or "schedule" (a desired state); usually what fits.
+# needs: signals that must be measured (duty, power, cpu, io, progress, queue, people, agent); default: all available.
+# allow_irreversible = true: it may lose data permanently. priority: at a hard cap the lowest is stopped first.
+# lease: maximum length and renewals of a lease against it. warmup: how long a machine may be set up.
+# alone = true: each machine of a group (see group_from) is evaluated on its own.
+# schedule: when it should be off; a policy that has one needs no `when`. holidays: off all day. rule: "idle" (keeps running
+# if unsure) or "schedule" (a desired state); default: derived.
 #[[policy]]
 #name = "idle-gpu"
 #arm = "notify"
@@ -56,9 +56,9 @@ GUARD_EXAMPLE = """
 #{ after = "7d", do = "ask", act = "terminate" },
 #]
 
-# Hooks: what a step may run. command: a program and its arguments, without a shell; or url: asked by POST. It is told what,
+# Hooks: what a step may run. command: a program and its arguments, without a shell; or url: called by POST. It receives what,
 # whose, why and when (JSON; COSTGUARD_* variables) and runs for at most `timeout`; the stop after it waits for its end, and for
-# 5 minutes more where it fails, which people are told. env: variables of ours that a command gets; no key and no secret else.
+# 5 minutes more if it fails, with a message. env: environment variables passed to a command; no other key or secret is passed.
 #[[hook]]
 #name = "checkpoint"
 #command = ["/usr/local/bin/save-checkpoint"]
@@ -67,25 +67,25 @@ GUARD_EXAMPLE = """
 #name = "drain"
 #url = "https://example.com/drain"
 
-# Rails hold whatever every policy says. acts: how many stops there may be in a run and in 10 minutes, which share of the fleet
+# Rails limit all policies. acts: maximum number of stops in a run and in 10 minutes, maximum share of the fleet
 # in 10 minutes and in a day (at least one), how many that lose data in an hour.
-# breaker: once this share of the fleet (and so many) turns idle or unknown within the window, idle acts freeze until so long
-# after it is over. first_seen: no act on what was seen for less.
+# breaker: once this share of the fleet (and so many) turns idle or unknown within the window, idle acts are suspended until
+# that long after it ends. first_seen: no act on machines observed for less.
 #[rails]
 #acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
 #breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
 #first_seen = "15m"
 
-# Notices. signed_with: where the secret is kept that webhooks are signed with. mail: where the address of the server is kept
-# that mail to a person goes through (mailtos://USER:PASSWORD@HOST?from=ADDRESS), for [[report]] and `report --email`.
+# Notifications. signed_with: source of the secret that signs webhooks. mail: source of the mail server's address
+# (mailtos://USER:PASSWORD@HOST?from=ADDRESS), for [[report]] and `report --email`.
 #[notify]
 #signed_with = "env:COSTGUARD_WEBHOOK_SECRET"
 #mail = "env:MAIL_URL"
-# Routes: any number of them; without one the terminal is told. to: "console", the https:// address of a webhook, or where an
-# address is kept that is secret: "env:NAME" or "file:PATH" of slack://..., mailto://..., ntfy://..., all that Apprise knows.
-# group_by: owner, policy, topic, subject. repeat: after the first message, the last one again and again; [] never.
+# Routes: any number of them; without one, messages go to the terminal. to: "console", the https:// address of a webhook, or the
+# source of a secret address: "env:NAME" or "file:PATH" of slack://..., mailto://..., ntfy://..., all that Apprise supports.
+# group_by: owner, policy, topic, subject. repeat: after the first message, the last value repeatedly; []: never.
 # min_severity: info, warning, page. match: owners, policies by their names, topics such as "budget:*", audience
-# (owner, admin: the `to` of a step); left out: all. What is for nobody in particular goes everywhere.
+# (owner, admin: the `to` of a step); default: all. A message without an owner goes to every route.
 #[[notify.route]]
 #to = ["env:SLACK_URL", "console"]
 #name = "team"
@@ -95,8 +95,8 @@ GUARD_EXAMPLE = """
 #match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"], audience = ["owner"] }
 
 # Reports that `costguard watch` sends: any number of them. every: "day", "week" (from Monday) or "month", of [defaults]
-# timezone, each reported at `at` on the first day after it. to: people by their mail, routes by their names, or channels as
-# above. name: usually what `every` says; under it is kept what was sent. by: as `report --by`. format: what is enclosed where
+# timezone, each reported at `at` on the first day after it. to: mail addresses, names of routes, or channels as
+# above. name: identifies the report (default: `every`). by: as `report --by`. format: of the attachment where
 # a channel takes files; a webhook gets JSON.
 #[[report]]
 #name = "month"
@@ -110,110 +110,110 @@ GUARD_EXAMPLE = """
 
 FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "market"): (
-        "A market file instead of the shipped prices and those of `costguard prices refresh`.",
+        "Market file to use instead of the shipped prices and those of `costguard prices refresh`.",
         "prices.sqlite",
     ),
     ("quote", "calibration"): (
-        "Where observed runs are kept (`costguard calibrate`); usually in the platform's data folder.",
+        "File of observed runs (`costguard calibrate`); default: in the platform's data folder.",
         "calibration.json",
     ),
     ("ledger", "url"): (
-        "Where spending is recorded; usually ledger.db in the platform's data folder. postgresql+psycopg://... is a server.",
+        "Address of the ledger; default: ledger.db in the platform's data folder. postgresql+psycopg://... names a server.",
         "sqlite:///ledger.db",
     ),
     ("defaults", "timezone"): (
-        "The IANA zone whose days and months budgets and reports go by, where they state no other.",
+        "Default IANA time zone for the days and months of budgets and reports.",
         "Europe/Berlin",
     ),
     ("defaults", "owner_from"): (
-        "Whose a machine is: the first of these labels that it carries. A tag is a label.",
+        "Labels that name a machine's owner; the first one present counts. Tags count as labels.",
         ["label:owner", "tag:Owner"],
     ),
     ("defaults", "protect"): (
         (
-            "What must never be touched: label:KEY=VALUE or label:KEY; one machine: costguard protect ID. A protection "
-            "that vanishes holds for another 24 h."
+            "Machines to protect: label:KEY=VALUE or label:KEY (one machine: costguard protect ID). A protection stays in "
+            "force for 24 h after its label disappears."
         ),
         ["label:costguard=never"],
     ),
     ("defaults", "group_from"): (
         (
-            "Which machines of an account work together: those with one value of the first of these labels that they carry. "
-            "None of a group counts as idle while one of it works or cannot be judged. Left out: the labels of SkyPilot, Ray, "
-            "ParallelCluster, EMR, EKS, Slurm on GCP, Dataproc, GKE, Dataflow and Batch, and label:cluster. [] no groups."
+            "Labels that group the machines of an account (same value of the first label present). No machine of a group "
+            "counts as idle while another one is active or unknown. Default: the labels of SkyPilot, Ray, "
+            "ParallelCluster, EMR, EKS, Slurm on GCP, Dataproc, GKE, Dataflow and Batch, and label:cluster. []: no groups."
         ),
         ["label:cluster", "label:eks:cluster-name + label:eks:nodegroup-name"],
     ),
     ("network", "ca_file"): (
-        "A PEM file of the authorities to trust instead of the system's. That certificates are checked cannot be turned off.",
+        "PEM file of the certificate authorities to trust instead of the system's. Certificate checks cannot be turned off.",
         "company.pem",
     ),
     ("network", "proxy"): (
-        "An http(s) proxy through which providers and chats are asked. The environment's proxies are not taken.",
+        "HTTP(S) proxy for requests to providers and chats. Proxy variables of the environment are ignored.",
         "http://proxy.example:3128",
     ),
     ("watch", "interval"): (
-        "How long `costguard watch` waits between two polls of an account.",
+        "Time between two polls of an account by `costguard watch`.",
         "60s",
     ),
     ("watch", "jitter"): (
-        "By how much a poll may be late on purpose, so that not all come at once; at most half the interval.",
+        "Maximum random delay of a poll, to spread polls; at most half the interval.",
         "5s",
     ),
     ("watch", "heartbeat_url"): (
         (
-            "Asked after each run of the guard, so that somebody outside notices when none comes. env:NAME and file:PATH "
-            "say where it is kept."
+            "URL requested after each run of the guard, so that an external monitor notices missing runs: env:NAME or "
+            "file:PATH."
         ),
         "env:HEARTBEAT_URL",
     ),
     ("watch", "claims"): (
         (
-            "Whose machines without an owner may be acted on: providers, accounts or scopes. Left out, those of every account "
-            "of this file; [] none: then nothing is done to what nobody owns."
+            "Providers, accounts or regions whose machines without an owner may be acted on. Default: every account of this "
+            "file; []: never act on machines without an owner."
         ),
         ["runpod", "aws/111122223333"],
     ),
     ("display", "currency"): (
-        "In which people are shown dollars as well, by the rate below. JSON and the ledger keep each amount in its own.",
+        "Currency in which dollar amounts are also shown, at the rate below. JSON and the ledger keep the original currency.",
         "EUR",
     ),
     ("display", "rates"): (
         (
-            "What a dollar was worth, on which day, and who says so. Of several for one currency the last one known at the end "
-            "of a period counts."
+            "Exchange rates with day and source. Of several for one currency, the latest one at the end of a period is "
+            "used."
         ),
         ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"],
     ),
     ("reconcile", "tolerance"): (
-        "How far a provider's bill may lie from the charges: a part of it, an amount, or whichever of both is more.",
+        "Allowed difference between a provider's bill and the charges: a percentage, an amount, or the larger of both.",
         "1%, 0.10",
     ),
     ("web", "listen"): (
         (
-            "Where `costguard watch` answers agents and readers. Loopback, unless tls_cert and tls_key or behind_proxy are "
-            "stated; left out: nowhere. Needs pip install 'gpu-costguard[web]'."
+            "Address at which `costguard watch` serves agents and readers; loopback unless tls_cert and tls_key or "
+            "behind_proxy are set. Default: not served. Needs pip install 'gpu-costguard[web]'."
         ),
         "127.0.0.1:8470",
     ),
     ("web", "url"): (
-        "What machines and readers call it; left out: the address of listen.",
+        "URL that machines and readers use; default: the address of listen.",
         "https://guard.example",
     ),
     ("web", "hosts"): (
-        "Further names that it may be asked by; any other Host is refused.",
+        "Further accepted host names; requests for other hosts are refused.",
         ["guard.internal"],
     ),
-    ("web", "tls_cert"): ("Its certificate and those above it, a PEM file.", "guard.crt"),
-    ("web", "tls_key"): ("The key of that certificate, a PEM file that only this user can read.", "guard.key"),
+    ("web", "tls_cert"): ("Certificate chain, a PEM file.", "guard.crt"),
+    ("web", "tls_key"): ("Private key of that certificate, a PEM file that only this user can read.", "guard.key"),
     ("web", "behind_proxy"): (
-        "The address of a proxy that speaks TLS for it: then its X-Forwarded-For is believed, and nobody else's.",
+        "Address of the proxy that terminates TLS: only its X-Forwarded-For header is trusted.",
         "127.0.0.1",
     ),
     ("web", "key_file"): (
         (
-            "Where the key is kept that answers to agents are signed with; it is made where there is none. Left out: beside "
-            "the ledger. Watchdogs of one ledger share it."
+            "File of the key that signs answers to agents; created if missing. Default: next to the ledger. Watchdogs with "
+            "the same ledger share it."
         ),
         "web.key",
     ),
@@ -221,17 +221,17 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 
 HEADER_TEXT = """\
-# Settings of costguard. Every key may be left out. A line that starts with `#` and no space is a setting that is switched off.
-# A variable COSTGUARD_SECTION__KEY wins over this file, a flag over both. This file holds no secret: keys are read from each
-# provider's own place, and a key written in here is refused.
+# Settings of costguard. Every key is optional. A line that starts with `#` without a space is a disabled setting.
+# A variable COSTGUARD_SECTION__KEY overrides this file; a flag overrides both. This file holds no secrets: keys are read from
+# each provider's usual place, and a key in this file is refused.
 """
 
 BUDGET_EXAMPLE = """
-# Budgets: any number of them. `costguard status` says how each stands.
+# Budgets: any number of them. `costguard status` shows their status.
 # cap: an amount and its currency. period: "day", "week" (from Monday), "month", or "rolling 7d".
-# timezone: whose days and months, where not those of [defaults]. hard = true: machines may be stopped to keep it, where a
+# timezone: of days and months, if not that of [defaults]. hard = true: machines may be stopped to keep it, where a
 # policy is armed. warn: "pace+15%", "forecast>100%", "spent>80%", "time_to_cap<24h".
-# match: what is counted; left out: everything. Of providers, accounts, regions, owners, gpus, tiers, kinds, and labels.
+# match: what is counted (default: everything), by providers, accounts, regions, owners, gpus, tiers, kinds, and labels.
 {off}[[budget]]
 {off}name = {name}
 {off}cap = {cap}

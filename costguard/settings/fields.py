@@ -33,7 +33,7 @@ def require_unique_names(names: Sequence[str], where: str, kind: str) -> None:
     for number, name in enumerate(names, 1):
         first = numbers.setdefault(name.casefold(), number)
         field = f"{where}: {kind} {number} ({name}).name"
-        require(first == number, field, f"is that of {kind} {first} too", f"give each {kind} a name of its own")
+        require(first == number, field, f"is also the name of {kind} {first}", f"give each {kind} a name of its own")
 
 
 def read_name(stated: object, field: str, example: str) -> str:
@@ -102,7 +102,7 @@ def parse_duration(stated: object, field: str, *, least: timedelta = timedelta()
     found = DURATION_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
     if found is None:
         unit = (
-            "must say its unit, and not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a time that something takes, not"
+            "must have a unit, not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a duration, not"
         )
         raise InputError(f"{unit} {describe_value(stated)}", field=field, hint=DURATION_HINT)
     seconds = sum(int(count or 0) * size for count, size in zip(found.groups(), UNIT_SECONDS.values(), strict=True))

@@ -51,7 +51,7 @@ def _read_csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
         for cells in reader:
             where = f"{path} line {reader.line_num}"
             if None in cells:
-                raise InputError("holds more cells than there are columns", field=where, hint='"quote" cells with commas')
+                raise InputError("has more cells than columns", field=where, hint='"quote" cells with commas')
             rows.append((where, {k: _parse_cell(v) for k, v in cells.items() if v is not None and v.strip()}))
     except csv.Error as broken:
         where = f"{path} line {reader.line_num}"
@@ -80,7 +80,7 @@ def _read_text(path: Path) -> str:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise InputError(
-                f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="give a text file, not weights"
+                f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="name a text file, not model weights"
             )
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
@@ -89,13 +89,13 @@ def _read_text(path: Path) -> str:
         raise InputError("is not text in UTF-8", field=str(path), hint="save it as UTF-8") from None
     except (OSError, ValueError) as broken:
         why = (broken.strerror if isinstance(broken, OSError) else None) or str(broken)
-        raise InputError(f"cannot be read: {shorten(why)}", field=str(path), hint="give a file that you may read") from None
+        raise InputError(f"cannot be read: {shorten(why)}", field=str(path), hint="name a readable file") from None
 
 
 def _suggest_file_inside(folder: Path) -> str:
     """A config.json or job file in the folder is probably what was meant."""
     found = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
-    return f"write {folder / found[0]}" if found else "give the path of a file"
+    return f"write {folder / found[0]}" if found else "name a file"
 
 
 def _parse_toml(text: str, path: Path) -> object:
@@ -137,7 +137,7 @@ def expand_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InputError("names the home of a user who is not known", field=text, hint="write the whole path") from None
+        raise InputError("names the home of an unknown user", field=text, hint="write the full path") from None
 
 
 def get_data_path(name: str) -> Path:

@@ -104,7 +104,7 @@ def read_rails(stated: object, where: str) -> Rails:
 HOOK_KEYS = ("name", "command", "url", "env")
 VARIABLE_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HOOK_VARIABLES_MAX = 32
-COMMAND_HINT = 'write a list, as no shell reads it: command = ["/usr/local/bin/save", "--all"]'
+COMMAND_HINT = 'write a list (no shell is used): command = ["/usr/local/bin/save", "--all"]'
 
 
 def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
@@ -120,7 +120,7 @@ def _read_hook(table: SettingsTable, place: str) -> Hook:
     require_known_keys(table, HOOK_KEYS, place)
     require(("command" in table) != ("url" in table), place, "needs a command or a url, and not both", COMMAND_HINT)
     if "url" in table:
-        require("env" not in table, f"{place}.env", "belongs to a command", "take it out: a web server gets no variables")
+        require("env" not in table, f"{place}.env", "belongs to a command", "remove it: a web server gets no variables")
         return Hook(name=name, url=check_address(read_text(table["url"], f"{place}.url"), f"{place}.url", "HOOK_URL"))
     if isinstance(table["command"], str):
         raise InputError("must be a list of texts, not one text", field=f"{place}.command", hint=COMMAND_HINT)
@@ -132,7 +132,7 @@ def _read_hook(table: SettingsTable, place: str) -> Hook:
         require(
             bool(VARIABLE_NAME_PATTERN.fullmatch(variable)),
             f"{place}.env",
-            f"'{variable}' is no name of a variable",
+            f"'{variable}' is not a name of a variable",
             'write "AWS_PROFILE"',
         )
     return Hook(name=name, command=command, env=env)

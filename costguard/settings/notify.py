@@ -83,12 +83,12 @@ def check_address(text: str, field: str, variable: str) -> str:
     cure = f'write "env:{variable}" and set {variable} to the address, or "file:PATH" of a file that holds it'
     scheme = SCHEME_PATTERN.match(text)
     if scheme is None:
-        raise InputError("is no address", field=field, hint=f'{cure}; or "https://..." of a webhook')
+        raise InputError("is not an address", field=field, hint=f'{cure}; or "https://..." of a webhook')
     name, rest = scheme[1].lower(), text[scheme.end() :]
     if name not in ("http", "https"):
         # syslog:// and the like name nobody, and so hold no secret
         open_book = not any(letter.isalnum() for letter in rest)
-        require(open_book, field, f"{name}:// addresses hold a secret, and the settings file holds none", cure)
+        require(open_book, field, f"{name}:// addresses hold a secret; the settings file must not contain one", cure)
         return text
     try:
         parts = urlsplit(text)
@@ -96,7 +96,7 @@ def check_address(text: str, field: str, variable: str) -> str:
     except ValueError:
         host = None
     if not host:
-        raise InputError("is no address", field=field, hint='write "https://example.com/costguard"')
+        raise InputError("is not an address", field=field, hint='write "https://example.com/costguard"')
     require(name == "https" or host in LOOPBACK, field, "is http:// to another machine", "write https://")
     secret = (
         "@" in parts.netloc
@@ -104,7 +104,7 @@ def check_address(text: str, field: str, variable: str) -> str:
         or parts.fragment
         or any(TOKEN_PATTERN.fullmatch(part) for part in parts.path.split("/"))
     )
-    require(not secret, field, "holds a secret, as it seems, and the settings file holds none", cure)
+    require(not secret, field, "holds a secret, as it seems; the settings file must not contain one", cure)
     return text
 
 
@@ -171,7 +171,7 @@ def _read_secret_place(stated: object, field: str, key: str) -> str:
     text = read_text(stated, field)
     kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
     hint = f'write "env:{SECRET_FIELDS[key]}", or "file:PATH" of a file that holds it'
-    require(kept is not None, field, "holds a secret, and the settings file holds none", hint)
+    require(kept is not None, field, "holds a secret; the settings file must not contain one", hint)
     return text
 
 
@@ -268,9 +268,9 @@ def read_recipient(
 
 def read_person(text: str, field: str, *, mail: str) -> str:
     """The channel that is the mail of the person `text`; InputError where it is none, or no server is named."""
-    what = f"is no address of a person's mail: {describe_value(text)}"
+    what = f"is not an address of a person's mail: {describe_value(text)}"
     require(bool(MAIL_PATTERN.fullmatch(text)) and ".." not in text, field, what, "write lead@lab.org")
-    require(bool(mail), field, "goes by mail, and nothing says through which server", NO_MAIL_HINT)
+    require(bool(mail), field, "goes by mail, and no mail server is set", NO_MAIL_HINT)
     return f"{MAIL_PREFIX}{text}"
 
 
@@ -321,5 +321,5 @@ def _read_clock(stated: object, field: str) -> time:
 
 def _read_format(stated: object, field: str) -> str:
     name = read_text(stated, field)
-    require(bool(FORMAT_PATTERN.fullmatch(name)), field, f"is no name of a format: {describe_value(name)}", 'write "html"')
+    require(bool(FORMAT_PATTERN.fullmatch(name)), field, f"is not a name of a format: {describe_value(name)}", 'write "html"')
     return name

@@ -117,7 +117,7 @@ def _read_step(table: SettingsTable, field: str, hooks: tuple[str, ...]) -> Poli
         raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEP_LEVELS)}")
     do = require_one_of(table["do"], STEP_LEVELS, f"{field}.do")
     for key, deeds in KEY_ACTIONS.items():
-        require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "take it out")
+        require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "remove it")
     if do == HOOK:
         _require_known_hook(table.get("run"), f"{field}.run", hooks)
     require(do != ASK or "act" in table, f"{field}.act", "is missing", 'write act = "terminate" or act = "stop"')
@@ -147,20 +147,20 @@ def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreve
     for number, step in enumerate(steps, 1):
         place, before = f"{field} {number}", steps[max(number - 2, 0)].after
         if number == 1:
-            what = "the first step has nothing to wait for"
-            require(not step.after, f"{place}.after", what, "say in `for` how long the condition must hold")
-        earlier = f"comes before the step above it, at {format_duration(before)}"
+            what = "the first step cannot wait"
+            require(not step.after, f"{place}.after", what, "use `for` to set how long the condition must hold")
+        earlier = f"is earlier than the step before it, at {format_duration(before)}"
         require(step.after >= before, f"{place}.after", earlier, "`after` counts from the first step, in rising order")
         if step.do in DESTRUCTIVE:
-            what, hint = f"{step.do} comes without a notice before it", 'write { do = "notify" } as the first step'
+            what, hint = f"{step.do} has no notification before it", 'write { do = "notify" } as the first step'
             if told is None:
                 raise InputError(what, field=place, hint=hint)
             least = format_duration(told + GRACE_MIN)
-            early = f"is before the grace of {format_duration(GRACE_MIN)} after the notice has run out"
+            early = f"is within the grace of {format_duration(GRACE_MIN)} after the notification"
             require(step.after - told >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
         if step.do == TERMINATE:
             hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
-            require(allow_irreversible, f"{place}.do", "terminate loses data for good, and that was not allowed", hint)
+            require(allow_irreversible, f"{place}.do", "terminate deletes data permanently, and that was not allowed", hint)
         if step.do in (NOTIFY, ASK) and told is None:
             told = step.after
 
@@ -202,13 +202,13 @@ def _read_list(stated: object, field: str) -> list[object]:
 def _parse_off(text: str, field: str) -> OffWindow:
     found = OFF_PATTERN.fullmatch(text.strip()) if len(text) <= ENTRY_CHARS_MAX else None
     if found is None or not text.strip():
-        raise InputError(f"says no time: {describe_value(text)}", field=field, hint=OFF_HINT)
+        raise InputError(f"has no time: {describe_value(text)}", field=field, hint=OFF_HINT)
     days = _parse_days(found[1], field) if found[1] else frozenset(range(7))
     if found[2] is None:
         return OffWindow(start=time(), end=time(), days=days)
     start, end = _parse_clock(found[2], found[3], field), _parse_clock(found[4], found[5], field)
     whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
-    require(start != end or whole_day, field, f"ends when it starts: {describe_value(text)}", 'write "00:00-24:00" for a day')
+    require(start != end or whole_day, field, f"ends at its start: {describe_value(text)}", 'write "00:00-24:00" for a day')
     return OffWindow(start=start, end=end, days=days)
 
 
@@ -348,7 +348,7 @@ def _read_when(table: SettingsTable, schedule: Schedule | None, field: str) -> C
         raise InputError("is missing", field=field, hint="""write when = 'state == "idle" && confidence >= 0.9'""")
     when = read_condition(read_text(table.get("when", SCHEDULE_CONDITION), field), field)
     unscheduled = schedule is None and "scheduled_on" in when.names
-    require(not unscheduled, field, "asks for scheduled_on, and there is no schedule", "write a [policy.schedule]")
+    require(not unscheduled, field, "uses scheduled_on, but the policy has no schedule", "write a [policy.schedule]")
     return when
 
 

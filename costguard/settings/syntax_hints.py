@@ -8,38 +8,38 @@ from costguard.errors import shorten
 
 LINE_PATTERN = re.compile(r"at line (\d+)")
 DIGITS_MESSAGE = "integer string conversion"
-TWICE_HINT = "it appears twice: keep one of the two"
+TWICE_HINT = "it appears twice: keep one of them"
 GENERAL_HINTS = (
-    ("recursion", "write fewer levels of brackets"),
+    ("recursion", "use fewer levels of brackets"),
     (DIGITS_MESSAGE, "check the zeros"),
     ("Cannot declare", TWICE_HINT),
     ("overwrite", TWICE_HINT),
     ("mutate", TWICE_HINT),
-    ("appears twice", "keep one of the two"),
+    ("appears twice", "keep one of them"),
 )
 JSON_HINTS = (
     ("property name enclosed in double quotes", 'write "key": in double quotes, and no comma before }'),
-    ("Expecting ',' delimiter", "put a comma between two values, and nothing else: JSON has no comments"),
+    ("Expecting ',' delimiter", "put only a comma between two values: JSON has no comments"),
     ("(char 0)", 'write a table: {"key": value}'),
     ("Expecting value", "write a value: a number, true, false, null, text in double quotes, a list or a table"),
-    ("Extra data", "take out what stands after the last }"),
+    ("Extra data", "remove the text after the last }"),
     ("control character", "write \\n for the end of a line in a text"),
     ("escape", "write \\\\ for a backslash"),
 )
 """What the parser says -> what to write. The first that fits counts."""
 DEFAULT_HINT = 'write key = "value" lines'
 TOML_HINTS = (
-    (re.compile(r"^(?:<{7}|={7}|>{7})"), "two versions of the file were merged here: keep the lines of one"),
+    (re.compile(r"^(?:<{7}|={7}|>{7})"), "the file has merge conflict markers: keep one version"),
     (re.compile(r"^\s*<"), "this is a web page or XML; save the file itself"),
     (re.compile("[\u201c\u201d\u201e\u2018\u2019]"), 'write plain quotes: "..."'),
     (re.compile(r"=\s*\"[^\"]*\\"), "write text with backslashes in single quotes: 'C:\\...'"),
     (re.compile(r"=\s*(?:true|false|yes|no|on|off)\b", re.IGNORECASE), "write true or false, in small letters"),
-    (re.compile(r"=\s*(?:null|none|nil)\b", re.IGNORECASE), "leave the line out: what is not stated has no value"),
+    (re.compile(r"=\s*(?:null|none|nil)\b", re.IGNORECASE), "remove the line: a missing key means no value"),
     (re.compile(r"^\s*export\s"), 'variables are set in the shell; here, write key = "value"'),
-    (re.compile(r"^\s*[\w.-]+\s*:"), 'write = in place of the colon: key = "value"'),
+    (re.compile(r"^\s*[\w.-]+\s*:"), 'use = instead of the colon: key = "value"'),
     (re.compile(r"^\s*(?:;|//)"), "begin a comment with #"),
     (re.compile(r"^\s*\[\[?[^\]]*$"), "close the bracket: [section]"),
-    (re.compile(r"=\s*\{.*,\s*\}"), "take out the comma before }"),
+    (re.compile(r"=\s*\{.*,\s*\}"), "remove the comma before }"),
     (re.compile(r"=\s*$"), "write a value after =, or leave the line out"),
     (re.compile(r"=\s*0\d"), "write the number without a leading 0"),
     (re.compile(r"=\s*(?:\"[^\"]*|'[^']*)$"), "close the quotes"),
@@ -52,8 +52,8 @@ def describe_parse_error(broken: Exception) -> str:
     """What a parser found, in words of the file and not of its own."""
     said = str(broken)
     if isinstance(broken, RecursionError):
-        return "it holds too many brackets within each other"
-    return "it holds a number of thousands of digits" if DIGITS_MESSAGE in said else shorten(said, 120)
+        return "it has too many nested brackets"
+    return "it contains a number with thousands of digits" if DIGITS_MESSAGE in said else shorten(said, 120)
 
 
 def suggest_toml_fix(text: str, said: str) -> str:

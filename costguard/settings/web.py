@@ -40,13 +40,13 @@ def parse_listen_address(stated: str, field: str) -> ListenAddress:
     found = LISTEN_PATTERN.fullmatch(stated.strip())
     hint = f'write an address and a port: "{LISTEN_EXAMPLE}"'
     if found is None or int(found["port"]) not in PORT_RANGE:
-        raise InputError(f"'{shorten(stated)}' is no address to listen at", field=field, hint=hint)
+        raise InputError(f"'{shorten(stated)}' is not an address to listen at", field=field, hint=hint)
     host = found["six"] or found["four"]
     if host != "localhost":
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            told = f"'{shorten(host)}' is no address: a name may come to mean another machine"
+            told = f"'{shorten(host)}' is not an IP address: a host name may point to another machine later"
             raise InputError(told, field=field, hint=hint) from None
     return ListenAddress(host, int(found["port"]))
 
@@ -61,10 +61,10 @@ def check_web(web: WebSettings, where: str) -> None:
         try:
             ipaddress.ip_address(web.behind_proxy)
         except ValueError:
-            told = f"'{shorten(web.behind_proxy)}' is no address"
+            told = f"'{shorten(web.behind_proxy)}' is not an address"
             raise InputError(told, field=describe_origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
     for host in web.hosts:
-        told = f"'{shorten(host)}' is no name of a host"
+        told = f"'{shorten(host)}' is not a name of a host"
         require(
             bool(HOST_PATTERN.fullmatch(host)),
             describe_origin("web", "hosts", where),
@@ -79,7 +79,7 @@ def check_web(web: WebSettings, where: str) -> None:
         require(
             guarded,
             describe_origin("web", "listen", where),
-            "is reached by others, who could read all that is said",
+            "is reachable by others, who could read unencrypted traffic",
             GUARD_HINT,
         )
 
@@ -114,10 +114,10 @@ def normalize_host(name: str) -> str:
 def _check_url(url: str, field: str) -> None:
     if "@" in url:  # what stands before it may be a password, and is not shown
         raise InputError(
-            "holds a name or a password", field=field, hint='write "https://guard.example": agents bring their own key'
+            "holds a name or a password", field=field, hint='write "https://guard.example": agents use their own key'
         )
     parts = urlsplit(url)
     plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-    require(bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is no address", 'write "https://guard.example"')
+    require(bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is not an address", 'write "https://guard.example"')
     near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')

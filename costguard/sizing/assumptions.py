@@ -22,7 +22,7 @@ def check_nothing_assumed(job: Job) -> None:
     if job.assumed:
         fields = ", ".join(field for field, _ in job.assumed)
         written = ", ".join(f"{field} = {_format_as_written(value)}" for field, value in job.assumed)
-        raise InputError(f"not stated, and --strict assumes nothing: {fields}", field="--strict", hint=f"write {written}")
+        raise InputError(f"not given, and --strict allows no assumptions: {fields}", field="--strict", hint=f"write {written}")
 
 
 def format_effect(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:

@@ -98,7 +98,7 @@ def _check_one_of(value: str, known: tuple[str, ...], field: str) -> None:
 
 def _check_shape(job: Job) -> None:
     shape = job.architecture
-    require(job.beside is None, "preference", "--exact runs one model, and no others beside it", LEAVE_OUT_HINT)
+    require(job.beside is None, "preference", "--exact runs only one model", LEAVE_OUT_HINT)
     mixed = any(b.feed_forward.experts for b in shape.blocks)
     require(
         not mixed, "model", f"{shape.name} routes tokens to experts by their data, and fake tensors hold none", LEAVE_OUT_HINT

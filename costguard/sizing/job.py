@@ -118,7 +118,7 @@ def list_assumption_warnings(job: Job, told: Mapping[str, str] | None = None) ->
         return ()
     others = {field: f" ({text})" for field, text in (told or {}).items()}
     named = ", ".join(f"{field} {value}{others.get(field, '')}" for field, value in job.assumed)
-    return (f"assumed, because not stated: {named}",)
+    return (f"assumed, because not given: {named}",)
 
 
 def parse_job_limits(table: Table) -> JobLimits:
@@ -242,7 +242,7 @@ def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
     """Tokens of the run. `example_tokens`: of one example where the job says it: an image, a pair, a prompt's group."""
     if "dataset" not in table:
         return _read_optional_whole(table, "tokens")
-    require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
+    require("tokens" not in table, "tokens", "is given together with [dataset]", "keep one of them")
     dataset = read_subtable(table, "dataset")
     require_known_keys(dataset, DATASET_KEYS, "dataset")
     if example_tokens is not None:

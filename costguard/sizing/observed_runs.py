@@ -127,7 +127,7 @@ def _nest_flat_names(row: Table) -> dict[str, object]:
             table[outer] = value
             continue
         within = table.setdefault(outer, {})
-        require(isinstance(within, dict), key, f"stands beside a {outer} that is no table", f"keep one of {key} and {outer}")
+        require(isinstance(within, dict), key, f"stands beside a {outer} that is not a table", f"keep one of {key} and {outer}")
         table[outer] = {**within, inner: value}  # type: ignore[dict-item]  # just seen to be a dict
     return table
 
@@ -143,9 +143,9 @@ def _read_gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
 def _check_has_figure(seen: Table, job: Job) -> None:
     keys = (*SPEED_KEYS, *MEMORY_KEYS)
     hint = f"write one of: {', '.join(keys)}"
-    require(any(k in seen for k in keys), "tokens_per_s", "nothing says what was observed", hint)
+    require(any(k in seen for k in keys), "tokens_per_s", "it has no observation", hint)
     for pair in (("tokens_per_s", "tokens_per_s_per_gpu"), ("peak_gib", "peak_gb"), ("reserved_gib", "reserved_gb")):
-        require(not all(k in seen for k in pair), pair[0], f"is stated beside {pair[1]}", "keep one of the two")
+        require(not all(k in seen for k in pair), pair[0], f"is given together with {pair[1]}", "keep one of them")
     require("hours" not in seen or job.tokens is not None, "tokens", "is missing beside hours", "write tokens = 50e6")
 
 
@@ -242,7 +242,7 @@ def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedR
             wrong = found.wrong or _explain_far_off(measure, found.ratio)
             if found.family is None or wrong:
                 left_out.append(
-                    ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "nothing was expected of it")
+                    ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "it has no expected value")
                 )
             else:
                 plausible[found.family, expected.run.same].append((expected.run.name, found.ratio))

@@ -168,7 +168,7 @@ def _read_companions(
     require_bool(reference, "preference.reference")
     reward = stated.read_name("reward_model", usual.reward_model) if usual.generates else NONE
     value = stated.read_name("value_model", usual.value_model) if usual.generates else NONE
-    require(reward != HEAD, "preference.reward_model", "'head' is frozen with nothing to learn from", 'write "same" or "none"')
+    require(reward != HEAD, "preference.reward_model", "'head' is frozen and cannot learn", 'write "same" or "none"')
     beside = []
     if reference:
         beside.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))

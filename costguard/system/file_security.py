@@ -76,13 +76,13 @@ def describe_foreign_writers(path: Path) -> str:
     """How others can have written what stands at `path`, in words; "" where only its owner and the superuser can."""
     found, folder = path.stat(), path.parent.stat()
     if found.st_mode & stat.S_IWOTH:
-        return f"everybody may write it (its mode is {stat.S_IMODE(found.st_mode):04o})"
+        return f"it is world-writable (its mode is {stat.S_IMODE(found.st_mode):04o})"
     if not folder.st_mode & stat.S_IWOTH:
         return ""
     if not folder.st_mode & stat.S_ISVTX:
-        return f"everybody may put another in its place (its folder's mode is {stat.S_IMODE(folder.st_mode):04o})"
+        return f"everybody may replace it (its folder's mode is {stat.S_IMODE(folder.st_mode):04o})"
     return (
-        f"it lies in a folder where everybody may write, and {describe_foreign_owner(path)}"
+        f"it is in a world-writable folder, and {describe_foreign_owner(path)}"
         if describe_foreign_owner(path)
         else ""
     )

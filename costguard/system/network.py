@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import httpx2
 
-RENEW = "whoever runs it must renew it; or this machine's clock is wrong"
-SET_CLOCK = "look at this machine's clock"
-WRONG_PLACE = "check the address; or somebody stands between"
-NAME_THEM = "if a company's proxy stands between, name its authority: [network] ca_file"
+RENEW = "its operator must renew it, or this machine's clock is wrong"
+SET_CLOCK = "check this machine's clock"
+WRONG_PLACE = "check the address; a proxy or an attacker may intercept the connection"
+NAME_THEM = "if a company's proxy intercepts TLS, set its authority: [network] ca_file"
 OTHER_PORT = "check the address and its port"
 TOO_OLD = "it must speak TLS 1.2 or later"
 
@@ -68,12 +68,12 @@ def explain_tls_error(broken: BaseException | None) -> TlsTrouble | None:
     return None
 
 
-_UNKNOWN = ("its certificate is of an authority that is not trusted here", NAME_THEM)
-_OTHERS = ("its certificate is of another host", WRONG_PLACE)
+_UNKNOWN = ("its certificate's authority is not trusted here", NAME_THEM)
+_OTHERS = ("its certificate is for another host", WRONG_PLACE)
 _CERTIFICATE_WORDS = {
     9: ("its certificate is not valid yet", SET_CLOCK),
     10: ("its certificate has expired", RENEW),
-    18: ("its certificate is signed by itself, and not trusted here", NAME_THEM),
+    18: ("its certificate is self-signed and not trusted here", NAME_THEM),
     19: _UNKNOWN,
     20: _UNKNOWN,
     21: _UNKNOWN,
@@ -82,10 +82,10 @@ _CERTIFICATE_WORDS = {
 }
 """OpenSSL's X509_V_ERR_... (x509_vfy.h) -> what it means and what to do."""
 
-_NO_TLS = ("what answers there speaks no TLS", OTHER_PORT)
-_OLD = ("it speaks no TLS that is safe today", TOO_OLD)
-_CHANGED = ("what came was changed on its way", WRONG_PLACE)
-_CUT = ("TLS broke off", "it may go better later; else check the address and its port")
+_NO_TLS = ("the server there does not use TLS", OTHER_PORT)
+_OLD = ("it supports no secure TLS version", TOO_OLD)
+_CHANGED = ("the data was altered in transit", WRONG_PLACE)
+_CUT = ("the TLS connection was closed", "try again later, or check the address and its port")
 _TLS_WORDS = {
     "WRONG_VERSION": _NO_TLS,
     "RECORD_LAYER": _NO_TLS,

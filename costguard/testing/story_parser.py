@@ -113,7 +113,7 @@ def _split_sections(text: str) -> _StoryText:
         elif head := _HEAD.fullmatch(bare.strip()):
             if head[1] not in HEADS:
                 near = ", ".join(find_nearest_names(head[1], HEADS)) or ", ".join(HEADS)
-                raise build_line_error(line, f"'{head[1]}' is no heading", f"did you mean {near}?")
+                raise build_line_error(line, f"'{head[1]}' is not a heading", f"did you mean {near}?")
             found.heads[head[1]] = (line, head[2].strip())
         else:
             near = ", ".join(find_nearest_names(bare.strip(), SECTIONS)) or ", ".join(SECTIONS)
@@ -134,7 +134,7 @@ def _parse_times(heads: Mapping[str, tuple[int, str]]) -> tuple[datetime, dateti
     try:
         start = datetime.fromisoformat(said).replace(tzinfo=zone).astimezone(UTC)
     except ValueError:
-        raise build_line_error(line, f"'{said}' is no start", "write 2026-11-06 16:00") from None
+        raise build_line_error(line, f"'{said}' is not a start", "write 2026-11-06 16:00") from None
     line, said = heads["end"]
     end = MomentReader(start, zone, start).at(said, line)
     if not timedelta() < end - start <= timedelta(days=400):

@@ -82,7 +82,7 @@ def parse_labels(words: list[str], line: int) -> tuple[tuple[str, str], ...]:
     """`team=vision kind=train`."""
     pairs = [word.partition("=") for word in words]
     if not pairs or not all(mark for _, mark, _ in pairs):
-        raise build_line_error(line, "a label is no pair", "write team=vision")
+        raise build_line_error(line, "a label is not a pair", "write team=vision")
     return tuple((key, value) for key, _, value in pairs)
 
 
@@ -111,7 +111,7 @@ def _apply_option(cast: StoryMachine, option: str, line: int) -> StoryMachine:  
             unknown = [one for one in rest if one not in SIGNAL_FAMILIES]
             if unknown:
                 raise build_line_error(
-                    line, f"'{unknown[0]}' is no family of signals", f"write some of: {', '.join(SIGNAL_FAMILIES)}"
+                    line, f"'{unknown[0]}' is not a family of signals", f"write some of: {', '.join(SIGNAL_FAMILIES)}"
                 )
             return replace(cast, families=tuple(rest))
         case "controller":
@@ -132,7 +132,7 @@ def _parse_disk(said: str, line: int) -> SimulatedDisk:
     found = _DISK.fullmatch(said)
     if not found:
         raise build_line_error(
-            line, f"'{said}' is no disk", "write: disk 500 GB $0.08, or with a price when stopped: $0.10/$0.20"
+            line, f"'{said}' is not a disk", "write: disk 500 GB $0.08, or with a price when stopped: $0.10/$0.20"
         )
     running = parse_amount(found[2], line).nano if found[2] else 0
     return SimulatedDisk(int(found[1]), running, parse_amount(found[3], line).nano if found[3] else None, found[4] or "disk")
@@ -258,7 +258,7 @@ def _build_step(words: list[str], line: int) -> str:
         case [deed] if deed in STEPS:
             row.append(f'do = "{deed}"')
         case _:
-            raise build_line_error(line, f"'{' '.join(words)}' is no step", f"write one of: {', '.join(STEPS)}")
+            raise build_line_error(line, f"'{' '.join(words)}' is not a step", f"write one of: {', '.join(STEPS)}")
     return f"{{ {', '.join(row)} }}"
 
 

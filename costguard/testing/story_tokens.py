@@ -33,7 +33,7 @@ def parse_duration(text: str, line: int) -> timedelta:
     """A duration such as "45m", "7d", "2h30m", "90s"."""
     found = _LENGTH.fullmatch(text)
     if not found or not any(found.groups()):
-        raise build_line_error(line, f"'{text}' is no duration", 'write "45m", "7d", "90s" or "2h30m"')
+        raise build_line_error(line, f"'{text}' is not a duration", 'write "45m", "7d", "90s" or "2h30m"')
     numbers = zip(found.groups(), _UNITS.values(), strict=True)
     return timedelta(seconds=sum(float(number) * unit for number, unit in numbers if number))
 
@@ -44,7 +44,7 @@ def parse_amount(text: str, line: int) -> Money:
     try:
         return Money.parse(bare if sign == "$" else "")
     except InputError:
-        raise build_line_error(line, f"'{text}' is no amount", 'write "$33.86"') from None
+        raise build_line_error(line, f"'{text}' is not an amount", 'write "$33.86"') from None
 
 
 def format_amount_plainly(amount: Money) -> str:
@@ -94,7 +94,7 @@ class MomentReader:
         """The one moment that `text` is."""
         begin, end, rest = self.read(text, line)
         if begin is None or end is not None or rest:
-            raise build_line_error(line, f"'{text}' is no moment", 'write "Fri 18:05", "18:05", "day 7 10:00" or "+45m"')
+            raise build_line_error(line, f"'{text}' is not a moment", 'write "Fri 18:05", "18:05", "day 7 10:00" or "+45m"')
         return begin
 
     def _next_day(self, at: datetime) -> datetime:

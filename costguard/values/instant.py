@@ -38,7 +38,7 @@ def from_micros(us: int) -> datetime:
 def require_instant(at: datetime, field: str) -> datetime:
     """`at` if it is in UTC and between 2000 and 2200; InputError otherwise."""
     require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
-    require(EARLIEST <= at < LATEST, field, f"is no instant between 2000 and 2200: {at}", "check the clock")
+    require(EARLIEST <= at < LATEST, field, f"is not an instant between 2000 and 2200: {at}", "check the clock")
     return at
 
 

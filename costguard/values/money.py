@@ -217,7 +217,7 @@ def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
     found = EXCHANGE_RATE.fullmatch(text.strip())
     hint = f'write "{EXCHANGE_EXAMPLE}"'
     if found is None:
-        raise InputError(f"is no rate of a day: {describe_value(text)}", field=field, hint=hint)
+        raise InputError(f"is not a rate of a day: {describe_value(text)}", field=field, hint=hint)
     try:
         on = date.fromisoformat(found["on"])
     except ValueError:

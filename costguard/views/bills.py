@@ -319,7 +319,8 @@ def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequ
     for one in held:
         mark = get_currency_sign(one.currency)
         drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
-        told = f"compared with the bill on {format_local_time(one.at)}: {mark}{_to_money(one.billed, one.currency).format()} billed"
+        billed = f"{mark}{_to_money(one.billed, one.currency).format()} billed"
+        told = f"compared with the bill on {format_local_time(one.at)}: {billed}"
         off = f"{mark}{_to_money(one.unexplained, one.currency).format()} of it unexplained"
         yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} against the charges, {off}, {OUTCOMES[one.outcome]}"
     known = {one.provider for one in held}

@@ -247,7 +247,7 @@ class Watchdog:
 
     def _end(self, asked: int) -> int:
         self._stopping = True
-        self._tell(STOPPING, "STATUS=finishing what is under way")
+        self._tell(STOPPING, "STATUS=finishing acts in progress")
         self._log.info("stopping", signal=signal.Signals(asked).name, under_way=list(self._under_way()))
         self._scheduler.shutdown(wait=False)
         limit = self._boot() + self._patience.total_seconds()

@@ -120,7 +120,7 @@ async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
         raise MessageRefusedError(ENCODED)
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
-        raise MessageRefusedError(MALFORMED, "a body has a length or comes in chunks, and not both")
+        raise MessageRefusedError(MALFORMED, "a body must not have both a length and chunks")
     if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
         raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0

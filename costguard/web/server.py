@@ -74,7 +74,7 @@ class TimedH11Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
         """What came is no HTTP: said as everything else is."""
-        status, headers, body = build_refusal(MessageRefusedError(MALFORMED, "this is no HTTP/1.1 request"))
+        status, headers, body = build_refusal(MessageRefusedError(MALFORMED, "this is not an HTTP/1.1 request"))
         lines = [
             f"HTTP/1.1 {status} Bad Request",
             *(f"{name}: {value}" for name, value in headers.items()),
@@ -152,8 +152,8 @@ def _build_config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
     try:
         config.load()
     except (OSError, ValueError) as error:
-        told = f"TLS cannot be spoken with these files: {error.strerror or error if isinstance(error, OSError) else error}"
-        hint = "state a PEM certificate with those above it, and its key"
+        told = f"TLS cannot be used with these files: {error.strerror or error if isinstance(error, OSError) else error}"
+        hint = "set a PEM certificate chain and its key"
         raise InputError(told, field="web.tls_cert, web.tls_key", hint=hint) from None
     return config
 
@@ -175,8 +175,8 @@ def _bind_socket(listen: ListenAddress) -> LimitedListener:
         made.listen(BACKLOG)
     except OSError as error:
         made.close()
-        hint = "is another watchdog running? else name another port"
-        raise InputError(f"cannot be listened at: {error.strerror}", field=f"web.listen {listen.shown}", hint=hint) from None
+        hint = "stop the other watchdog, or set another port"
+        raise InputError(f"cannot listen: {error.strerror}", field=f"web.listen {listen.shown}", hint=hint) from None
     made.setblocking(False)  # noqa: FBT003 - the socket's own word
     return made
 

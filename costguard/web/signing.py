@@ -69,7 +69,7 @@ def _read_key(path: Path) -> bytes | None:
         raise InputError(who, field=f"{FIELD} {path}", hint=f"chmod 600 {path}")
     key = decode_base64(text.decode("ascii", "replace").strip())
     if key is None or len(key) != KEY_BYTES:
-        hint = "put the key back from a backup, or remove the file: then every agent joins anew"
+        hint = "restore the key from a backup, or remove the file; then every agent must join again"
         raise InputError("holds no key", field=f"{FIELD} {path}", hint=hint)
     return key
 

@@ -167,10 +167,10 @@ def _check_settings(table: Mapping[str, Any]) -> None:
     """InputError for a region, an account or a time that cannot be one."""
     for region in table.get("regions", ()):
         if not _REGION.fullmatch(region):
-            raise InputError(f"'{region}' is no region", field="providers.aws.regions", hint='such as "us-east-1"')
+            raise InputError(f"'{region}' is not a region", field="providers.aws.regions", hint='such as "us-east-1"')
     for account in table.get("accounts", ()):
         if not re.fullmatch(r"\d{12}", account):
-            raise InputError(f"'{account}' is no account", field="providers.aws.accounts", hint="twelve digits, as text")
+            raise InputError(f"'{account}' is not an account", field="providers.aws.accounts", hint="twelve digits, as text")
     if table.get("timeout_s", 60) not in TIMEOUTS:
         raise InputError("must be from 1 to 600 seconds", field="providers.aws.timeout_s")
 

@@ -91,7 +91,7 @@ class InstanceActions:
             protected = act in self._ec2.list_protections(key.region, key.id)
         except ForbiddenError:
             return None
-        return _refuse(f"it is protected against {act}, and costguard lifts no protection") if protected else None
+        return _refuse(f"it is protected against {act}; costguard does not lift protections") if protected else None
 
     def _send_stop(self, key: ResourceKey) -> ActionResponse:
         before, now = self._ec2.stop(key.region, key.id)
@@ -105,7 +105,7 @@ class InstanceActions:
         status = self._ec2.terminate_member(key.region, key.id)
         if status in ("Failed", "Cancelled", ""):
             return ActionResponse(said=UNCLEAR, why=f"{controller.name} says of it: {status or 'nothing'}")
-        return ActionResponse(said=ACCEPTED, why=f"{controller.name} ends it and wants one less")
+        return ActionResponse(said=ACCEPTED, why=f"{controller.name} ends it and lowers its size by one")
 
 
 def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[], ActionResponse]) -> ActionResponse:
@@ -113,7 +113,7 @@ def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[],
     try:
         refused = refusal()
     except (ProviderError, InputError) as broken:
-        return _refuse(f"it could not be looked at first, so nothing was sent: {broken.what}")
+        return _refuse(f"its state could not be checked, so nothing was sent: {broken.what}")
     if refused is not None:
         return refused
     try:

@@ -162,7 +162,7 @@ class Ec2Api:
         root = parse_tree(self._session.query("ec2", region, action, {"InstanceId.1": id}), action)
         item = next((one for one in find_rows(root, "instancesSet", action) if read_text(one, "instanceId") == id), None)
         if item is None:
-            raise InvalidAnswerError(f"{action} does not speak of {id}", provider=AWS)
+            raise InvalidAnswerError(f"{action} does not mention {id}", provider=AWS)
         return read_text(item, "previousState/name"), read_text(item, "currentState/name")
 
     def _query_one(self, region: str, action: str, params: Mapping[str, str] | None = None) -> Element:

@@ -96,7 +96,7 @@ class CloudWatchMetrics:
         for region in dict.fromkeys(one.key.region for one in running):
             here = [one for one in running if one.key.region == region]
             if window is None:
-                blind += [(one.key, "CloudWatch is asked up to 5 minutes ago, and the period is later") for one in here]
+                blind += [(one.key, "CloudWatch data ends 5 minutes ago; the period is later") for one in here]
                 continue
             measured = self._measure_region(region, here, window)
             samples += measured.samples
@@ -198,7 +198,7 @@ class CloudWatchMetrics:
         if why:
             return why
         if gpus:
-            return f"the CloudWatch agent reported {len(gpus)} GPU series within 3 h, and not every GPU has data of the period"
+            return f"the CloudWatch agent reported {len(gpus)} GPU series within 3 h, but not every GPU has data for the period"
         if one.gpu_count:
             agent = f"no GPU metrics in {self._namespace}: the CloudWatch agent with nvidia_gpu and InstanceId is not on it"
             return f"{agent}; {'its CPU alone is known' if found else 'and CloudWatch has no other data of it'}"

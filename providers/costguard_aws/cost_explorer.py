@@ -183,7 +183,7 @@ def _parse_money(cost: _Cost) -> Money:
     except InvalidOperation:
         stated = Decimal("NaN")
     if not stated.is_finite() or abs(stated) >= LARGEST_AMOUNT:
-        raise InputError(f"is no amount: {shorten(cost.amount, 40)}", field=METRIC)
+        raise InputError(f"is not an amount: {shorten(cost.amount, 40)}", field=METRIC)
     return Money(nano=int(stated.scaleb(9).to_integral_value()), currency=cost.unit)
 
 

@@ -144,7 +144,7 @@ def _check_exposure(source: CredentialSource, session: BotocoreSession, method: 
     for name in ("credentials_file", "config_file") if method in OF_FILES else ():
         path = Path(str(session.get_config_variable(name) or "")).expanduser()
         if others := describe_exposure(path):
-            hint = f"chmod 600 '{path}'; who may have read it, can use it: then make a new key"
+            hint = f"chmod 600 '{path}'; if others may have read it, create a new key"
             raise ExposedError(f"{path} {others}", provider=AWS, account=source.label, hint=hint)
 
 

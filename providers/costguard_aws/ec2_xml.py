@@ -31,12 +31,12 @@ def parse_tree(body: bytes, action: str) -> Element:
             parser.feed(body[_HEAD:])
             root = parser.close()
     except (ParseError, ValueError, LookupError):
-        raise InvalidAnswerError(f"{action} answered what is no whole XML", provider=AWS) from None
+        raise InvalidAnswerError(f"{action} returned incomplete XML", provider=AWS) from None
     if root.tag.startswith("{"):  # a namespace with a prefix, which EC2 itself does not write
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]
     if root.tag != f"{action}Response":
-        raise InvalidAnswerError(f"{action} answered something else", provider=AWS)
+        raise InvalidAnswerError(f"{action} returned another document", provider=AWS)
     return root
 
 

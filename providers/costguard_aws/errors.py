@@ -168,7 +168,7 @@ def translate_botocore_errors(account: str = "") -> Iterator[None]:
     try:
         yield
     except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError) as none:
-        what = f"there are no credentials that can be used ({type(none).__name__})"
+        what = f"no usable credentials ({type(none).__name__})"
         raise CredentialsError(what, provider=AWS, account=account, hint=NO_KEY) from None
     except HTTPClientError as broken:
         raise UnreachableError(f"no answer ({type(broken).__name__})", provider=AWS, account=account) from None
@@ -177,7 +177,7 @@ def translate_botocore_errors(account: str = "") -> Iterator[None]:
         kind = _classify_error(code, 400) or RefusedError
         raise kind(f"refused: {shorten(code)}", provider=AWS, account=account, code=code) from None
     except (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as odd:
-        what = f"answered what cannot be read ({type(odd).__name__})"
+        what = f"returned unreadable data ({type(odd).__name__})"
         raise InvalidAnswerError(what, provider=AWS, account=account) from None
     except BotoCoreError as odd:
         raise RefusedError(f"the SDK refused: {type(odd).__name__}", provider=AWS, account=account) from None

@@ -170,7 +170,7 @@ class AccountExamination:
     def _check_clock(self) -> HealthCheck:
         theirs = self._session.read_server_date("sts", self._session.region)
         if theirs is None:
-            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS did not say what time it is")
+            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS did not state its time")
         skew = (self._clock.now() - theirs).total_seconds()
         if abs(skew) <= MOST_SKEW_S:
             return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {max(1, round(abs(skew)))} s of AWS's")
@@ -194,6 +194,6 @@ class AccountExamination:
             return HealthCheck(
                 subject=UTILIZATION_CHECK, outcome=CHECK_GOOD, told=f"GPU use from the CloudWatch agent in {self._region}"
             )
-        told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use can be told, which proves nothing idle"
+        told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use is measured, which cannot show idleness"
         fix = "costguard agent enrol ID for each machine, or CloudWatch's with nvidia_gpu and append_dimensions InstanceId"
         return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)

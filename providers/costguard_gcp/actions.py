@@ -89,16 +89,16 @@ def list_by_id(
             return []
         if not token:
             break
-    raise InvalidAnswerError("the answer is no whole list", provider="gcp", account=key.account)
+    raise InvalidAnswerError("the answer is not a whole list", provider="gcp", account=key.account)
 
 
 def _parse_page(reply: HttpResponse, project: str) -> _Zonal:
     try:
         page = msgspec.json.decode(reply.body, type=_Zonal)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise InvalidAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status) from None
+        raise InvalidAnswerError("the answer is not a list", provider="gcp", account=project, status=reply.status) from None
     if page.items is None and not (page.kind or "").endswith("List"):
-        raise InvalidAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status)
+        raise InvalidAnswerError("the answer is not a list", provider="gcp", account=project, status=reply.status)
     return page
 
 
@@ -159,7 +159,7 @@ class InstanceActions:
     def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
         """Delete `instance`, which was found under `key` a moment ago. Protection is looked at here, and never lifted."""
         if instance.deletion_protection:
-            return ActionResponse(said=REFUSED, why="deletion protection is on; somebody must lift it")
+            return ActionResponse(said=REFUSED, why="deletion protection is on; lift it first")
         if owner := find_replacer(instance):
             return ActionResponse(said=REFUSED, why=f"{owner} would start it again: change that in its place")
         return self._send_act("delete_unary", "DeleteInstanceRequest", _build_fields(key, instance), key)
@@ -189,7 +189,7 @@ def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionRe
     """
     why = format_reason(broken)
     if looking:
-        return ActionResponse(said=REFUSED, why=f"not sent, as the machine could not be looked at: {why}")
+        return ActionResponse(said=REFUSED, why=f"not sent, because its state could not be checked: {why}")
     if isinstance(broken, MissingError):
         return ActionResponse(said=MISSING, why=why)
     if isinstance(broken, ConflictError | CredentialsError | ForbiddenError | RefusedError):
@@ -202,7 +202,7 @@ def interpret_operation(reply: HttpResponse, key: ResourceKey) -> ActionResponse
     try:
         operation = msgspec.json.decode(reply.body, type=Operation)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return ActionResponse(said=UNCLEAR, why="the answer is no operation")
+        return ActionResponse(said=UNCLEAR, why="the answer is not an operation")
     if operation.status not in OPERATING:
         return ActionResponse(said=UNCLEAR, why=f"the operation is {shorten(to_one_line(operation.status))}")
     if operation.target_id is not None and str(operation.target_id) not in (key.id, "0", ""):

@@ -86,7 +86,7 @@ class GoogleApi:
                     advice={
                         CredentialsError: FIX,
                         ForbiddenError: "grant it the role of config/iam/gcp-reader.yaml",
-                        MissingError: "is the project's id right, and may these credentials see it?",
+                        MissingError: "check the project's id, and whether these credentials may see it",
                     },
                 )
             return found

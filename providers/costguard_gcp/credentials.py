@@ -61,7 +61,7 @@ def find_login(table: Mapping[str, object], around: ProviderContext) -> Login:
 
 def _read_login_file(path: Path, source: str, impersonate: str) -> Login:
     if not path.is_file():
-        raise CredentialsError(f"has no credentials: {source} names {path}, which is no file", provider="gcp", hint=FIX)
+        raise CredentialsError(f"has no credentials: {source} names {path}, which is not a file", provider="gcp", hint=FIX)
     if others := describe_exposure(path):
         raise ExposedError(f"the credentials file {path} {others}", provider="gcp", hint=f"chmod 600 '{path}'")
     return Login(source=f"{source} ({path})", file=path, impersonate=impersonate)
@@ -177,7 +177,7 @@ def _load_file_credentials(path: Path) -> Any:  # noqa: ANN401 - google-auth has
     except (OSError, ValueError):
         kind = None
     if kind not in _KINDS:
-        raise CredentialsError(f"credentials file {path} is none of Google's", provider="gcp", hint=FIX)
+        raise CredentialsError(f"credentials file {path} is not a Google credentials file", provider="gcp", hint=FIX)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # it warns of files of unknown origin; this one is the user's own
         found, _ = google.auth.load_credentials_from_dict(stated, scopes=[SCOPE])  # type: ignore[no-untyped-call]

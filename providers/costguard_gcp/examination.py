@@ -52,7 +52,7 @@ def examine_account(account: GcpAccount) -> list[HealthCheck]:
     if found[-1].outcome == CHECK_BAD:
         return [
             *found,
-            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="there are no credentials to ask with"),
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="there are no credentials"),
         ]
     try:
         projects = [scope.account for scope in account.list_scopes()]
@@ -65,7 +65,10 @@ def examine_account(account: GcpAccount) -> list[HealthCheck]:
         ]
     if not projects:
         fix = "set projects in [providers.gcp], or grant roles/browser on the projects"
-        return [*found, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told="the credentials see no project", fix=fix)]
+        return [
+            *found,
+            HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told="the credentials can see no project", fix=fix),
+        ]
     reached = [_check_reach(account, project) for project in projects[:MOST_PROJECTS]]
     found += reached
     who = account.tokens.who or account.tokens.login.source

@@ -260,7 +260,7 @@ def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
         if not token:
             return found
         if token in seen or found.pages >= MOST_PAGES:
-            found.why.append(f"the pages of {what} {'go in a circle' if token in seen else 'do not end'}")
+            found.why.append(f"the pages of {what} {'repeat' if token in seen else 'do not end'}")
             return found
         seen.add(token)
 
@@ -273,7 +273,7 @@ def parse_aggregated_page(reply: HttpResponse, what: str) -> AggregatedPage:
         told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shorten(str(odd))})"
         raise InvalidAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
     if page.items is None and not (page.kind or "").endswith("AggregatedList"):
-        raise InvalidAnswerError(f"the answer is no list of {what}", provider="gcp", status=reply.status)
+        raise InvalidAnswerError(f"the answer is not a list of {what}", provider="gcp", status=reply.status)
     return page
 
 
@@ -313,7 +313,7 @@ def _add_items(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedLis
         try:
             each = msgspec.json.decode(raw, type=list[msgspec.Raw])
         except (msgspec.DecodeError, RecursionError):
-            found.why.append(f"what {_shorten_text(where)} holds is no list")
+            found.why.append(f"what {_shorten_text(where)} holds is not a list")
             return
         for one in each:
             _add_item(one, where, kind, found)

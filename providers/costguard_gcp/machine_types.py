@@ -177,7 +177,7 @@ class ShapeCatalogue:
         try:
             return parse_shape(msgspec.json.decode(reply.body, type=MachineType))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise InvalidAnswerError("the answer is no machine type", provider="gcp") from None
+            raise InvalidAnswerError("the answer is not a machine type", provider="gcp") from None
 
 
 def parse_shape(stated: MachineType) -> MachineShape:

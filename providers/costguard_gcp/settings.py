@@ -72,7 +72,9 @@ def _check_project(name: str) -> str:
         hint = f"write the project's id: gcloud projects describe {name} --format='value(projectId)'"
         raise InputError(f"is a project's number, {name}", field="providers.gcp.projects", hint=hint)
     if not _PROJECT.fullmatch(name):
-        raise InputError(f"is no project's id: {name[:80]!r}", field="providers.gcp.projects", hint="such as my-project-123456")
+        raise InputError(
+            f"is not a project's id: {name[:80]!r}", field="providers.gcp.projects", hint="such as my-project-123456"
+        )
     return name
 
 

@@ -150,7 +150,7 @@ class LambdaAccount:
                 return self._find_only(seen, key)
         if listed.odd or listed.cut:
             raise self._api.make_odd_answer(
-                f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is not whole"
+                f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is incomplete"
             )
         return None
 
@@ -185,7 +185,7 @@ class LambdaAccount:
         if key[:2] != (NAME, self.name):
             return ActionResponse(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
         if not PLAIN_ID.fullmatch(key.id):
-            return ActionResponse(said=REFUSED, why="that is no id of Lambda's; nothing was sent")
+            return ActionResponse(said=REFUSED, why="that is not a Lambda id; nothing was sent")
         return terminate_instance(self._api, key.id, self._timeout_s)
 
     def examine(self) -> Sequence[HealthCheck]:
@@ -204,7 +204,7 @@ BASE_URL = f"https://cloud.lambda.ai{VERSION}"
 """The old host, cloud.lambdalabs.com, is marked as deprecated (OpenAPI 1.10.0, 2026-08)."""
 ADVICE = {
     CredentialsError: "make a key at https://cloud.lambda.ai/api-keys and set LAMBDA_API_KEY",
-    ForbiddenError: "look at the account at https://cloud.lambda.ai: what runs in an unpaid one may go on billing",
+    ForbiddenError: "check the account at https://cloud.lambda.ai: what runs in an unpaid one may go on billing",
     ThrottledError: "Lambda allows about one request a second for all keys and tools of an account together",
     UnreachableError: "see https://status.lambda.ai",
 }

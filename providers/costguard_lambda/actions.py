@@ -56,7 +56,9 @@ def _look_before(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse |
     except NO as refused:
         return ActionResponse(said=REFUSED, why=f"{_format_reason(refused)}; nothing was sent")
     except ProviderError as broken:
-        return ActionResponse(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_format_reason(broken)}")
+        return ActionResponse(
+            said=UNCLEAR, why=f"its state could not be checked, so nothing was sent: {_format_reason(broken)}"
+        )
     act = one.actions.terminate if one.actions else None
     reason = to_one_line(shorten(act.reason_code or "", 60)) if act else ""
     if one.status in OVER or reason == "vm-is-terminating":
@@ -78,7 +80,7 @@ def _look_after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderErro
     except ProviderError:
         return ActionResponse(said=UNCLEAR, why=_format_reason(broken))
     if over:
-        return ActionResponse(said=ALREADY, why=f"it is on its way out; Lambda said {_format_reason(broken)}")
+        return ActionResponse(said=ALREADY, why=f"it is terminating; Lambda said {_format_reason(broken)}")
     return ActionResponse(said=REFUSED if conflict else UNCLEAR, why=_format_reason(broken))
 
 

@@ -181,17 +181,17 @@ def make_fault_reader(pause_s: float) -> Callable[[HttpResponse], ProviderError 
             return (
                 None
                 if reply.status == OK
-                else _make_error(InvalidAnswerError, f"answered {reply.status}, which it never does", reply)
+                else _make_error(InvalidAnswerError, f"answered with an unexpected status {reply.status}", reply)
             )
         if isinstance(found, ThrottledError):
             found.retry_after_s = pause_s if found.retry_after_s is None else found.retry_after_s
         elif found.code == WRONG_KEY or "auth_error" in found.code:
             return _make_error(CredentialsError, f"refused the key ({found.code})", reply, found.code)
         elif found.code.startswith(UPSTREAM):
-            return _make_error(UnreachableError, f"has trouble behind its API ({found.code})", reply, found.code)
+            return _make_error(UnreachableError, f"has an internal error ({found.code})", reply, found.code)
         elif reply.status == RETIRED or (reply.status == NOT_FOUND and found.code not in GONE):
             return _make_error(
-                InvalidAnswerError, f"has nothing at this address ({reply.status}); is base_url right?", reply, found.code
+                InvalidAnswerError, f"has no API at this address ({reply.status}); is base_url right?", reply, found.code
             )
         return found
 

@@ -49,7 +49,7 @@ def examine_account(
             subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, since Lambda could not be asked"
         )
         fix = first.hint or "try `curl https://cloud.lambda.ai/api/v1/instances`; see [providers.lambda] base_url"
-        return (held, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be asked"))
+        return (held, _make_check(REACHABLE_CHECK, first, "", fix), *_skip_checks("Lambda cannot be reached"))
     return (
         HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=source),
         HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers"),
@@ -89,7 +89,7 @@ def _check_identity(account: LambdaAccount) -> HealthCheck:
             subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"the audit log cannot be read: {to_one_line(broken.what)}"
         )
     if found is None:
-        told = f"Lambda does not say whose key this is; it counts as the account '{account.name}'"
+        told = f"Lambda does not name the key's account; it is used as account '{account.name}'"
         return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
     return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(f"{found}, called '{account.name}' here"))
 
@@ -98,8 +98,8 @@ def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: De
     """Keys of Lambda know no finer rights than their member has; each is proven by using it, but for the act."""
     disks, types = _try_call(lambda: api.list_filesystems(deadline)), _try_call(lambda: api.list_types(deadline))
     log = _try_call(lambda: api.list_events(deadline, start=None, token=""))
-    undated = "without it an instance counts from when it was first seen"
-    told = "there is no way to try it without ending an instance; Lambda has no stop at all"
+    undated = "without it an instance is billed from when it was first seen"
+    told = "it cannot be tested without ending an instance; Lambda has no stop"
     return (
         _make_check(f"{PERMISSION_CHECK}: list instances", first, "", _explain_fix(first)),
         _make_check(f"{PERMISSION_CHECK}: list filesystems", disks, "", OTHER_KEY),
@@ -117,7 +117,7 @@ def _explain_fix(broken: ProviderError | None) -> str:
 def _check_clock(api: LambdaApi, clock: Clock) -> HealthCheck:
     said = api.channel.date
     if said is None:
-        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Lambda's answers bear no date")
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Lambda's answers have no date")
     skew = (clock.now() - said).total_seconds()
     told = f"this clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Lambda's"
     if abs(skew) > SKEW_S:
@@ -128,7 +128,7 @@ def _check_clock(api: LambdaApi, clock: Clock) -> HealthCheck:
 
 
 def _check_utilization() -> HealthCheck:
-    told = "Lambda measures nothing: idle instances can be told only by an agent on them"
+    told = "Lambda has no metrics: only an agent on the machine can detect idleness"
     return HealthCheck(
         subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix="costguard agent enrol ID, for each machine"
     )

@@ -239,7 +239,7 @@ def list_offers(sold: OfferedType, gpus: GpuNames, today: date, unnamed: set[str
             vcpus=_parse_number(specs.vcpus),
             ram_gb=_parse_number(specs.memory_gib),
             disk_gb=_parse_number(specs.storage_gib),
-            note="" if rate else "Lambda states no price that can be believed",
+            note="" if rate else "Lambda states no valid price",
         )
         for region in regions
     ]

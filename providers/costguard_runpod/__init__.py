@@ -47,7 +47,7 @@ MANIFEST = ProviderManifest(
         "bill": "REST v2, by the hour; about an hour late",
         "stop": "keeps the volume disk, wipes the container disk; the GPU may be taken on restart",
         "terminate": "ends pod, container and volume disk; network volumes stay",
-        "permissions": "a question for each right to read; stop and terminate cannot be proven without acting",
+        "permissions": "a question for each right to read; stop and terminate cannot be tested without acting",
     },
     settings=(
         *ACCOUNT_SETTINGS,

@@ -128,7 +128,7 @@ class RunpodAccount:
         told = observe_all(pods.items, volumes, self._words, asked_at)
         told.notes[:0] = notes
         if told.lost:
-            missing.append(f"{told.lost} items claim what cannot be")
+            missing.append(f"{told.lost} items have impossible values")
         items = tuple(told.items)
         return Partial(items, "; ".join(missing)) if missing else Complete(items), told
 

@@ -68,7 +68,7 @@ def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> A
         return (
             ActionResponse(said=ACCEPTED)
             if _is_ended(reply, key)
-            else ActionResponse(said=UNCLEAR, why="an answer that says nothing")
+            else ActionResponse(said=UNCLEAR, why="an answer without content")
         )
 
     return _send_act(channel, account, key, hindered, sent, done=("TERMINATED",))
@@ -110,10 +110,10 @@ def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
     about = make_handling(pod)
     if about.controller:
         return ActionResponse(
-            said=REFUSED, why=f"it is a member of {about.controller}, which is ended as a whole (DELETE /v2/clusters)"
+            said=REFUSED, why=f"it is a member of {about.controller}, which can only be ended as a whole (DELETE /v2/clusters)"
         )
     if act in about.protected:
-        return ActionResponse(said=REFUSED, why="it is locked, and costguard unlocks nothing")
+        return ActionResponse(said=REFUSED, why="it is locked; costguard does not unlock machines")
     if pod.actions is not None and act not in pod.actions:
         state, allowed = shorten(pod.status or "of unknown state"), ", ".join(map(shorten, pod.actions[:4])) or "nothing"
         return ActionResponse(said=REFUSED, why=f"it is {state} and allows {allowed}")

@@ -56,7 +56,7 @@ LOOK_S = 8.0
 """Seconds for the look before an act, which has 20 s more: together less than the 30 s after which an intent expires."""
 ADVICE: Mapping[type[ProviderError], str] = {
     CredentialsError: "create a key at https://console.runpod.io/user/settings, and put it there",
-    ForbiddenError: "it is restricted: give it read rights (to act, write rights) in RunPod's settings",
+    ForbiddenError: "it is restricted: grant it read rights (write rights to act) in RunPod's settings",
 }
 QUERY = "query { myself { id clientBalance currentSpendPerHr spendLimit } }"
 
@@ -132,7 +132,7 @@ _BY_STATUS = make_status_fault_reader("runpod", _parse_problem)
 def build_pod_path(key: ResourceKey) -> str:
     """`/v2/pods/ID`. An id that would make another path of it is refused before anything is sent."""
     if key.id.strip(". ") == "":
-        raise RefusedError(f"'{shorten(key.id)}' is no id of a pod, and was not asked about", provider="runpod")
+        raise RefusedError(f"'{shorten(key.id)}' is not an id of a pod, and was not asked about", provider="runpod")
     return f"/v2/pods/{quote(key.id, safe='')}"
 
 

@@ -171,7 +171,7 @@ def _parse_amount(stated: Decimal | None) -> Decimal:
     if stated is None:
         return Decimal(0)
     if not stated.is_finite() or abs(stated) > LARGEST:
-        raise InputError("is no amount of money", field="bill")
+        raise InputError("is not an amount of money", field="bill")
     return stated.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
 
 
@@ -217,7 +217,7 @@ def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[B
     try:
         bucket = msgspec.convert(record, BillRecord, strict=False)
     except (msgspec.ValidationError, ArithmeticError) as odd:
-        raise InputError(f"is no bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
+        raise InputError(f"is not a bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
     stated = {name for name, value in record.items() if value is not None}
     if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:
         hint = "podId or networkVolumeId is wanted: export it again, without grouping it"

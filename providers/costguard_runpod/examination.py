@@ -64,7 +64,7 @@ def _list_checks(one: ExaminedAccount, pods: PagedList[Pod], broken: ProviderErr
         return
     yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=whose)
     if broken is not None and not isinstance(broken, ForbiddenError):
-        fix = broken.hint or "look at https://uptime.runpod.io and at [network] of the settings"
+        fix = broken.hint or "check https://uptime.runpod.io and [network] in the settings"
         yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=broken.what, fix=fix)
         yield from _skip_checks("RunPod cannot be reached")
         return
@@ -85,10 +85,10 @@ def _check_identity(one: ExaminedAccount) -> HealthCheck:
     try:
         found = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
-        told = f"RunPod tells it by GraphQL alone, which says: {broken.what}"
+        told = f"RunPod reports it only through GraphQL, which answered: {broken.what}"
         return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
     if found is None or not found.id:
-        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told="RunPod does not say whose key it is")
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told="RunPod does not name the key's account")
     return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"RunPod's user {found.id}")
 
 
@@ -104,7 +104,7 @@ def _check_permissions(one: ExaminedAccount) -> Iterator[HealthCheck]:
         yield _make_permission_check(what, _try_call(ask))
     yield _check_balance(one)
     for act in ("stop", "terminate"):
-        told = "cannot be proven without acting"
+        told = "cannot be tested without acting"
         yield HealthCheck(subject=f"{PERMISSION_CHECK}: {act}", outcome=CHECK_UNSURE, told=told)
 
 
@@ -131,7 +131,7 @@ def _make_permission_check(what: str, broken: ProviderError | None, lacks: str =
     subject = f"{PERMISSION_CHECK}: {what}"
     if broken is None and lacks:
         return HealthCheck(
-            subject=subject, outcome=CHECK_BAD, told=f"allowed, and not whole: {lacks}", fix="try again: costguard doctor"
+            subject=subject, outcome=CHECK_BAD, told=f"allowed, but incomplete: {lacks}", fix="try again: costguard doctor"
         )
     if broken is None:
         return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed")
@@ -145,7 +145,7 @@ def _check_balance(one: ExaminedAccount) -> HealthCheck:
         found = api.fetch_key_owner(one.graphql)
     except ProviderError as broken:
         return HealthCheck(
-            subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest goes on"
+            subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest works"
         )
     if found is None or found.client_balance is None:
         return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told="GraphQL states none: the balance stays unknown")

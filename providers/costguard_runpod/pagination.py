@@ -94,12 +94,12 @@ def read_all_pages(
             _mark_partial(listed, f"{page.lost} of page {number} of {path} have no id that can be read")
         if len(listed.items) > MOST_ITEMS:
             del listed.items[MOST_ITEMS:]
-            return _mark_partial(listed, f"{path} holds more than {MOST_ITEMS} items, and the rest was not read")
+            return _mark_partial(listed, f"{path} holds more than {MOST_ITEMS} items; the rest was not read")
         cursor, why = _find_next_cursor(page, limit)
         if why or not cursor:
             return _mark_partial(listed, f"{path} {why}") if why else listed
         if cursor in seen:
-            return _mark_partial(listed, f"{path} goes in a circle after page {number}")
+            return _mark_partial(listed, f"{path} repeats pages after page {number}")
         seen.add(cursor)
     return _mark_partial(listed, f"{path} has more than {MOST_PAGES} pages")
 
@@ -123,7 +123,7 @@ def _read_page(
         limit = 0
         reply = channel.read(path, params, scope="account", deadline=deadline)
     if reply.status != OK:
-        what = f"GET {path} was answered with {reply.status}, which promises no whole list"
+        what = f"GET {path} was answered with {reply.status}, which does not guarantee a complete list"
         raise InvalidAnswerError(what, provider=channel.provider, account=channel.account, status=reply.status)
     try:
         return decode(reply.body), limit

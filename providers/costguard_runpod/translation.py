@@ -213,7 +213,7 @@ def _find_gpus(pod: Pod, words: TranslationContext, notes: list[str]) -> tuple[s
         return "", 0
     count = _simplify_number(pod.gpu.count if pod.gpu.count is not None else 1)  # the specification's own default
     if not (isinstance(count, int) and 1 <= count <= MOST_GPUS):
-        notes.append(f"{pod.id}: states {shorten(str(count))} GPUs, which is not believed")
+        notes.append(f"{pod.id}: states {shorten(str(count))} GPUs, which is not plausible")
         count = 0
     if not pod.gpu.id:
         notes.append(f"{pod.id}: does not say which GPU it has")

@@ -54,7 +54,7 @@ MANIFEST = ProviderManifest(
         "bill": "GET /api/v0/charges/, a call a day of the period",
         "stop": "PUT state stopped: the disk is kept and goes on billing, the GPU may be rented away",
         "terminate": "DELETE: the contract and its disk are gone, volumes stay",
-        "permissions": "every right to read, by reading; instance_write cannot be proven without acting",
+        "permissions": "every right to read, by reading; instance_write cannot be tested without acting",
     },
     settings=(
         ProviderSetting(name="base_url", told="where the API is", example=BASE_URL),

@@ -256,7 +256,7 @@ class VastAccount:
     def _explain_refusal(self, key: ResourceKey) -> str:
         """Why nothing is sent for `key`, or ""."""
         if not actions.is_instance_id(key.id) or key.provider != PROVIDER or key.region != REGION:
-            return f"'{key.id[:40]}' is no instance of Vast"
+            return f"'{key.id[:40]}' is not an instance of Vast"
         try:
             account = self.fetch_account_id(self.make_deadline().limit_to(actions.BEFORE_S))
         except (ProviderError, InputError) as broken:

@@ -168,7 +168,9 @@ def _require_whole(reply: HttpResponse) -> HttpResponse:
     """`reply`, unless its status says that it is no whole list: accepted (202), a part (206)."""
     if reply.status == 200:  # noqa: PLR2004 - HTTP's own
         return reply
-    raise InvalidAnswerError(f"answered {reply.status}, which promises no whole list", provider=PROVIDER, status=reply.status)
+    raise InvalidAnswerError(
+        f"answered {reply.status}, which does not guarantee a complete list", provider=PROVIDER, status=reply.status
+    )
 
 
 def make_buckets() -> dict[str, TokenBucket]:

@@ -162,7 +162,7 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
     try:
         charge = msgspec.convert(record, Charge, strict=False)
     except (msgspec.ValidationError, ArithmeticError) as odd:
-        raise InputError(f"is no charge: {shorten(str(odd), 80)}", field="record") from None
+        raise InputError(f"is not a charge: {shorten(str(odd), 80)}", field="record") from None
     start, end = parse_instant(charge.start), parse_instant(charge.end)
     if start is None or end is None:
         raise InputError("states no time", field="record", hint="start and end are wanted")
@@ -190,7 +190,7 @@ def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
     if str(record["type"]).strip().lower() != "charge":
         return
     if at is None:
-        raise InputError("is no instant", field="timestamp")
+        raise InputError("is not an instant", field="timestamp")
     amount = parse_bill_amount(record["amount"], "amount")
     start, end = _find_period(at, record, told)
     machine = str(record.get("instance_id") or "").strip()

@@ -125,7 +125,7 @@ def _today(account: VastAccount) -> object:
 
 def _check_acts() -> Iterator[HealthCheck]:
     for act in ("stop", "terminate"):
-        told = f"cannot be proven without acting; the key needs the group instance_write (all it needs: {GROUPS})"
+        told = f"cannot be tested without acting; the key needs the group instance_write (all it needs: {GROUPS})"
         yield HealthCheck(subject=f"permission: {act}", outcome=CHECK_UNSURE, told=told)
 
 

@@ -158,7 +158,7 @@ def list_counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, .
 
 def _make_counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:
     if mb > LARGEST_MB:
-        say(f"{name} is {mb:.3g} MB, which is not believed")
+        say(f"{name} is {mb:.3g} MB, which is not plausible")
         return None
     price = parse_positive(cost)
     return TrafficCounter(name, int(mb), to_nano(price) if price else None)

@@ -181,7 +181,7 @@ def test_a_machine_that_was_suspended_makes_no_record_over_the_gap(machine: Mach
     machine.send(signal.SIGCONT)
     dog.until(
         lambda: any(
-            "no record over a gap: the agent did not run for" in text for beat in dog.beats for text in beat["troubles"]
+            "no records for a gap: the agent did not run for" in text for beat in dog.beats for text in beat["troubles"]
         )
     )
     assert max(record["over_s"] for record in dog.told()) < 4
@@ -306,7 +306,7 @@ def test_a_machine_that_has_not_joined_says_how(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["busy", "--for", "soon"], 1, "'soon' is no length of time: write 90m, 3h, 1h30m or 2d"),
+        (["busy", "--for", "soon"], 1, "'soon' is not a duration: write 90m, 3h, 1h30m or 2d"),
         (["join", "http://example.org", "x"], 1, "plain http only to this machine"),
         (["keep", "--for", "2h"], 2, "--why"),
         ([], 2, "COMMAND"),

@@ -217,7 +217,7 @@ def test_the_environment_file_of_a_container_is_read_too(machine: Machine) -> No
         ({"CONTAINER_API_KEY": ""}, "CONTAINER_API_KEY is set neither here"),
         ({"VAST_CONTAINERLABEL": "C.999"}, "cannot read this instance"),
         ({"CONTAINER_ID": "7"}, "do not name one instance"),
-        ({"COSTGUARD_VAST_API": NOTHING}, "Vast did not answer: nobody listens there"),
+        ({"COSTGUARD_VAST_API": NOTHING}, "Vast did not answer: no server is listening there"),
     ],
 )
 def test_a_container_that_cannot_end_itself_says_why(machine: Machine, change: dict[str, str], why: str) -> None:

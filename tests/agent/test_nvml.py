@@ -101,7 +101,7 @@ def test_no_binding_and_no_driver_are_said_and_measured_as_nothing(monkeypatch: 
 def test_a_driver_without_a_gpu_says_so_and_looks_again(nvidia: Nvidia) -> None:
     gpus = GpuReader()
     nvidia()
-    assert looked(gpus=gpus) == GpuReading(None, None, ("NVML sees no GPU here",))
+    assert looked(gpus=gpus) == GpuReading(None, None, ("NVML finds no GPU here",))
     nvidia(GPU)
     assert looked(gpus=gpus, at=31.0).gpus is not None
 
@@ -164,7 +164,7 @@ def test_a_gpu_that_is_not_listed_any_more_is_missed(nvidia: Nvidia) -> None:
     nvidia(GPU, init=1)
     gpus.look(1.0, full=False)
     nvidia(GPU)
-    assert looked(gpus=gpus, at=40.0).troubles == ("1 of 2 GPUs are gone since the agent began",)
+    assert looked(gpus=gpus, at=40.0).troubles == ("1 of 2 GPUs have disappeared since the agent started",)
 
 
 def test_nvml_is_opened_again_after_the_driver_was_reloaded(nvidia: Nvidia) -> None:

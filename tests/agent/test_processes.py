@@ -138,7 +138,7 @@ def test_real_workers_that_live_for_a_tenth_of_a_second_are_seen() -> None:
         found = GpuProcessTrees()
         found.contained = False
         at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        assert found.look(at_s, frozenset([job.pid]), gpus=True) is None, "a first look is no rate"
+        assert found.look(at_s, frozenset([job.pid]), gpus=True) is None, "a first look is not a rate"
         job.stdin.write("go\n")
         job.stdin.flush()
         assert job.stdout.readline() == "done\n"

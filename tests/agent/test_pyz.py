@@ -80,7 +80,7 @@ def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
     for name in ("../x.py", "/x.py", "x.so"):
         with zipfile.ZipFile(bad, "w") as made:
             made.writestr(name, "")
-        with pytest.raises(OSError, match="does not belong into the agent"):
+        with pytest.raises(OSError, match="must not be part of the agent"):
             installation.unpack_archive(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
 
 

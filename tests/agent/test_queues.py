@@ -59,7 +59,7 @@ def test_slurm_with_nothing_to_do_is_zero(tmp_path: Path) -> None:
             "squeue ended with 1: slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         ),
         ("yes PENDING", SINFO, "squeue printed more than"),
-        ("true", "true", "gpu7 is no node of this cluster"),
+        ("true", "true", "gpu7 is not a node of this cluster"),
         ("true", "exec /nowhere/sinfo", "sinfo ended with 127"),
         ("kill -9 $$", SINFO, "squeue ended with -9"),
     ],

@@ -43,7 +43,7 @@ def test_a_gpu_that_cannot_be_read_might_be_the_busy_one() -> None:
 def test_work_that_is_seen_is_told_though_another_gpu_cannot_be_read() -> None:
     found = of_gpus({"0": BUSY, "1": {}})
     assert (found["gpu_util"], found["gpu_busy_count"]) == (100, 1)
-    assert "gpu_power_w" not in found, "a sum without one of them is no sum"
+    assert "gpu_power_w" not in found, "a sum without one of them is not a sum"
 
 
 def test_a_value_that_was_missing_in_some_looks_is_the_mean_of_the_others() -> None:
@@ -141,5 +141,5 @@ def test_records_go_on_by_the_watchdogs_clock_though_the_machines_is_set_right()
 def test_a_clock_that_counts_and_is_set_is_followed_and_so_are_records_that_it_dated() -> None:
     calendar = RecordClock()
     assert calendar.detect_jump(moment(7200, 10, 10), moment(3601, 11, 11)) == -3_600_000
-    assert calendar.detect_jump(moment(3601, 11, 11), moment(3603, 12, 12)) == 0, "a second is no other clock"
+    assert calendar.detect_jump(moment(3601, 11, 11), moment(3603, 12, 12)) == 0, "a second is not an other clock"
     assert calendar.to_unix_ms(moment(3601)) == 3_601_000

@@ -150,7 +150,7 @@ def test_nobody_there_is_waited_for_ever_longer(box: Box) -> None:
     box.measure()
     told = [box.sender.send_beat(box.now_ms(), []) for _ in range(12)]
     assert {one.state for one in told} == {UNREACHABLE}
-    assert "nobody listens there" in told[0].why
+    assert "no server is listening there" in told[0].why
     assert told[0].wait_s is not None
     assert told[-1].wait_s is not None
     assert told[0].wait_s <= 1
@@ -188,11 +188,11 @@ def huge(asked: Asked) -> None:
         (huge, UNREACHABLE, "an answer of more than 65536 bytes"),
         (lambda asked: asked.wfile.write(b"SSH-2.0-OpenSSH\r\n"), UNREACHABLE, "speaks no HTTP"),
         (lambda asked: asked.send(200, b"<html>", {}, "text/html"), UNVERIFIED, "its answer is text/html"),
-        (lambda asked: asked.answer_signed(7), UNVERIFIED, "has not the watchdog's key"),
+        (lambda asked: asked.answer_signed(7), UNVERIFIED, "does not have the watchdog's key"),
         (
             lambda asked: asked.answer_signed(int(asked.headers["Costguard-Seq"]), Ed25519PrivateKey.generate()),
             UNVERIFIED,
-            "has not the watchdog's key",
+            "does not have the watchdog's key",
         ),
         (lambda asked: asked.send(200, b"{}", {"Costguard-At": "9" * 5000, "Costguard-Signature": "!"}), UNVERIFIED, "key"),
         (

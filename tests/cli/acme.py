@@ -28,7 +28,7 @@ from costguard.values.resource import ResourceKey, ScopeKey
 GOOD_CHECKS = (
     HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="ACME_KEY, which ends in ...wxyz"),
     HealthCheck(subject="reachable", outcome=CHECK_GOOD, told="it answers"),
-    HealthCheck(subject="permission: stop", outcome=CHECK_UNSURE, told="cannot be proven without acting"),
+    HealthCheck(subject="permission: stop", outcome=CHECK_UNSURE, told="cannot be tested without acting"),
 )
 BAD_CHECKS = (
     GOOD_CHECKS[0],

@@ -91,7 +91,7 @@ def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: 
     ("arguments", "says"),
     [
         (("rewrite",), "ACTION"),
-        (("verify", "--anchor", "12"), "is no head of an audit"),
+        (("verify", "--anchor", "12"), "is not a head of an audit"),
         (("verify", "--since", "1h"), "verify always checks every row"),
         (("show", "--anchor", "1:" + "a" * 16), "show takes no head"),
         (("show", "--since", "soon"), "how long ago"),

@@ -214,7 +214,7 @@ def test_a_job_file_that_cannot_be_used_is_refused_by_file_line_or_field(
 
 def test_a_folder_is_no_job_file_and_the_file_in_it_is_offered(costguard: Command, tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
-    costguard("quote", "jobs").says("jobs: is a folder", "give the path of a file")
+    costguard("quote", "jobs").says("jobs: is a folder", "name a file")
     (tmp_path / "jobs" / "job.toml").write_text("")
     costguard("quote", "jobs").says("jobs: is a folder", "write jobs/job.toml")
 

@@ -252,7 +252,7 @@ def test_a_provider_that_is_named_takes_its_rows_and_nobodys_and_no_others(
 
 def test_an_account_that_the_ledger_does_not_know_beside_others_is_a_slip(read: Callable[..., dict[BillLine, Decimal]]) -> None:
     slip = list_installed_kinds("", "mian", lambda _: ("main", "lab"))
-    with pytest.raises(InputError, match="'mian' is no account of runpod in the ledger") as refused:
+    with pytest.raises(InputError, match="'mian' is not an account of runpod in the ledger") as refused:
         read(json.dumps(RUNPOD), slip)
     assert "did you mean main?" in str(refused.value)
     first = {line.account for line in read(json.dumps(RUNPOD), list_installed_kinds("", "mian", lambda _: ()))}

@@ -81,7 +81,7 @@ def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path
         answer = costguard("db", *action)
         assert answer.code == 1
         assert answer.out == ""
-        assert "letter.txt: is no ledger: it is not even a SQLite file" in answer.err
+        assert "letter.txt: is not a ledger: it is not a SQLite file" in answer.err
         answer.is_clean()
     assert (tmp_path / "letter.txt").read_text() == "dear " * 200
     assert not (tmp_path / "copy.db").exists()

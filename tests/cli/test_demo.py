@@ -83,7 +83,7 @@ def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypa
     assert "never mixed with real spending" in again.err
 
 
-@pytest.mark.parametrize(("name", "words"), [("folder", "is a folder"), ("text", "is no ledger"), ("text/demo.db", "")])
+@pytest.mark.parametrize(("name", "words"), [("folder", "is a folder"), ("text", "is not a ledger"), ("text/demo.db", "")])
 def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
     costguard: Command, tmp_path: Path, name: str, words: str
 ) -> None:

@@ -73,7 +73,7 @@ def test_a_file_is_held_against_the_version_that_is_stated(costguard: Command, e
         (b"PK\x03\x04 a zip\n", ("is a zip archive", "unpack it")),
         (b'{"BilledCost": 1,\n "ListCost": 2}', ("is JSON", "CSV or Parquet")),
         (b"BilledCost,ListCost\n".ljust(9000, b"1") + b"\xff", ("is not UTF-8", "after line 1", "0xff", "iconv")),
-        ("BilledCost,ListCost\n1,1\n".encode("utf-16-le"), ("is no text", "UTF-16")),
+        ("BilledCost,ListCost\n1,1\n".encode("utf-16-le"), ("is not a text", "UTF-16")),
         (gzip.compress(b"BilledCost\n" + b"1\n" * 10000, mtime=0)[:-20], ("is cut short", "after line")),
         (b"PAR1 and no more", ("Parquet",)),
     ],

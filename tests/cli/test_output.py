@@ -212,7 +212,7 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(report: Command
 
 
 def test_a_device_is_never_replaced(report: Command) -> None:
-    report("--output", "/dev/null", "--force").says("is no file", "leave --output out")
+    report("--output", "/dev/null", "--force").says("is not a file", "leave --output out")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 

@@ -135,7 +135,7 @@ def test_json_alone_stands_on_stdout_and_words_for_people_on_stderr(costguard: C
     extra = ("--tokens", "50e6", "--market", market) if command == "quote" else ()
     ran = costguard(command, "--model", "llama-3.1-8b", *extra, "--json")
     assert json.loads(ran.out)["schema"] == f"costguard.{command}/1"
-    assert ran.err.startswith("warning: assumed, because not stated: method full")
+    assert ran.err.startswith("warning: assumed, because not given: method full")
 
 
 def test_json_shows_every_option_and_the_table_says_how_many_it_hides(costguard: Command, tmp_path: Path) -> None:

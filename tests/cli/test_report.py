@@ -83,7 +83,7 @@ def test_a_rate_that_is_none_is_refused_by_its_variable(report: Command, monkeyp
     monkeypatch.setenv("COSTGUARD_DISPLAY__RATES", "0.92")
     ran = report("report")
     assert ran.code == 2
-    assert ran.err.startswith("error: COSTGUARD_DISPLAY__RATES: is no rate of a day: '0.92'\nhint: write ")
+    assert ran.err.startswith("error: COSTGUARD_DISPLAY__RATES: is not a rate of a day: '0.92'\nhint: write ")
 
 
 def test_the_page_of_a_report_has_its_charts(report: Command, tmp_path: Path) -> None:

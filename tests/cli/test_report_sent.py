@@ -120,7 +120,7 @@ def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown
     gone = report(*MONTH, "--email", "lead@lab.org")
     for ran, why in (
         (refused, "the server did not take the letter (554)"),
-        (gone, "the server cannot be reached, or broke off"),
+        (gone, "the server cannot be reached or disconnected"),
     ):
         assert ran.code == 1
         assert f"mail:lead@lab.org: was not sent: {why}" in ran.err
@@ -130,15 +130,15 @@ def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--email", "lead"), "error: --email: is no address of a person's mail: 'lead'\nhint: write lead@lab.org"),
-        (("--email", "a@b.org\nBcc: c@d.org"), "error: --email: is no address of a person's mail: "),
-        (("--notify", "tame"), "error: --notify: is no address, and no route has this name\nhint: did you mean team?"),
+        (("--email", "lead"), "error: --email: is not an address of a person's mail: 'lead'\nhint: write lead@lab.org"),
+        (("--email", "a@b.org\nBcc: c@d.org"), "error: --email: is not an address of a person's mail: "),
+        (("--notify", "tame"), "error: --notify: is not an address, and no route has this name\nhint: did you mean team?"),
         (("--notify", "slack://TOKEN"), "error: --notify: slack:// addresses hold a secret"),
         (("--email", "a@b.org", "--attach", "htlm"), "error: --format: unknown format 'htlm'\nhint: did you mean html?"),
         (("--attach", "csv"), "error: --attach: sets the attachment's format\nhint: say to whom: --email ADDRESS"),
         (("--email", "a@b.org", "--output", "x.html"), "error: --output: cannot be used when the report is sent"),
         (("--email", "a@b.org", "--format", "focus"), "error: --format: sets the format of the confirmation"),
-        (("--email", "a@b.org"), "error: notify.mail: what env:MAIL_URL holds is no address of a mail server"),
+        (("--email", "a@b.org"), "error: notify.mail: what env:MAIL_URL holds is not an address of a mail server"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_anything_is(
@@ -156,7 +156,7 @@ def test_without_a_mail_server_it_says_what_to_write(report: Command, tmp_path: 
     (tmp_path / "costguard.toml").write_text("")
     ran = report(*MONTH, "--email", "lead@lab.org")
     assert (ran.code, ran.out) == (2, "")
-    assert "goes by mail, and nothing says through which server" in ran.err
+    assert "goes by mail, and no mail server is set" in ran.err
     assert '[notify] mail = "env:MAIL_URL"' in ran.err
 
 

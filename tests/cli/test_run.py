@@ -231,7 +231,7 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
     (bench.folder / "notes.txt").write_text("mine")
     for arguments, said in (
         ((), "no command was given"),
-        (("--id-of-job", "a/b", "--", "true"), "is no name for a job"),
+        (("--id-of-job", "a/b", "--", "true"), "is not a name for a job"),
         (("--signal-on-notice", "KILL", "--", "true"), "is neither USR1 nor TERM"),
         (("--on-notice", "'", "--", "true"), "has an unclosed quote"),
         (("--result", "notes.txt", "--", "true"), "holds no result of a run"),

@@ -112,7 +112,7 @@ def test_a_record_that_is_no_plain_file_is_refused_at_once(bench: Bench, odd: st
     file = bench.folder / odd
     os.mkfifo(file) if odd == "fifo" else file.mkdir()
     ran = bench.run(bench.command("--yes", "--record", str(file), "--", "true"))
-    assert (ran.returncode, "is no plain file" in ran.stderr) == (2, True), ran.stderr
+    assert (ran.returncode, "is not a plain file" in ran.stderr) == (2, True), ran.stderr
 
 
 def test_what_a_run_came_to_where_nobody_lists_the_machine_stays_in_its_budget(bench: Bench) -> None:

@@ -152,7 +152,7 @@ def test_k_records_a_lease_with_its_reason_after_a_yes(folder: Path) -> None:
         await until(pilot, lambda: "is kept until" in top._said)
         await until(pilot, lambda: "kept for" in lines(top)[0])
         assert "eval" in top._said
-        assert len(lines(top)) == 2, "a reason is no filter"
+        assert len(lines(top)) == 2, "a reason is not a filter"
 
     played(play)
     (lease,) = (one.beside.lease for one in status_of(folder) if one.beside.lease)

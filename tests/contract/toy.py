@@ -219,7 +219,7 @@ class ToyAccount:
 
     def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         if key[:3] != ("toy", "default", "all") or not ID.fullmatch(key.id):
-            return ActionResponse(said=REFUSED, why="that is no machine of this account")
+            return ActionResponse(said=REFUSED, why="that is not a machine of this account")
         try:
             taken = self.channel.decode(self.channel.act(method, f"/machines/{key.id}{verb}"), Taken, "the answer")
         except MissingError as gone:

@@ -67,7 +67,7 @@ def test_a_code_is_shown_with_the_line_for_the_machine(machine: Command) -> None
 
 def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Command) -> None:
     assert TOKEN in machine("web", "token", "grafana").out
-    machine("web", "token", "grafana").says("has a token already", "costguard web revoke grafana")
+    machine("web", "token", "grafana").says("already has a token", "costguard web revoke grafana")
     assert TOKEN not in machine("web", "tokens").out
     assert machine("web", "revoke", "grafana").code == 0
     assert "revoked" in machine("web", "tokens").out

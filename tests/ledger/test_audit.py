@@ -173,15 +173,15 @@ TAMPERED = {
     "UPDATE wish SET lifted_us = NULL, lifted_by = NULL WHERE id = 'w2'": "wish w2 is not as row 4 tells it",
     "UPDATE intent SET state = 'cancelled'": "intent stop i-5 is not as row 8 tells it",
     "UPDATE hook_run SET output = ''": "hook run h1 is not as row 10 tells it",
-    "UPDATE intent_event SET why = 'x' WHERE moved_to = 'verifying'": "move 3 of intent stop i-5 is not as the audit tells it",
+    "UPDATE intent_event SET why = 'x' WHERE moved_to = 'verifying'": "move 3 of intent stop i-5 differs from the audit log",
     "DELETE FROM intent_event WHERE moved_to = 'verifying'": "intent stop i-5 made 3 moves, and the audit tells of 4",
     "DELETE FROM wish WHERE id = 'w2'": "wish w2, of which row 4 tells, is not there",
     "INSERT INTO wish SELECT 'w3', what, who, why, at_us, until_us, provider, account, region, external_id, life, subject,"
-    " value, lifted_us, lifted_by FROM wish WHERE id = 'w1'": "wish w3 is there, and no row of the audit tells of it",
+    " value, lifted_us, lifted_by FROM wish WHERE id = 'w1'": "wish w3 exists, but no row of the audit log records it",
     'UPDATE guard_run SET facts = \'[["settings","ff"]]\'': "the last run has settings ff in force",
     "UPDATE ledger_state SET ledger_id = 'other'": "and this is other",
     "DELETE FROM audit WHERE seq = 11": "and the audit tells of none",
-    "DELETE FROM audit WHERE seq >= 9": "hook run h1 is there, and no row of the audit tells of it",
+    "DELETE FROM audit WHERE seq >= 9": "hook run h1 exists, but no row of the audit log records it",
     "DELETE FROM audit": "row 1 is missing: the audit is empty",
 }
 
@@ -214,7 +214,7 @@ def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_
     assert findings(url) == []
     assert findings(url, early) == []
     (found,) = findings(url, early, noted)
-    assert found.startswith(f"the audit does not reach {noted}: it ends at row 2")
+    assert found.startswith(f"the audit log does not reach {noted}: it ends at row 2")
 
 
 def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str, book: GuardStore) -> None:
@@ -224,14 +224,14 @@ def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str
     book.add_override(wish("w1", who="eve"))
     assert findings(url) == []
     (found,) = findings(url, f"audit {noted}")
-    assert found.startswith(f"the audit does not pass through {noted}: row 2 has ")
+    assert found.startswith(f"the audit log does not contain {noted}: row 2 has ")
 
 
 @pytest.mark.parametrize(
     "stated", ["", "12", "0:9f86d081884c7d65", "12:9f86d081884c7d6", "12:xyz6d081884c7d65", "12:" + "a" * 65, "-1:" + "a" * 16]
 )
 def test_what_is_no_head_is_refused(stated: str) -> None:
-    with pytest.raises(InputError, match="is no head of an audit"):
+    with pytest.raises(InputError, match="is not a head of an audit"):
         parse_anchor(stated)
     assert parse_anchor(" AUDIT 12:9F86D081884C7D65 ") == AuditAnchor(12, "9f86d081884c7d65")
 
@@ -340,7 +340,7 @@ def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> No
         previous = chain[-1].hash if chain else FIRST_HASH
         chain.append(AuditEntry(seq, seq, "wished", "{}", previous, hash_entry(previous, seq, seq, "wished", "{}")))
     assert find_first_break(chain) is None
-    assert find_first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 comes in its place")
+    assert find_first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 follows instead")
     edited = [*chain[:2], chain[2]._replace(body='{"a":1}'), *chain[3:]]
     comes_to = hash_entry(chain[1].hash, 3, 3, "wished", '{"a":1}')
     says = f"its hash is {chain[2].hash[:16]}, and what it says comes to {comes_to[:16]}"

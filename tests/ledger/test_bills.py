@@ -154,7 +154,7 @@ def test_what_a_bill_delivered_anew_lacks_is_withdrawn_and_of_no_other_bill(url:
     anew = [of_bill(OCTOBER, 0), of_bill(OCTOBER, 3)]
     (done,) = take_in(url, anew, at=NOW + HOUR, whole=True)
     assert (done.added, done.withdrawn, done.lacking) == (1, 2, 0)
-    assert withdrawn(url) == [(f"{OCTOBER}|{number}", "a newer statement has it no more") for number in (1, 2)]
+    assert withdrawn(url) == [(f"{OCTOBER}|{number}", "a newer statement no longer contains it") for number in (1, 2)]
     kept = [f"{OCTOBER}|0", f"{OCTOBER}|3", f"{NOVEMBER}|0", f"{OTHERS}|0", "pods:pod-1:5"]
     assert sorted(row[3] for row in stated(url)) == sorted(kept)
     (again,) = take_in(url, anew, at=NOW + HOUR, whole=True)

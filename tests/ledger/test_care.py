@@ -107,7 +107,7 @@ def test_a_guard_that_is_down_is_found_and_upgrade_puts_it_up(engine: Engine, ur
     with begin_write(engine) as connection:
         connection.execute(text(f"DROP TRIGGER costguard_span_closes_once{on}"))
     assert maintenance.check_ledger(url) == [
-        "the guard costguard_span_closes_once is gone: costguard db upgrade puts it up again"
+        "the guard costguard_span_closes_once is missing: costguard db upgrade restores it"
     ]
     maintenance.upgrade_ledger(url)
     assert maintenance.check_ledger(url) == []

@@ -204,7 +204,7 @@ def test_ending_a_hold_in_two_ways_is_refused(holds: HoldStore) -> None:
         holds.release("h2", NOON)
     with pytest.raises(InputError, match="with another amount"):
         holds.commit("h2", usd("2"), NOON)
-    with pytest.raises(InputError, match="is no hold of this ledger"):
+    with pytest.raises(InputError, match="is not a hold of this ledger"):
         holds.release("h3", NOON)
 
 

@@ -313,7 +313,7 @@ def test_an_empty_database_is_no_ledger_yet(postgres_url: str) -> None:
 def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as other:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
-    with pytest.raises(LedgerError, match="is no costguard ledger"):
+    with pytest.raises(LedgerError, match="is not a costguard ledger"):
         books(f"sqlite:///{tmp_path}/other.db")
     (tmp_path / "text.db").write_text("not a database at all, but long enough to be looked at " * 100)
     with pytest.raises(LedgerError, match="not even a SQLite file"):

@@ -76,7 +76,7 @@ def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> 
         assert not book.plan_intent(intent())
         reason = book.explain_refusal(intent(), NOON)
         assert reason
-        assert "nobody has taken the turn" in reason.told
+        assert "no watchdog holds the lead" in reason.told
         assert book.acquire_leader_lease("a", NOON, MINUTE) == 1
         one = planned(book)
         book.release_leader_lease(1)

@@ -94,7 +94,7 @@ def test_a_price_that_cannot_be_is_unknown_and_says_why(value: object, words: st
 
 
 def test_an_integer_longer_than_python_writes_is_no_number() -> None:
-    assert parse_hourly_rate(10**5000) == (None, "price is no number: a number of more than 40 digits")
+    assert parse_hourly_rate(10**5000) == (None, "price is not a number: a number of more than 40 digits")
     with pytest.raises(InputError, match=r"disk\.gb"):
         Disk(10**5000)
 

@@ -52,7 +52,7 @@ def test_a_poll_of_aws_ends_in_time_where_nobody_says_who_asks(tmp_path: Path) -
         ("connect", "refuse", "no connection (ConnectError)"),
         ("connect", "fill", "no connection in time"),
         ("connect", "hole", "no whole answer in time"),
-        ("connect", "garbage", "answered what is no HTTP"),
+        ("connect", "garbage", "did not answer in HTTP"),
         ("header", "cut", "closed the connection without an answer"),
         ("body", "cut", "broke off in the middle of its answer"),
         ("body", "half", "broke off in the middle of its answer"),

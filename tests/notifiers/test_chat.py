@@ -56,7 +56,7 @@ def test_every_hostile_name_in_one_room_wakes_nobody() -> None:
 def test_a_service_that_says_no_may_say_yes_later(status: int) -> None:
     with serving(Told(Answer.of({}, status=status))) as address:
         delivery = notify(message_of("m1"), json_at(address))
-    assert (delivery.sent, delivery.again, delivery.why) == (False, True, "the service did not take it")
+    assert (delivery.sent, delivery.again, delivery.why) == (False, True, "the service did not accept it")
 
 
 def test_a_redirect_is_not_followed() -> None:

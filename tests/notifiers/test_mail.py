@@ -79,7 +79,7 @@ def test_a_password_leaves_this_machine_over_tls_alone(monkeypatch: pytest.Monke
 def test_a_password_that_the_server_does_not_know_is_said_and_not_shown(authorities: Authorities, tls: str) -> None:
     with post_office(Post(tls=tls, context=server_context(RIGHT, authorities), login=f"535 {PASSWORD} is wrong")) as post:
         sent = told(post.url, authorities.file)
-    assert (sent.sent, sent.why) == (False, "the server does not know the name and password (535)")
+    assert (sent.sent, sent.why) == (False, "the server rejected the name and password (535)")
     assert post.letters == []
 
 

@@ -76,7 +76,7 @@ def test_a_record_is_the_same_after_it_was_written_and_read() -> None:
 
 @pytest.mark.parametrize("broken", [None, [], {}, {"schema": "costguard.run-record/1"}])
 def test_a_file_that_is_no_record_is_refused(broken: object) -> None:
-    with pytest.raises(InputError, match="is no record of a job"):
+    with pytest.raises(InputError, match="is not a record of a job"):
         parse_record(broken, "f.json")
 
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_record_is_refused(broken: object) -> None:
 def test_a_damaged_attempt_is_refused_and_named(key: str, value: object) -> None:
     table = json.loads(json.dumps(to_record_table(JobRecord(job="job", attempts=(attempt(1, TEN, 1),)))))
     table["attempts"][0][key] = value
-    with pytest.raises(InputError, match=r"f\.json: is no record of a job"):
+    with pytest.raises(InputError, match=r"f\.json: is not a record of a job"):
         parse_record(table, "f.json")
 
 

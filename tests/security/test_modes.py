@@ -151,7 +151,7 @@ def test_a_ledger_that_everybody_may_write_is_not_believed(house: House, public:
     (public / "ledger.db").chmod(0o666)
     for words in (("status",), ("freeze", "--why", "x"), ("watch", "--once"), ("audit", "verify")):
         assert house.run(*words, COSTGUARD_LEDGER__URL=url) == 1
-        assert "everybody may write it (its mode is 0666)" in house.said
+        assert "it is world-writable (its mode is 0666)" in house.said
         assert "chmod" in house.said
     (public / "ledger.db").chmod(0o600)
     assert house.run("status", COSTGUARD_LEDGER__URL=url) == 0, house.said
@@ -190,7 +190,7 @@ def test_a_link_that_another_user_left_in_tmp_is_not_followed(house: House, publ
     own.mkdir()
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
     assert house.run("freeze", "--why", "x", COSTGUARD_LEDGER__URL=url) == 2
-    assert "is a link that somebody else put into a folder where everybody may write" in house.said
+    assert "is a link that another user created in a world-writable folder" in house.said
     assert list(own.iterdir()) == []
 
 

@@ -161,7 +161,7 @@ def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
         again.add_override(wish("w1", who="eve"))
         again.add_override(wish("w2"))
     assert (
-        f"tells another story than was seen here: its audit does not pass through {seen.anchor.seq}:" in mark.describe_doubt()
+        f"tells another story than was seen here: its audit log does not contain {seen.anchor.seq}:" in mark.describe_doubt()
     )
     file.unlink()
     with GuardStore(mark.url, rails=WIDE):

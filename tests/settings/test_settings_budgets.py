@@ -348,5 +348,5 @@ def test_a_hard_budget_may_allow_stops_that_lose_data_and_a_soft_one_has_nothing
     assert found.allow_irreversible
     (usual,) = check_settings(plain + "hard = true\n", "it").budgets
     assert not usual.allow_irreversible
-    with pytest.raises(InputError, match="stops nothing without hard"):
+    with pytest.raises(InputError, match="has no effect without hard"):
         check_settings(plain + "allow_irreversible = true\n", "it")

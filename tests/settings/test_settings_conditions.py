@@ -111,11 +111,11 @@ def test_a_label_that_is_not_there_is_a_missing_fact() -> None:
     [
         ("rate > usd_per_hour(1)", "rate", Rate.parse("5", "EUR"), "rate is in EUR, and conditions count in USD"),
         ("spent_run > usd(1)", "spent_run", Money.parse("5", "EUR"), "spent_run is in EUR, and conditions count in USD"),
-        ("spent_run > usd(1)", "spent_run", 5, "spent_run is no money"),
-        ("confidence > 0.5", "confidence", float("nan"), "confidence is no number"),
-        ("confidence > 0.5", "confidence", True, "confidence is no number"),
-        ('age > duration("1h")', "age", 5, "age is no duration"),
-        ('"a" in labels', "labels", {"a": 5}, "labels is no labels"),
+        ("spent_run > usd(1)", "spent_run", 5, "spent_run is not of type money"),
+        ("confidence > 0.5", "confidence", float("nan"), "confidence is not of type number"),
+        ("confidence > 0.5", "confidence", True, "confidence is not of type number"),
+        ('age > duration("1h")', "age", 5, "age is not of type duration"),
+        ('"a" in labels', "labels", {"a": 5}, "labels is not of type labels"),
     ],
 )
 def test_a_fact_of_another_kind_is_missing_and_says_why(text: str, name: str, value: object, why: str) -> None:
@@ -181,9 +181,9 @@ def test_every_fact_can_be_asked_for() -> None:
         ("age", 1, "true or false is needed"),
         ("age && leased", 1, "true or false is needed"),
         ('!state == "idle"', 2, "true or false is needed"),
-        ("true", 1, "says nothing of the machine"),
+        ("true", 1, "uses no fact about the machine"),
         ("name < 'b'", 1, "text has no order"),
-        ('name.matches("(a")', 14, "is no pattern"),
+        ('name.matches("(a")', 14, "is not a pattern"),
         ("name.matches(owner)", 14, "written out"),
         ('name.startswith("a")', 6, "did you mean startsWith"),
         ('age.contains("a")', 5, "nothing else has such"),

@@ -177,7 +177,7 @@ def test_the_environment_wins_and_lists_stand_in_it_with_commas(monkeypatch: pyt
     assert found.watch.every == timedelta(seconds=90)
     assert found.defaults.protect == ("label:env=prod", "label:keep")
     monkeypatch.setenv("COSTGUARD_WATCH__INTERVAL", "90")
-    assert refused("").startswith("COSTGUARD_WATCH__INTERVAL: must say its unit, and not '90'")
+    assert refused("").startswith("COSTGUARD_WATCH__INTERVAL: must have a unit, not '90'")
 
 
 def test_the_same_file_gives_equal_settings() -> None:
@@ -203,7 +203,7 @@ LADDERS = [
     ('then = [{ after = "15m" }]', "then 1.do", "is missing"),
     ('then = [{ do = "notfy" }]', "then 1.do", "did you mean notify"),
     ('then = [{ do = "kill" }]', "then 1.do", "terminate"),
-    ('then = [{ do = "stop" }]', "then 1", "stop comes without a notice before it"),
+    ('then = [{ do = "stop" }]', "then 1", "stop has no notification before it"),
     ('then = [{ do = "record" }, { after = "1h", do = "stop" }]', "then 2", "without a notice"),
     ('then = [{ do = "notify" }, { do = "stop" }]', "then 2.after", "before the grace of 5m"),
     ('then = [{ do = "notify" }, { after = "299s", do = "stop" }]', "then 2.after", 'write after = "5m" or more'),
@@ -213,10 +213,10 @@ LADDERS = [
         'write after = "1h5m" or more',
     ),
     ('then = [{ do = "notify" }, { after = "4m", do = "scale-controller" }]', "then 2.after", "before the grace"),
-    ('then = [{ after = "15m", do = "notify" }]', "then 1.after", "the first step has nothing to wait for"),
+    ('then = [{ after = "15m", do = "notify" }]', "then 1.after", "the first step cannot wait"),
     ('then = [{ do = "notify" }, { after = "1h", do = "stop" }, { after = "30m", do = "notify" }]', "then 3.after", "at 1h"),
     ('then = [{ do = "notify" }, { after = "15m", do = "terminate" }]', "then 2.do", "allow_irreversible = true"),
-    ('then = [{ do = "notify" }, { after = 15, do = "stop" }]', "then 2.after", "must say its unit, and not 15"),
+    ('then = [{ do = "notify" }, { after = 15, do = "stop" }]', "then 2.after", "must have a unit, not 15"),
     ('then = [{ do = "notify" }, { after = "-5m", do = "stop" }]', "then 2.after", "must be a time"),
     ('then = [{ do = "notify" }, { after = "15m", do = "hook" }]', "then 2.run", "is missing"),
     ('then = [{ do = "notify" }, { do = "hook", run = "chekpoint" }]', "then 2.run", "did you mean checkpoint"),
@@ -323,7 +323,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ('[[hook]]\nname = "a"\ncommand = []', "names no program"),
         ('[[hook]]\nname = "a"\nurl = "http://example.com/x"', "hook 1 (a).url: is http:// to another machine"),
         ('[[hook]]\nname = "a"\nurl = "https://example.com/x"\ncommand = ["x"]', "and not both"),
-        (HOOK + 'env = ["A B"]', "hook 1 (checkpoint).env: 'A B' is no name of a variable"),
+        (HOOK + 'env = ["A B"]', "hook 1 (checkpoint).env: 'A B' is not a name of a variable"),
         ('[[hook]]\nname = "a"\nurl = "https://example.com/x"\nenv = ["A"]', "hook 1 (a).env: belongs to a command"),
         (HOOK + HOOK, "hook 2 (checkpoint).name: is that of hook 1 too"),
         ("rails = 5", "rails: must be a table"),
@@ -341,7 +341,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[notify]\nroutes = []", "did you mean route"),
         ("[[notify.route]]\nname = 'a'", "notify.route 1.to: is missing"),
         ("[[notify.route]]\nto = []", "notify.route 1.to: is empty"),
-        ("[[notify.route]]\nto = 'slakc'", "notify.route 1.to: is no address"),
+        ("[[notify.route]]\nto = 'slakc'", "notify.route 1.to: is not an address"),
         ("[[notify.route]]\nto = 'console'\ngroup_by = ['onwer']", "did you mean owner"),
         ("[[notify.route]]\nto = 'console'\nrepeat = ['24h', '4h']", "must rise from one to the next"),
         ("[[notify.route]]\nto = 'console'\nrepeat = ['1s']", "must be at least 15m"),
@@ -354,11 +354,11 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[watch]\ninterval = 60", "watch.interval: must be text, not 60"),
         ("[watch]\njitter = '5'", "watch.jitter: must say its unit"),
         ("[watch]\nintervall = '60s'", "did you mean interval"),
-        ("[watch]\nheartbeat_url = 'example.com'", "watch.heartbeat_url: is no address"),
-        ("[defaults]\nowner_from = 'owner'", "defaults.owner_from: 'owner' says not where to look"),
+        ("[watch]\nheartbeat_url = 'example.com'", "watch.heartbeat_url: is not an address"),
+        ("[defaults]\nowner_from = 'owner'", "defaults.owner_from: 'owner' does not say where to look"),
         ("[defaults]\nowner_from = [5]", "defaults.owner_from: must be a list of texts"),
         ("[defaults]\ngroup_from = ['cluster']", 'hint: write ["label:cluster"]'),
-        ("[defaults]\ngroup_from = ['label:a + b']", "defaults.group_from: 'label:a + b' says not where to look"),
+        ("[defaults]\ngroup_from = ['label:a + b']", "defaults.group_from: 'label:a + b' does not say where to look"),
         ("[defaults]\nprotect = ['id:i-0abc']", "one machine: costguard protect ID"),
         ("[defaults]\nprotect = ['never']", 'hint: write ["label:costguard=never"]'),
     ],

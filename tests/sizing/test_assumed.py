@@ -55,4 +55,4 @@ def test_an_effect_says_both_factors_or_that_it_would_not_fit() -> None:
 def test_the_warning_carries_what_was_told_beside_its_field() -> None:
     job = parse_job({"method": "lora", "seq_len": 512, "precision": "bf16", "checkpointing": "full"}, LLAMA_3_8B)
     (said,) = list_assumption_warnings(job, {"micro_batch": "4: 0.81x the hours"})
-    assert said == "assumed, because not stated: micro_batch 1 (4: 0.81x the hours), optimizer adamw"
+    assert said == "assumed, because not given: micro_batch 1 (4: 0.81x the hours), optimizer adamw"

@@ -25,7 +25,7 @@ def test_what_is_not_stated_is_assumed_and_said() -> None:
         "checkpointing": "full",
         "optimizer": "adamw",
     }
-    assert list_assumption_warnings(job())[0].startswith("assumed, because not stated: method full")
+    assert list_assumption_warnings(job())[0].startswith("assumed, because not given: method full")
 
 
 def test_what_does_not_matter_for_serving_is_not_assumed_aloud() -> None:

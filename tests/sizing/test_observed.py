@@ -72,7 +72,7 @@ def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> Non
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        ({"tokens_per_s": ""}, ("tokens_per_s", "nothing says what was observed")),
+        ({"tokens_per_s": ""}, ("tokens_per_s", "it has no observation")),
         ({"gpu": ""}, ("gpu", "is missing", "H100")),
         ({"gpu": "H1000"}, ("gpu", "unknown GPU")),
         ({"gpu_count": 0}, ("gpu_count", "at least 1")),

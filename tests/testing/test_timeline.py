@@ -110,7 +110,7 @@ def test_a_night_of_thirteen_hours_is_read_in_its_zone() -> None:
     [
         ("machines\n  box", 5, "needs a name and a provider"),
         ("machines\n  box aws, dick 500 GB", 5, "did you mean disk"),
-        ("machines\n  box aws, disk big", 5, "'big' is no disk"),
+        ("machines\n  box aws, disk big", 5, "'big' is not a disk"),
         ("machines\n  box aws, measures dooty", 5, "no family"),
         ("machines\n  box aws\n  box gcp", 6, "two machines"),
         ("machine\n  box aws", 4, "did you mean machines"),

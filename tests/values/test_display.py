@@ -80,9 +80,9 @@ def test_the_settings_say_it_and_a_currency_without_a_rate_is_refused() -> None:
     text = '[display]\ncurrency = "EUR"\nrates = ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"]\n'
     assert check_settings(text, "f").display.find_exchange(NOW) == ECB
     assert check_settings("", "f").display.find_exchange(NOW) is None
-    with pytest.raises(InputError, match=r"f: display.rates: states no rate of CHF"):
+    with pytest.raises(InputError, match=r"f: display.rates: has no exchange rate for CHF"):
         check_settings('[display]\ncurrency = "CHF"\n', "f")
-    with pytest.raises(InputError, match=r"f: display.rates: is no rate of a day"):
+    with pytest.raises(InputError, match=r"f: display.rates: is not a rate of a day"):
         check_settings('[display]\nrates = ["0.92"]\n', "f")
 
 

@@ -175,7 +175,7 @@ def test_a_revoked_agent_is_refused_at_once_although_this_process_knew_it(desk: 
         ),
         (beat({"at": 1795219215000, "over_s": 10**400, "signals": {}}), "records[0].over_s must be a number"),
         (beat(ask=[{"id": "a", "what": "stop", "for_s": 1}]), "ask[0].what is not a request that an agent may make: 'stop'"),
-        (beat(ask=[{"id": "a b", "what": "busy", "for_s": 1}]), "ask[0].id is no id"),
+        (beat(ask=[{"id": "a b", "what": "busy", "for_s": 1}]), "ask[0].id is not an id"),
     ],
 )
 def test_a_beat_of_another_shape_is_refused_with_the_field_named(desk: Rig, body: object, words: str) -> None:

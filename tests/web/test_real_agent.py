@@ -93,7 +93,7 @@ def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, mon
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGTERM)
             said = process.communicate(timeout=30)[1]
-        assert "no record over a gap: the agent did not run for" in said, said
+        assert "no records for a gap: the agent did not run for" in said, said
         assert [at for at in idle() if stopped + timedelta(seconds=2) < at < went_on] == []
         assert "refuse" not in said, said
 

@@ -73,14 +73,14 @@ def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:
     ("web", "words"),
     [
         ('listen = "0.0.0.0:8470"', ("web.listen", "is reached by others", "behind_proxy")),
-        ('listen = "guard.example:8470"', ("web.listen", "is no address")),
+        ('listen = "guard.example:8470"', ("web.listen", "is not an address")),
         ('listen = "8470"', ("web.listen", "127.0.0.1:8470")),
-        ('listen = "127.0.0.1:99999"', ("web.listen", "is no address to listen at")),
+        ('listen = "127.0.0.1:99999"', ("web.listen", "is not an address to listen at")),
         ('listen = "0.0.0.0:1"\ntls_cert = "a.pem"', ("web.tls_key", "is missing")),
-        ('behind_proxy = "proxy"', ("web.behind_proxy", "is no address")),
+        ('behind_proxy = "proxy"', ("web.behind_proxy", "is not an address")),
         ('url = "http://guard.example"', ("web.url", "is not https")),
         ('url = "https://user@guard.example"', ("web.url", "holds a name or a password")),
-        ('hosts = ["a b"]', ("web.hosts", "is no name of a host")),
+        ('hosts = ["a b"]', ("web.hosts", "is not a name of a host")),
         ("listne = 1", ("listne", "listen")),
     ],
 )

@@ -41,7 +41,7 @@ __all__ = (
 )
 
 NOWHERE = MachineIdentity(
-    "", "", "this is no machine of RunPod, Vast, AWS or GCP that is known here: nothing is known to end it from inside"
+    "", "", "this is not a known machine of RunPod, Vast, AWS or GCP: no way to end it from inside is known"
 )
 
 
@@ -62,7 +62,7 @@ def list_shutdown_ways(place: MachineIdentity, around: HostView | None = None) -
 def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | None = None) -> tuple[ShutdownWay | None, str]:
     """The one certain way of `act`; or None and why there is none."""
     if act not in ACTS:
-        return None, f"{act!r} is no act: write stop or terminate"
+        return None, f"{act!r} is not an act: write stop or terminate"
     every = list_shutdown_ways(place, around)
     same = [way for way in every if way.act == act]
     certain = next((way for way in same if way.certain), None)
@@ -77,7 +77,7 @@ def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | Non
 def end_machine(way: ShutdownWay, around: HostView | None = None) -> ShutdownOutcome:
     """End this machine, now; refused where the way is not certain."""
     if not way.certain or way.place.provider not in CLOUDS:
-        return ShutdownOutcome(REFUSED, way.why or "this way is not certain")
+        return ShutdownOutcome(REFUSED, way.why or "this way is uncertain")
     return CLOUDS[way.place.provider].send_shutdown(way, around or HostView.real())
 
 

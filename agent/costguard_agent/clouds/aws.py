@@ -54,12 +54,12 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     if place.why or not place.id:
         return []
     means = read_shutdown_meaning(place, around)
-    scratch = "what lies on the instance's own disks (instance store), and " if place.facts.get("local_disks") else ""
+    scratch = "data on the instance's own disks (instance store), and " if place.facts.get("local_disks") else ""
     stop = ShutdownWay(
         STOP,
         BY_SYSTEM,
         "EBS volumes, private address",
-        f"{scratch}what is in memory, and the public address unless it is an Elastic IP",
+        f"{scratch}memory contents, and the public address unless it is an Elastic IP",
         "EBS volumes and Elastic IPs as before; a reservation, Savings Plan or capacity block goes on, too",
         certain=False,
         place=place,
@@ -68,7 +68,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
         TERMINATE,
         BY_SYSTEM,
         "volumes that are not deleted on termination",
-        "this machine for ever, with its root volume unless that is kept on termination",
+        "this machine permanently, with its root volume unless that is kept on termination",
         "volumes that were kept, Elastic IPs, reservations",
         certain=False,
         place=place,

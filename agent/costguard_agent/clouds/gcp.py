@@ -41,7 +41,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
         "owner": _find_owner(attributes if isinstance(attributes, dict) else {}),
         "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in said.get("disks") or ()),
     }
-    again = f"{facts['owner']} would start it again: scale that" if facts["owner"] else ""
+    again = f"{facts['owner']} would start it again: scale it down" if facts["owner"] else ""
     return MachineIdentity(NAME, str(said["id"]), again or shutdown.explain_hindrance(around), facts)
 
 
@@ -50,13 +50,13 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     del around
     if place.why or not place.id:
         return []
-    local = "what lies on local SSDs, and " if place.facts.get("local_disks") else ""
+    local = "data on local SSDs, and " if place.facts.get("local_disks") else ""
     return [
         ShutdownWay(
             STOP,
             "shutdown of the operating system",
             "persistent disks, internal address",
-            f"{local}what is in memory, and the external address unless it is a static one",
+            f"{local}memory contents, and the external address unless it is a static one",
             "disks and static addresses as before; a reservation goes on, too",
             certain=True,
             place=place,

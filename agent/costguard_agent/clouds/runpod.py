@@ -52,14 +52,14 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
     if not had[POD]:
         return None
     if not ID.fullmatch(had[POD]):
-        return MachineIdentity(NAME, "", f"{POD} is no pod's id")
+        return MachineIdentity(NAME, "", f"{POD} is not a pod's id")
     first = read_process_variables(around, int(FIRST_PID)).get(POD, had[POD])
     if first != had[POD]:
         return MachineIdentity(NAME, "", f"{POD} names another pod than that of the first process here")
     if around.build_path(*BOOTED).exists():
         return MachineIdentity(NAME, "", f"{POD} is set, and this is a whole machine (systemd runs it) and no pod")
     if had[ENDPOINT]:
-        return MachineIdentity(NAME, had[POD], "it is a serverless worker: RunPod starts and ends those by itself")
+        return MachineIdentity(NAME, had[POD], "it is a serverless worker: RunPod starts and ends it")
     return MachineIdentity(NAME, had[POD], "" if had[KEY] else f"{KEY} is set neither here nor for the pod's first process")
 
 
@@ -74,7 +74,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
         facts={"channels": channels, "network_volume": said.get("network_volume"), "volume": said.get("volume")}
     )
     how = " or ".join(channels) or "the pod's own key"
-    pods_own = "its container disk, and what is in memory"
+    pods_own = "its container disk, and memory contents"
     stop = ShutdownWay(
         STOP,
         how,
@@ -88,7 +88,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
         TERMINATE,
         how,
         "a network volume, and nothing else",
-        f"{pods_own}, and the pod's volume for ever",
+        f"{pods_own}, and the pod's volume permanently",
         "a network volume as before",
         certain=bool(channels),
         place=where,
@@ -173,7 +173,7 @@ def _end_by_rest(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     else:
         reply = _send_rest(way.place, around, "DELETE")
     if reply.status in (OK, NO_CONTENT):
-        return ShutdownOutcome(ACCEPTED, f"RunPod took the {way.act} ({reply.status})")
+        return ShutdownOutcome(ACCEPTED, f"RunPod accepted the {way.act} ({reply.status})")
     surely = reply.status < 500 and reply.status not in (408, 429)  # noqa: PLR2004 - RFC 9110: a server's own failure
     return ShutdownOutcome(REFUSED if surely else UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
 
@@ -190,12 +190,12 @@ def _end_by_graphql(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
         codes = {str((one.get("extensions") or {}).get("code", "")) if isinstance(one, dict) else "" for one in errors}
         surely = not codes & set(FAILED_CODES)
         return ShutdownOutcome(
-            REFUSED if surely else UNKNOWN, f"RunPod said no to the {way.act} ({', '.join(sorted(codes)) or 'no code'})"
+            REFUSED if surely else UNKNOWN, f"RunPod refused the {way.act} ({', '.join(sorted(codes)) or 'no code'})"
         )
     stopped = (said.get("data") or {}).get("podStop")
     if way.act == STOP and not (isinstance(stopped, dict) and stopped.get("id") == way.place.id):
         return ShutdownOutcome(UNKNOWN, "RunPod answered the stop with another pod, or none")
-    return ShutdownOutcome(ACCEPTED, f"RunPod took the {way.act}")
+    return ShutdownOutcome(ACCEPTED, f"RunPod accepted the {way.act}")
 
 
 def _send_rest(place: MachineIdentity, around: HostView, method: str, path: str = "", body: bytes = b"") -> HttpReply:

@@ -59,7 +59,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
         STOP,
         HOW,
         "its disk",
-        f"what is in memory; the GPU may be taken when it is to start again{bid}",
+        f"memory contents; the GPU may be taken when it is to start again{bid}",
         f"{disk}, without end, until it is destroyed",
         certain=not why,
         why=why,
@@ -68,7 +68,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
     terminate = stop._replace(
         act=TERMINATE,
         keeps="volumes of their own, and nothing else",
-        loses="its disk for ever",
+        loses="its disk permanently",
         bills_after="volumes of their own",
     )
     return [stop, terminate]
@@ -86,7 +86,7 @@ def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
     said = reply.parse_json()
     done = said.get("success") if isinstance(said, dict) else None
     if reply.status == OK and done is True:
-        return ShutdownOutcome(ACCEPTED, f"Vast took the {way.act}")
+        return ShutdownOutcome(ACCEPTED, f"Vast accepted the {way.act}")
     surely = done is False or reply.status in (400, 401, 403, 404, 410, 429)
     return ShutdownOutcome(
         REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_find_error_code(said)}"

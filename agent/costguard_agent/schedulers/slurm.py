@@ -37,7 +37,7 @@ def count_jobs(around: HostView) -> int:
     words = [sinfo, "--noheader", "--Node", f"--nodes={node}", "--format=%R"]
     partitions = host.read_output(words, around, within_s=WITHIN_S).split()
     if not partitions:
-        raise UnansweredError(f"{node} is no node of this cluster; SLURMD_NODENAME may say its name")
+        raise UnansweredError(f"{node} is not a node of this cluster; SLURMD_NODENAME may say its name")
     here = host.read_output([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
     queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
     waiting = host.read_output(queued, around, within_s=WITHIN_S)

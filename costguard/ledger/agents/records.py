@@ -119,7 +119,7 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
     """Take an agent away, and say what it is now; one that was revoked stays as it is. InputError where there is none."""
     found = load_agent(ask, agent_id)
     if found is None:
-        raise InputError("is no agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
+        raise InputError("is not an agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
     if found.revoked_at is not None:
         return found
     tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), agent_id)])
@@ -137,8 +137,8 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
     rows = ask("SELECT hash, expires_us FROM web_token WHERE name = ? AND revoked_us IS NULL", (token.name,))
     for code_hash, expires_us in rows:
         if expires_us > to_micros(token.at):
-            hint = f"costguard web revoke {token.name} takes it away first, or choose another name"
-            raise InputError("has a token already", field=f"NAME {token.name}", hint=hint)
+            hint = f"costguard web revoke {token.name} revokes it first, or choose another name"
+            raise InputError("already has a token", field=f"NAME {token.name}", hint=hint)
         tell(_REVOKE_TOKEN, [(to_micros(token.at), "its end", code_hash)])
     row = (token.hash, token.name, token.role, make_storable(token.who), to_micros(token.at), to_micros(token.expires_at))
     tell("INSERT INTO web_token (hash, name, role, who, made_us, expires_us) VALUES (?, ?, ?, ?, ?, ?)", [row])

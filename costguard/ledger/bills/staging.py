@@ -131,10 +131,10 @@ def _translate_staging_errors() -> Iterator[None]:
     try:
         yield
     except (sqlite3.IntegrityError, OverflowError):
-        raise InputError("adds up to more than nine billion in one line", field="bill", hint="check its currency") from None
+        raise InputError("sums to more than nine billion in one line", field="bill", hint="check its currency") from None
     except (sqlite3.Error, OSError) as broken:
-        hint = "make room there, or set TMPDIR to a folder with some"
-        what = f"the bill's lines cannot be gathered: {broken}"
+        hint = "free disk space there, or set TMPDIR to another folder"
+        what = f"the bill's lines cannot be stored temporarily: {broken}"
         raise LedgerError(what, field="the folder for temporary files", hint=hint) from None
 
 

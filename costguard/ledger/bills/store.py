@@ -33,7 +33,7 @@ from costguard.values.resource import make_storable
 WHY_CHARS_MAX = 300
 COLUMN_LABELS = {"start_us": "period", "end_us": "period", "nano": "amount", "estimated": "whether it is estimated"}
 """Fact -> what people call it, where that is another word."""
-WITHDRAWN_REASON = "a newer statement has it no more"
+WITHDRAWN_REASON = "a newer statement no longer contains it"
 FAR_US = 2**62
 """Further than any line reaches."""
 

@@ -75,17 +75,17 @@ def parse_ledger_address(url: str) -> LedgerAddress:
     if url.startswith(SQLITE_PREFIX):
         name = url.removeprefix(SQLITE_PREFIX)
         if name in ("", ":memory:") or "\0" in name:
-            raise InputError("a ledger is a file, and this names none", field=URL_FIELD, hint=URL_HINT)
+            raise InputError("a ledger is a file, but this names no file", field=URL_FIELD, hint=URL_HINT)
         stated = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
         path = Path(os.path.realpath(stated))
         if link := find_planted_link(stated):
-            what = "is a link that somebody else put into a folder where everybody may write"
+            what = "is a link that another user created in a world-writable folder"
             raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
         return LedgerAddress(shown=str(path), path=path)
     scheme, found, rest = url.partition("://")
     if not found or scheme not in (POSTGRESQL, SQLALCHEMY_DRIVER):
         shown = shorten(scheme if found else url.rsplit("@", maxsplit=1)[-1], 40)
-        raise InputError(f"is no address of a ledger: '{shown}'", field=URL_FIELD, hint=URL_HINT)
+        raise InputError(f"is not an address of a ledger: '{shown}'", field=URL_FIELD, hint=URL_HINT)
     try:
         parts = urlsplit(f"{POSTGRESQL}://{rest}")
         return _parse_server(parts)
@@ -116,18 +116,18 @@ def _format_server_url(place: str, path: str, query: str) -> str:
 NOTHING_WRITTEN = "nothing was written"
 
 _SQLITE = {
-    sqlite3.SQLITE_BUSY: ("is locked by another program", "close what has it open (a SQL tool?), then try again"),
-    sqlite3.SQLITE_LOCKED: ("is locked by another program", "close what has it open (a SQL tool?), then try again"),
-    sqlite3.SQLITE_FULL: (f"cannot be written: the disk is full; {NOTHING_WRITTEN}", "make room, then try again"),
-    sqlite3.SQLITE_IOERR: (f"cannot be written or read: the disk fails or is full; {NOTHING_WRITTEN}", "look at the disk"),
+    sqlite3.SQLITE_BUSY: ("is locked by another program", "close the program that has it open (a SQL tool?), then try again"),
+    sqlite3.SQLITE_LOCKED: ("is locked by another program", "close the program that has it open (a SQL tool?), then try again"),
+    sqlite3.SQLITE_FULL: (f"cannot be written: the disk is full; {NOTHING_WRITTEN}", "free disk space, then try again"),
+    sqlite3.SQLITE_IOERR: (f"cannot be written or read: the disk has errors or is full; {NOTHING_WRITTEN}", "check the disk"),
     sqlite3.SQLITE_READONLY: ("cannot be written: it or its folder is read-only", "let this user write both"),
-    sqlite3.SQLITE_PERM: ("may not be opened by this user", "let this user read and write it and its folder"),
-    sqlite3.SQLITE_AUTH: ("may not be opened by this user", "let this user read and write it and its folder"),
+    sqlite3.SQLITE_PERM: ("cannot be opened by this user", "let this user read and write it and its folder"),
+    sqlite3.SQLITE_AUTH: ("cannot be opened by this user", "let this user read and write it and its folder"),
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", "let this user read and write it and its folder"),
     sqlite3.SQLITE_CORRUPT: ("is damaged: part of it is missing or overwritten", "copy it, then restore a backup"),
     sqlite3.SQLITE_NOTADB: (
-        "is no ledger: it is not even a SQLite file",
-        "name another file in [ledger] url, or put a backup in its place",
+        "is not a ledger: it is not a SQLite file",
+        "name another file in [ledger] url, or restore a backup",
     ),
 }
 """Primary result code of SQLite -> what happened, what to do."""
@@ -140,11 +140,11 @@ _SERVER_HINTS = (
         "check the user in [ledger] url, and the password in ~/.pgpass or COSTGUARD_LEDGER__URL",
     ),
     ("no password supplied", "write it into ~/.pgpass (0600), or export COSTGUARD_LEDGER__URL with the whole address"),
-    ("does not exist", "make it first (createdb NAME, createuser NAME), or correct [ledger] url"),
+    ("does not exist", "create it (createdb NAME, createuser NAME), or correct [ledger] url"),
     ("permission denied", "grant this user CREATE and USAGE on the database's schema"),
     ("read-only transaction", "name the primary server, not a replica"),
     ("lock timeout", "another costguard is writing; try again"),
-    ("No space left", "make room on the server; nothing was written"),
+    ("No space left", "free disk space on the server; nothing was written"),
 )
 _OPERATIONAL_STATES = ("08", "25006", "28", "3D", "40", "42501", "53", "55P03", "57", "58")
 """Beginnings of SQLSTATE that befall a sound program: connection, read-only, login, no database, serialisation, rights, a full
@@ -178,7 +178,7 @@ def _translate_error(raised: BaseException, where: LedgerAddress) -> LedgerError
         return LedgerError(what, field=where.shown, hint=hint)
     if isinstance(raised, OSError):
         what = f"cannot be opened or written: {raised.strerror or raised}"
-        hint = "make room, then try again" if raised.errno == errno.ENOSPC else _FILE_HINT
+        hint = "free disk space, then try again" if raised.errno == errno.ENOSPC else _FILE_HINT
         return LedgerError(what, field=str(raised.filename or where.shown), hint=hint)
     if isinstance(raised, ImportError) and "psycopg" in str(raised):
         hint = "pip install 'gpu-costguard[postgres]'"

@@ -78,7 +78,7 @@ def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
         said = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
     if said != ["ok"]:
         hint = "the disk or the ledger is damaged; run: costguard db check"
-        raise LedgerError(f"the copy is not sound: {said[0]}", field=str(target), hint=hint)
+        raise LedgerError(f"the copy is not consistent: {said[0]}", field=str(target), hint=hint)
 
 
 def format_copy_stamp() -> str:

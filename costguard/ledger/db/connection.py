@@ -248,8 +248,8 @@ def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
         connection.execute(f"PRAGMA {name} = {wanted}").fetchall()
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != wanted:
-            hint = "keep it on a local disk: a network folder cannot hold a ledger"
-            raise LedgerError(f"SQLite does not take {name} = {wanted} here, but {found}", field=where.shown, hint=hint)
+            hint = "use a local disk: a ledger cannot be on a network folder"
+            raise LedgerError(f"SQLite uses {name} = {found} here, not {wanted}", field=where.shown, hint=hint)
 
 
 SqlSession = tuple[Query, Execute]

@@ -52,7 +52,7 @@ def backup_ledger(url: str, target: Path) -> int:
     where = parse_ledger_address(url)
     if where.path is None:
         hint = f"pg_dump --format=custom --file={target} '{where.shown}'"
-        raise InputError("is on a PostgreSQL server, whose own tool makes backups", field=URL_FIELD, hint=hint)
+        raise InputError("is on a PostgreSQL server, use the server's own backup tool", field=URL_FIELD, hint=hint)
     LedgerReader(url).close()  # refuses what is no ledger
     copy_ledger(where, target)
     return target.stat().st_size
@@ -109,7 +109,7 @@ def _check_triggers(ask: Query, dialect: str) -> Iterator[str]:
     there = {name for name, _ in ask(triggers.LIST_TRIGGERS[dialect], ())}
     for name in triggers.list_trigger_names(dialect):
         if name not in there:
-            yield f"the guard {name} is gone: costguard db upgrade puts it up again"
+            yield f"the guard {name} is missing: costguard db upgrade restores it"
 
 
 def _check_overlaps(ask: Query) -> Iterator[str]:

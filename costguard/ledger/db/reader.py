@@ -56,15 +56,15 @@ def require_trusted_file(where: LedgerAddress) -> None:
     why = describe_foreign_writers(where.path) if where.path else ""
     if why:
         hint = "chmod go-w it and its folder, or name a file in a folder of its own: sqlite:///.../costguard/ledger.db"
-        raise LedgerError(f"cannot be believed: {why}", field=where.shown, hint=hint)
+        raise LedgerError(f"cannot be trusted: {why}", field=where.shown, hint=hint)
 
 
 def identify_file(where: LedgerAddress) -> str:
     """The revision of the ledger in the file at `where`; LedgerError where it is none of ours. It is opened to read only."""
     path = where.path or Path()
     if path.stat().st_size < PAGE_BYTES_MIN:
-        what = "is no ledger: it is empty or cut short"
-        raise LedgerError(what, field=where.shown, hint="put a backup in its place, or remove it to start anew")
+        what = "is not a ledger: it is empty or truncated"
+        raise LedgerError(what, field=where.shown, hint="restore a backup, or remove the file to start again")
     for needed in (path, path.parent):
         if not os.access(needed, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             what = "its folder is read-only" if needed.is_dir() else "it is read-only"
@@ -78,7 +78,7 @@ def identify_file(where: LedgerAddress) -> str:
             raise LedgerError("is a SQLite file, but no costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"alembic_version", "ledger_state"} <= names:
-            raise LedgerError("is damaged: it says it is a ledger, and lacks its tables", field=where.shown, hint=RESTORE_HINT)
+            raise LedgerError("is damaged: it is marked as a ledger but lacks its tables", field=where.shown, hint=RESTORE_HINT)
         revisions = [revision for (revision,) in connection.execute("SELECT version_num FROM alembic_version")]
         if unsure:
             _check_pages(connection, where)
@@ -91,7 +91,7 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
     if not there:
         return None
     if not {"alembic_version", "ledger_state"} <= there:
-        hint = "make one for the ledger alone (createdb costguard), and name it in [ledger] url"
+        hint = "create a separate database (createdb costguard), and name it in [ledger] url"
         raise LedgerError("is the database of another program", field=where.shown, hint=hint)
     return require_known_revision(list(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars()), where)
 
@@ -101,7 +101,7 @@ def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
     if len(revisions) == 1 and revisions[0] in REVISIONS:
         return revisions[0]
     if not revisions:
-        raise LedgerError("is damaged: it does not say which version it has", field=where.shown, hint=RESTORE_HINT)
+        raise LedgerError("is damaged: its version is missing", field=where.shown, hint=RESTORE_HINT)
     what = f"was written by a newer costguard (its schema is {', '.join(revisions)}, this one knows {HEAD_REVISION})"
     raise LedgerError(what, field=where.shown, hint="upgrade costguard: pip install --upgrade gpu-costguard")
 
@@ -192,15 +192,15 @@ def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
     if where.path is None and not there:
         raise _make_missing_error(where)
     if mark != APPLICATION_ID or not {"alembic_version", "ledger_state"} <= there:
-        raise LedgerError("is no costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
+        raise LedgerError("is not a costguard ledger", field=where.shown, hint=OTHER_FILE_HINT)
     found = require_known_revision([revision for (revision,) in ask("SELECT version_num FROM alembic_version", ())], where)
     if found != HEAD_REVISION:
-        hint = "costguard db upgrade brings it up, with a copy beside it first"
+        hint = "costguard db upgrade upgrades it after making a copy"
         raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
 
 
 def _make_missing_error(where: LedgerAddress) -> InputError:
-    hint = "the first poll makes it; costguard demo --ledger FILE makes one to look at; [ledger] url names another"
+    hint = "the first poll creates it; costguard demo --ledger FILE creates a sample; [ledger] url names another"
     return InputError("there is no ledger here yet", field=where.shown, hint=hint)
 
 

@@ -123,7 +123,7 @@ def find_break_after(last: AuditEntry | None, entry: AuditEntry) -> AuditFinding
     """Why `entry` cannot be the row after `last` (None: the first one); None where it is."""
     expected, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
     if entry.seq != expected:
-        return AuditFinding(expected, f"row {expected} is missing: row {entry.seq} comes in its place")
+        return AuditFinding(expected, f"row {expected} is missing: row {entry.seq} follows instead")
     if entry.previous != previous:
         says = (
             f"it names {_shorten_hash(entry.previous)} as the hash of the row before it, and that one's is "
@@ -348,7 +348,7 @@ def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
     if chain.last is None:
         yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
     elif chain.ledger != ledger_id:
-        yield AuditFinding(1, f"row 1 tells of ledger {chain.ledger or 'none'}, and this is {ledger_id}")
+        yield AuditFinding(1, f"row 1 names ledger {chain.ledger or 'none'}, and this is {ledger_id}")
 
 
 def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:
@@ -358,10 +358,10 @@ def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator
         if found is None:
             ends = f"it ends at row {chain.last.seq}: later rows were removed" if chain.last else "it is empty"
             missing = ends if chain.last is None or chain.last.seq < seq else f"row {seq} is missing"
-            yield AuditFinding(seq, f"the audit does not reach {shown}: {missing}, or this is an older copy")
+            yield AuditFinding(seq, f"the audit log does not reach {shown}: {missing}, or this is an older copy")
         elif not found.startswith(noted):
-            says = f"row {seq} has {found[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was written anew"
-            yield AuditFinding(seq, f"the audit does not pass through {shown}: {says}")
+            says = f"row {seq} has {found[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was rewritten"
+            yield AuditFinding(seq, f"the audit log does not contain {shown}: {says}")
 
 
 def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
@@ -371,13 +371,13 @@ def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
         for values in ask(f"SELECT {', '.join(audited.columns)} FROM {table} ORDER BY id", ()):  # noqa: S608 - our own names
             name = f"{_describe_table(table)} {values[0]}"
             if (table, values[0]) not in left:
-                yield AuditFinding(None, f"{name} is there, and no row of the audit tells of it")
+                yield AuditFinding(None, f"{name} exists, but no row of the audit log records it")
                 continue
             seq, noted = left.pop((table, values[0]))
             if hash_row(table, values) != noted:
-                yield AuditFinding(seq, f"{name} is not as row {seq} tells it: it was changed without the audit")
+                yield AuditFinding(seq, f"{name} differs from row {seq}: it was changed outside the audit log")
     for (table, row_id), (seq, _) in left.items():
-        yield AuditFinding(seq, f"{_describe_table(table)} {row_id}, of which row {seq} tells, is not there")
+        yield AuditFinding(seq, f"{_describe_table(table)} {row_id}, recorded by row {seq}, is missing")
 
 
 def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
@@ -391,10 +391,10 @@ def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
             continue
         seq = chain.rows.get(("intent", name), (None, ""))[0]
         if len(made) != len(noted):
-            yield AuditFinding(seq, f"intent {name} made {len(made)} moves, and the audit tells of {len(noted)}")
+            yield AuditFinding(seq, f"intent {name} made {len(made)} moves, and the audit log records {len(noted)}")
         else:
             number = next(n for n, (one, other) in enumerate(zip(made, noted, strict=True), 1) if one != other)
-            yield AuditFinding(seq, f"move {number} of intent {name} is not as the audit tells it")
+            yield AuditFinding(seq, f"move {number} of intent {name} differs from the audit log")
 
 
 def _check_settings(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
@@ -403,7 +403,7 @@ def _check_settings(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
         mark = parse_settings_mark(facts)
         if mark not in ("", chain.settings):
             yield AuditFinding(
-                None, f"the last run has settings {mark} in force, and the audit tells of {chain.settings or 'none'}"
+                None, f"the last run has settings {mark} in force, and the audit log records {chain.settings or 'none'}"
             )
 
 
@@ -466,8 +466,7 @@ def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     number, noted = seen.anchor
     if _load_ledger_id(ask) != seen.ledger:
         return (
-            f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none "
-            "of its wishes"
+            f"another ledger was here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
         )
     rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
     if rows and rows[0][-1] == noted:
@@ -476,9 +475,9 @@ def _describe_mismatch(ask: Query, seen: NotedHead) -> str:
     ends = format_anchor(last.seq, last.hash) if last else "nothing"
     if last is None or last.seq < number:
         return (
-            f"this ledger is older than what was seen here: its audit ends at {ends}, and was at {format_anchor(number, noted)}"
+            f"this ledger is older than the one used last: its audit ends at {ends}, and was at {format_anchor(number, noted)}"
         )
-    return f"this ledger tells another story than was seen here: its audit does not pass through {format_anchor(number, noted)}"
+    return f"this ledger is not the one used last: its audit log does not contain {format_anchor(number, noted)}"
 
 
 def _load_ledger_id(ask: Query) -> str:

@@ -88,7 +88,7 @@ def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: dat
     """Take a wish back, and say what it is now; one that was lifted before stays as it is."""
     rows = ask(f"SELECT {OVERRIDE_COLUMNS} FROM wish WHERE id = ?", (wish_id,))  # noqa: S608 - our own column names
     if not rows:
-        raise InputError("is no wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
+        raise InputError("is not a wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
     wish = _decode_override(rows[0])
     if wish.lifted_at is not None:
         return wish

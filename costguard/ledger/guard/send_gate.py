@@ -72,7 +72,7 @@ SELECT i.provider, i.account, i.region, i.external_id FROM intent AS i WHERE i.s
 
 def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
     if turn is None:
-        return "nobody has taken the turn"
+        return "no watchdog holds the lead"
     return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
 
 

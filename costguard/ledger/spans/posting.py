@@ -193,7 +193,7 @@ class PollTransaction:
         if rows and self._tell(sql, rows) != len(rows):
             what = sql.split("(", maxsplit=1)[0].strip()
             raise LedgerError(
-                f"is not as it was left, nothing was written: {what}", field="ledger", hint="run costguard db check"
+                f"was changed by another program, nothing was written: {what}", field="ledger", hint="run costguard db check"
             )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
 
 NOISY_LOGGERS = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "httpx", "httpcore", "paho", "slixmpp")
 APPRISE_KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
-UNVERIFIED = "its address says verify=no, and certificates are always checked: name an authority of yours in [network] ca_file"
+UNVERIFIED = "its address has verify=no, but certificates are always checked: set your authority in [network] ca_file"
 LOOPBACK_URLS = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
 LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
@@ -37,7 +37,7 @@ def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """Send `message` once to the one service that the address names."""
     scheme = channel.address.partition("://")[0].lower()
     if scheme in LOCAL_SCHEMES:
-        return DeliveryResult(sent=False, why=f"{scheme}:// writes on this machine: use the console", again=False)
+        return DeliveryResult(sent=False, why=f"{scheme}:// shows messages on this machine: use the console", again=False)
     for name in NOISY_LOGGERS:
         logging.getLogger(name).disabled = True
     try:
@@ -122,7 +122,7 @@ def _isolate_requests() -> None:
 
 def _send_message(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
     if service is None:
-        return DeliveryResult(sent=False, why="its address is none that Apprise knows", again=False)
+        return DeliveryResult(sent=False, why="its address is unknown to Apprise", again=False)
     if not service.verify_certificate:
         return DeliveryResult(sent=False, why=UNVERIFIED, again=False)
     if channel.address.partition("://")[0].lower() in mail.SCHEMES:
@@ -146,4 +146,4 @@ def _send_message(service: NotifyBase | None, message: Notification, channel: Ch
         body_format="text",
         attach=files or None,
     )
-    return DeliveryResult(sent=True) if sent else DeliveryResult(sent=False, why="the service did not take it")
+    return DeliveryResult(sent=True) if sent else DeliveryResult(sent=False, why="the service did not accept it")

@@ -28,14 +28,14 @@ INSECURE, TLS = "insecure", "ssl"
 """Apprise's words for a talk without TLS, and for one that begins with it; the third one, starttls, turns to it."""
 
 CLEAR_TEXT_REFUSAL = (
-    "its address holds a password, which would cross the network in the open: write mailtos://, or add mode=starttls"
+    "its address holds a password, which would be sent unencrypted: write mailtos://, or add mode=starttls"
 )
 NO_STARTTLS = (
-    "the server offers no STARTTLS: nothing was said to it (mode=ssl and port 465, where it speaks TLS from the start)"
+    "the server offers no STARTTLS: nothing was sent (mode=ssl and port 465, if it uses implicit TLS)"
 )
-NO_LOGIN = "the server takes no password: check its port, or leave name and password out"
+NO_LOGIN = "the server does not support login: check its port, or remove name and password"
 DELIVERY_UNCERTAIN = (
-    "the server broke off after it was given the letter, and may have it: another try bears the same Message-ID"
+    "the server disconnected after the message was sent and may have it: a retry uses the same Message-ID"
 )
 
 
@@ -115,7 +115,7 @@ def _transmit(smtp: smtplib.SMTP, sender: str, whom: Sequence[str], letter: Emai
 
 def _require_accepted(code: int, what: str) -> None:
     if not 200 <= code < 300:  # noqa: PLR2004 - SMTP's yes
-        raise _Refused(f"the server did not take {what} ({code})")
+        raise _Refused(f"the server did not accept {what} ({code})")
 
 
 def _build_email(service: Any, message: Notification, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
@@ -147,7 +147,7 @@ def _describe_error(broken: Exception) -> str:
     if trouble is not None:
         return f"{trouble.what} ({trouble.hint})"
     if isinstance(broken, smtplib.SMTPAuthenticationError):
-        return f"the server does not know the name and password ({broken.smtp_code})"
+        return f"the server rejected the name and password ({broken.smtp_code})"
     if isinstance(broken, smtplib.SMTPResponseException):
-        return f"the server said no ({broken.smtp_code})"
-    return "no answer in time" if isinstance(broken, TimeoutError) else "the server cannot be reached, or broke off"
+        return f"the server refused ({broken.smtp_code})"
+    return "no answer in time" if isinstance(broken, TimeoutError) else "the server cannot be reached or disconnected"

@@ -180,7 +180,7 @@ def _connect_proxy(context: ssl.SSLContext, proxy: str) -> _TimedTransport:
             return _TimedTransport(context, proxy)
     except (httpx2.InvalidURL, ValueError):
         pass
-    raise InputError("is no address of an http proxy", field="proxy", hint="write http://host:port")
+    raise InputError("is not an address of an http proxy", field="proxy", hint="write http://host:port")
 
 
 def _load_ca_file(ca_file: Path) -> ssl.SSLContext:
@@ -232,7 +232,7 @@ def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> 
     said = str(broken)
     if isinstance(broken, httpx2.ProtocolError) and "without sending" not in said:
         ours = isinstance(broken, httpx2.LocalProtocolError)
-        what = ": a header holds a character that cannot be sent" if ours else " answered what is no HTTP"
+        what = ": a header holds a character that cannot be sent" if ours else " did not answer in HTTP"
         return InvalidAnswerError(f"{request.place}{what}", provider=provider)
     trouble = None if isinstance(broken, httpx2.TimeoutException) else explain_tls_error(broken)
     if trouble is not None:
@@ -406,7 +406,7 @@ def check_url(text: str, field: str) -> str:
 
 
 def _make_address_error(text: str, field: str) -> InputError:
-    return InputError(f"is no address: {shorten(text)}", field=field, hint=ADDRESS_HINT)
+    return InputError(f"is not an address: {shorten(text)}", field=field, hint=ADDRESS_HINT)
 
 
 def _is_host(host: str) -> bool:

@@ -128,7 +128,7 @@ def _read_text(column: FocusColumn, text: str, _: ReadJson) -> tuple[CellValue |
 def _read_decimal(column: FocusColumn, text: str, _: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     if len(text) > LONGEST_NUMBER or not NUMBER_PATTERN.fullmatch(text):
         hint = "write digits with one point at most: 1234.5 or 1.5E-7, no sign but -, no comma or currency"
-        return None, CellFault(TYPE_RULE, f"is no decimal number: {_quote(text)}", hint)
+        return None, CellFault(TYPE_RULE, f"is not a decimal number: {_quote(text)}", hint)
     value = Decimal(text)
     if "UnitPrice" in column.name and value < 0:
         return None, CellFault(
@@ -144,14 +144,14 @@ def _read_time(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | Non
     try:
         return datetime.fromisoformat(text).astimezone(UTC), None
     except ValueError:
-        return None, CellFault(FORMAT_RULE, f"is no instant of the calendar: {_quote(text)}", hint)
+        return None, CellFault(FORMAT_RULE, f"is not an instant of the calendar: {_quote(text)}", hint)
 
 
 def _read_currency(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     if text not in CURRENCY_CODES:
         near = find_nearest_names(text.upper(), CURRENCY_CODES)
         hint = f"write {' or '.join(near) if near else 'USD, EUR, ...'}"
-        return None, CellFault(FORMAT_RULE, f"is no ISO 4217 code: {_quote(text)}", hint)
+        return None, CellFault(FORMAT_RULE, f"is not an ISO 4217 code: {_quote(text)}", hint)
     return text, None
 
 
@@ -170,7 +170,7 @@ def _read_pairs(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[Ce
     if fault:
         return None, fault
     if not isinstance(value, Mapping):
-        return None, CellFault(JSON_RULE, "is no JSON object", 'write {"key": "value"}')
+        return None, CellFault(JSON_RULE, "is not a JSON object", 'write {"key": "value"}')
     for key, one in value.items():
         if isinstance(one, Mapping | list):
             hint = "write a text, a number, true, false or null"
@@ -190,9 +190,9 @@ def _read_json_object(_: FocusColumn, text: str, read_json: ReadJson) -> tuple[C
     try:
         value = read_json(text)
     except InputError as wrong:
-        return None, CellFault(JSON_RULE, f"is no JSON: {wrong.what}", 'write {"key": "value"}, with quotes and each key once')
+        return None, CellFault(JSON_RULE, f"is not JSON: {wrong.what}", 'write {"key": "value"}, with quotes and each key once')
     if not isinstance(value, Mapping):
-        return None, CellFault(JSON_RULE, "is no JSON object", 'write {"key": "value"}')
+        return None, CellFault(JSON_RULE, "is not a JSON object", 'write {"key": "value"}')
     return value, None
 
 

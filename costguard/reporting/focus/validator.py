@@ -270,7 +270,7 @@ def _check_service(row: FocusRow) -> RowFaults:
     if category in SUBCATEGORIES and under and under not in (known := (*SUBCATEGORIES[category], f"Other ({category})")):
         yield (
             "ServiceSubcategory",
-            CellFault(VALUE_RULE, f"is no subcategory of {category}", f"write one of: {', '.join(known)}"),
+            CellFault(VALUE_RULE, f"is not a subcategory of {category}", f"write one of: {', '.join(known)}"),
         )
 
 
@@ -376,14 +376,14 @@ def _find_header_faults(
             of = get_all_columns()[name]
             yield (
                 told,
-                CellFault(COLUMN_RULE, f"is no column of FOCUS {version}, but of {of.since} to {of.until}", "leave it out"),
+                CellFault(COLUMN_RULE, f"is not a column of FOCUS {version}, but of {of.since} to {of.until}", "leave it out"),
             )
         elif not name.strip():
             yield told, CellFault(COLUMN_RULE, f"has no name: column {place + 1}", "name it, or drop it with its comma")
         elif not name.startswith(CUSTOM_PREFIX) or not name.isprintable() or name == CUSTOM_PREFIX:
             near = find_nearest_names(name, known)
             hint = f"write {' or '.join((*near[:1], f'{CUSTOM_PREFIX}{told}'))}"
-            yield told, CellFault(COLUMN_RULE, "is no column of FOCUS", hint)
+            yield told, CellFault(COLUMN_RULE, "is not a column of FOCUS", hint)
         before.add(name)
 
 

@@ -114,7 +114,7 @@ def open_run_record(job: str | None, stated: str | None, otherwise: str) -> Iter
     path = path or get_data_path("runs") / f"{named}.json"
     if path.exists() and not path.is_file():
         hint = "name a file that there is not yet, or the record of this job"
-        raise InputError("is no plain file", field=str(path), hint=hint)
+        raise InputError("is not a plain file", field=str(path), hint=hint)
     with _lock_record(path, named or str(path)):
         record = read_record(path) if path.exists() else JobRecord(job=str(named))
         if named is not None and record.job != named:

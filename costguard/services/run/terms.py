@@ -211,7 +211,9 @@ def _describe_machine(
     known = compute_burn_rate(live, now) if live else None
     if stated is not None and known is not None and live is not None:
         hint = "leave one of the two out"
-        raise InputError(f"is stated beside --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint)
+        raise InputError(
+            f"is given together with --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint
+        )
     seen = live.observation if live else None
     source = "its price is unknown"
     if known is not None and seen is not None:

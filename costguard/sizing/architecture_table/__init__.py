@@ -370,8 +370,8 @@ def _read_feed_forward(stated: ArchitectureTable) -> FeedForward:
     require(
         bool(experts) or not any(key in stated.table for key in EXPERT_KEYS[1:]),
         _name_field("experts"),
-        "is missing beside experts_per_token or shared_ffn",
-        "write experts = 8, or leave the others out",
+        "is required with experts_per_token or shared_ffn",
+        "write experts = 8, or remove the others",
     )
     each = stated.read_size("experts_per_token") if experts else 0
     require(each <= experts, _name_field("experts_per_token"), f"{each} is more than experts ({experts})", "write 2")

@@ -192,7 +192,7 @@ def read_mistral3(config: ModelConfig, name: str) -> Architecture:
 def read_text_model(config: ModelConfig, name: str, reader: Callable[[ModelConfig, str], Architecture]) -> Architecture:
     """Only the language model of a config whose other towers nobody here can count; `notes` says so."""
     model = reader(_read_text_config(config, {}), name)
-    return replace(model, notes=(*model.notes, "only the language model is counted: what reads images or sound is left out"))
+    return replace(model, notes=(*model.notes, "only the language model is counted: image and sound encoders are excluded"))
 
 
 def _read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:

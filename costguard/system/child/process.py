@@ -114,7 +114,7 @@ def start_child(
     except (OSError, ValueError) as wrong:
         number = wrong.errno if isinstance(wrong, OSError) else 0
         no_program = number == errno.ENOEXEC
-        why = "is no program: its first line names none (#!/bin/sh)" if no_program else f"cannot be run: {wrong}"
+        why = "is not a program: its first line names none (#!/bin/sh)" if no_program else f"cannot be run: {wrong}"
         raise CommandStartError(why, field=shown, hint="name the program that reads it", exit_code=NOT_EXECUTABLE) from None
     return ChildProcess(process, own_group=own_group, attempt=environment.get(RUN_ENV, ""))
 
@@ -242,7 +242,7 @@ KEY_SIGNALS = frozenset((signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.S
 """What a terminal sends to every process of the job in front. That it closes it tells to the session's leader alone."""
 
 Say = Callable[[str], None]
-ASKED_TO_END_TEXT = "again: the job was asked to end (SIGTERM). Once more ends it at once, with all that it began."
+ASKED_TO_END_TEXT = "second time: the job was asked to end (SIGTERM). A third time kills it and its child processes."
 ENDED_AT_ONCE_TEXT = "the job was ended (SIGKILL)"
 
 

@@ -95,7 +95,7 @@ def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: C
     measured = metrics.fetch_utilization([one], Period(start=START, end=START + HOUR))
     assert measured.samples == ()
     assert measured.blind == (
-        (one.key, "the CloudWatch agent reported 2 GPU series within 3 h, and not every GPU has data of the period"),
+        (one.key, "the CloudWatch agent reported 2 GPU series within 3 h, but not every GPU has data for the period"),
     )
 
 

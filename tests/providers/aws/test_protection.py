@@ -35,5 +35,5 @@ def test_nothing_is_sent_to_a_protected_machine(rig: AwsRig, source: AwsAccount,
     one = ResourceKey("aws", ACCOUNT, "us-east-1", rig.put(1)[0])
     rig.fake.ec2.protected.add((one.id, attribute))
     reception = source.stop(one, lose=ALL) if act == "stop" else source.terminate(one)
-    assert (reception.said, reception.why) == (REFUSED, f"it is protected against {act}, and costguard lifts no protection")
+    assert (reception.said, reception.why) == (REFUSED, f"it is protected against {act}; costguard does not lift protections")
     assert rig.fake.calls(rig.stops or "") + rig.fake.calls(rig.terminates) == 0

@@ -21,7 +21,7 @@ def test_a_list_of_more_pods_than_are_read_is_partial_and_says_how_many_were(
     inventory = poll_of(account).inventory
     assert isinstance(inventory, Partial)
     assert len(inventory.items) == 5
-    assert "holds more than 5 items, and the rest was not read" in inventory.why
+    assert "holds more than 5 items; the rest was not read" in inventory.why
 
 
 def test_a_list_of_more_pages_than_are_read_is_partial(

@@ -115,7 +115,7 @@ def test_one_account_beside_several_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "naïve", "x" * 5000, "tab\tkey"])
 def test_what_cannot_be_a_key_is_refused_and_not_shown(tmp_path: Path, key: str) -> None:
-    with pytest.raises(CredentialsError, match="is no key") as refused:
+    with pytest.raises(CredentialsError, match="is not a key") as refused:
         found(tmp_path, {}, ACME_API_KEY=key)
     assert key not in str(refused.value)
 

@@ -216,7 +216,11 @@ def test_a_command_that_there_is_not_and_one_that_cannot_be_run_are_told_apart(t
     (tmp_path / "data.txt").write_text("not a program\n")
     (tmp_path / "odd.sh").write_text("echo hello\n")
     (tmp_path / "odd.sh").chmod(0o755)
-    cases = [("nosuch", 127, "no such command"), ("./data.txt", 126, "cannot be executed"), ("./odd.sh", 126, "is no program")]
+    cases = [
+        ("nosuch", 127, "no such command"),
+        ("./data.txt", 126, "cannot be executed"),
+        ("./odd.sh", 126, "is not a program"),
+    ]
     for command, status, said in cases:
         ran = subprocess.run([*DRIVER, command], env=ENV, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (ran.returncode, said in ran.stderr) == (status, True), ran
