@@ -161,10 +161,7 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         "5s",
     ),
     ("watch", "heartbeat_url"): (
-        (
-            "URL requested after each run of the guard, so that an external monitor notices missing runs: env:NAME or "
-            "file:PATH."
-        ),
+        ("URL requested after each run of the guard, so that an external monitor notices missing runs: env:NAME or file:PATH."),
         "env:HEARTBEAT_URL",
     ),
     ("watch", "claims"): (
@@ -179,10 +176,7 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         "EUR",
     ),
     ("display", "rates"): (
-        (
-            "Exchange rates with day and source. Of several for one currency, the latest one at the end of a period is "
-            "used."
-        ),
+        ("Exchange rates with day and source. Of several for one currency, the latest one at the end of a period is used."),
         ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"],
     ),
     ("reconcile", "tolerance"): (
