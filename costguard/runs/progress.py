@@ -179,10 +179,10 @@ def format_end_lines(attempt: JobAttempt, record: JobRecord, terms: JobTerms, ho
     hours, spent = (record.seconds / HOUR_S, record.spent) if several else (ran, attempt.spent)
     said = f"quoted {format_job_hours(terms.hours)}, {format_job_money(terms.usd)}"
     if attempt.state == ENDED and attempt.status == 0 and terms.hours.expected:
-        within = terms.hours.low <= hours <= terms.hours.high
-        said += (
-            f": the hours are {hours / terms.hours.expected:.2f} of what was expected, {'within' if within else 'outside'} it"
-        )
+        share = hours / terms.hours.expected
+        within = "within" if terms.hours.low <= hours <= terms.hours.high else "outside"
+        took = "less than 1 %" if share * 100 < 1 else f"{share:.0%}".replace("%", " %")
+        said += f": took {took} of the quoted time, {within} its range"
     elif spent is not None:
         said += ", for the whole job"
     yield said

@@ -54,8 +54,8 @@ AUDIT_SCHEMA = "costguard.audit/1"
 MOST_FINDINGS_SHOWN = 50
 """Findings that are written out for people. JSON holds all of them."""
 NO_ANCHOR_NOTE = (
-    "Without --anchor nobody can tell that the last rows were cut off with all they tell of, or all rows written anew: "
-    "give it a head from an old message."
+    "Without --anchor it cannot be detected that the last rows and their records were removed, or that all rows were "
+    "rewritten: pass an anchor from an old message."
 )
 
 
@@ -75,7 +75,7 @@ def build_audit_verification_document(
         "findings": list(records),
     }
     through = f" It contains {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
-    whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
+    whole = f"The audit of {ledger} verifies: {rows:,} rows match the records they describe.{through}"
     notes = [f"- {found.what}." for found in findings[:MOST_FINDINGS_SHOWN]]
     more = len(findings) - MOST_FINDINGS_SHOWN
     notes += [f"and {more} more: --json shows all"] if more > 0 else []

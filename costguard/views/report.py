@@ -123,9 +123,7 @@ def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
         return f"{name} was never read completely in {statement.label}{_format_hole_reason(first)}"
     if first.why or first.period.start != statement.period.start:
         return f"{name} {_format_holes(unseen.holes)}"
-    begun = (
-        f"was not polled before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
-    )
+    begun = f"was not polled before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
     return f"{name} {begun}, and {_format_holes(later)}" if later else f"{name} {begun}"
 
 
@@ -142,7 +140,7 @@ def _format_holes(holes: Sequence[CoverageGap]) -> str:
 
 
 def _format_hole_reason(hole: CoverageGap) -> str:
-    return format_scope_reason(hole.why or "nobody looked")
+    return format_scope_reason(hole.why or "not polled")
 
 
 def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:

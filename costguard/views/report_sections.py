@@ -38,12 +38,12 @@ from costguard.views.document import TableView
 LONGEST_NAME = 60
 USD = "USD"
 IDLE_MEANS = (
-    "idle: whole clock hours in which nothing that was measured worked; partly idle: the GPUs of a working machine, and the "
-    "machines of a working group, that did nothing all hour"
+    "idle: whole clock hours without measured activity; partly idle: GPUs of an active machine, and machines of an active "
+    "group, without activity for the hour"
 )
 SAVED_MEANS = (
-    f"what confirmed acts ended, until it ran again and for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the high end; "
-    "nothing at the low one, as its owner could have stopped it at once), less what went on at rest; nothing for machines that "
+    f"cost avoided by confirmed acts until the machine ran again, for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the "
+    "high end; zero at the low end: the owner could have stopped it at once), less costs at rest; zero for machines that "
     "ran again within the hour"
 )
 NO_QUOTES = "no run of this period has a quote: only committed holds have a quote and an actual cost"
@@ -151,7 +151,7 @@ def _format_comparison(before: PreviousPeriod, usd: CurrencySums) -> str:
     change, share = before.compute_change(usd), before.compute_share(usd)
     whole = f"${format_interval(before.usd.total)}"
     if change is None:
-        known = f"{whole} in all, but nobody looked in the same part of it" if before.seen else "not known, not polled then"
+        known = f"{whole} in all, but the same part of it was not polled" if before.seen else "not known, not polled then"
         return f"{before.label}, the period before: {known}."
     part = f"${format_interval(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
     by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""

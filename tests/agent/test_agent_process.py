@@ -292,7 +292,7 @@ def test_two_agents_do_not_share_a_folder(machine: Machine, dog: Watchdog) -> No
     dog.until(lambda: dog.beats)
     second = machine.command("run")
     assert second.returncode == 2
-    assert "an agent runs from" in second.stderr
+    assert "an agent is already running from" in second.stderr
 
 
 def test_a_machine_that_has_not_joined_says_how(machine: Machine) -> None:

@@ -136,8 +136,8 @@ def test_a_server_with_a_certificate_of_its_own_is_asked_on_loopback(tmp_path: P
 @pytest.mark.parametrize(
     ("change", "fault", "why"),
     [
-        ({"token": ""}, None, "it wants a password"),
-        ({"token": "another"}, None, "it wants a password"),
+        ({"token": ""}, None, "it needs a password or a token other than the one in its file"),
+        ({"token": "another"}, None, "it needs a password or a token other than the one in its file"),
         ({"hostname": "10.0.0.7"}, None, "it does not listen on loopback"),
         ({}, {"kind": "html"}, "without a list of kernels"),
         ({}, {"kind": "status", "status": 500}, "it answered 500"),
@@ -146,7 +146,7 @@ def test_a_server_with_a_certificate_of_its_own_is_asked_on_loopback(tmp_path: P
         ({}, {"kind": "redirect"}, "without a list of kernels"),
         ({}, {"kind": "reset"}, "cannot be asked"),
         ({}, {"kind": "drip", "seconds": 60}, "no answer within"),
-        ({}, {"kind": "body", "body": b'["x"]'}, "something else than kernels"),
+        ({}, {"kind": "body", "body": b'["x"]'}, "without a list of kernels"),
     ],
 )
 def test_a_server_that_cannot_be_asked_makes_the_age_unknown_and_keeps_its_token(

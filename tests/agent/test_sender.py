@@ -102,7 +102,7 @@ def test_a_wrong_code_says_so(tmp_path: Path, dog: Watchdog) -> None:
 
 def test_what_is_no_watchdog_is_not_joined(tmp_path: Path, dog: Watchdog) -> None:
     dog.misbehave = lambda asked: asked.send(200, b"<html>hello</html>", {}, "text/html")
-    with pytest.raises(AgentError, match="no watchdog of this version"):
+    with pytest.raises(AgentError, match="is not a costguard watchdog of this version: check the address"):
         joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
 
 
@@ -186,7 +186,7 @@ def huge(asked: Asked) -> None:
     [
         (slow, UNREACHABLE, "no answer within 0.5 s"),
         (huge, UNREACHABLE, "an answer of more than 65536 bytes"),
-        (lambda asked: asked.wfile.write(b"SSH-2.0-OpenSSH\r\n"), UNREACHABLE, "speaks no HTTP"),
+        (lambda asked: asked.wfile.write(b"SSH-2.0-OpenSSH\r\n"), UNREACHABLE, "the server there does not use HTTP"),
         (lambda asked: asked.send(200, b"<html>", {}, "text/html"), UNVERIFIED, "its answer is text/html"),
         (lambda asked: asked.answer_signed(7), UNVERIFIED, "does not have the watchdog's key"),
         (

@@ -192,7 +192,7 @@ def test_the_tightest_of_nested_budgets_decides() -> None:
     assert admit_to_all([everybody, team], usd("3")).budget == "vision"
     refused = admit_to_all([everybody, team], usd("4.01"))
     assert (refused.admitted, refused.reason, refused.budget, refused.left) == (False, "budget_cap", "vision", usd("4"))
-    assert refused.says == "budget vision has 4.00 of 10.00 USD left, which is not enough for 4.01 USD"
+    assert refused.says == "budget vision: $4.00 of $10.00 left, not enough for 4.01 USD"
 
 
 def test_a_refusal_beats_a_tighter_budget_that_admits() -> None:
@@ -206,7 +206,7 @@ def test_a_refusal_beats_a_tighter_budget_that_admits() -> None:
 def test_without_a_budget_nothing_limits() -> None:
     found = admit_to_all([], usd("1000000"))
     assert (found.admitted, found.reason) == (True, "no_budget")
-    assert found.says == "no budget limits these 1000000.00 USD"
+    assert found.says == "no budget limits 1000000.00 USD"
 
 
 def test_a_runaway_agent_gets_no_third_machine() -> None:

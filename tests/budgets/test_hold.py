@@ -83,7 +83,7 @@ def test_what_is_held_of_a_budget_are_its_open_holds_in_its_currency() -> None:
     [
         ({"id": ""}, "hold.id"),
         ({"id": "a\nb"}, "hold.id"),
-        ({"why": "x" * 501}, "over 500 characters"),
+        ({"why": "x" * 501}, "longer than 500 characters"),
         ({"money": Money.parse("0")}, "more than zero"),
         ({"money": Money(nano=HOLD_NANO_MAX + 1)}, "at most a billion"),
         ({"expires_at": NOON}, "expires before it is taken"),

@@ -80,10 +80,10 @@ DIGITS = "9" * 5000
         (("--gpu", "H100", "--hours", "12", "--model", "gpt2"), ("--hours", "worked out from tokens")),
         (("--gpu", "H100", "--hours", "12", "--count", "0"), ("--count", "at least 1")),
         (("nowhere.toml",), ("nowhere.toml", "no such file")),
-        (("~nobody-here/job.toml",), ("~nobody-here/job.toml", "user who is not known")),
+        (("~nobody-here/job.toml",), ("~nobody-here/job.toml", "names the home of an unknown user")),
         (("x" * 5000,), ("cannot be read",)),
         ((*QLORA, "--market", "nowhere.sqlite"), ("nowhere.sqlite", "does not exist")),
-        ((*QLORA, "--market", "~nobody-here/m"), ("~nobody-here/m", "user who is not known")),
+        ((*QLORA, "--market", "~nobody-here/m"), ("~nobody-here/m", "names the home of an unknown user")),
         (("--model", "./nowhere/config.json"), ("config.json", "no such file")),
     ],
 )  # fmt: skip

@@ -50,7 +50,7 @@ def test_every_name_is_taken(tmp_path: Path, name: str) -> None:
 
 
 def test_that_it_cannot_be_kept_is_nobodys_failure(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "file").write_text("no such folder:")
     cache = FileCache(tmp_path / "file")
     cache.put("a", b"x")
     assert cache.get("a", LONG_AGO) is None

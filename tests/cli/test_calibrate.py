@@ -165,7 +165,7 @@ def test_what_nobody_stated_is_said(costguard: Command, runs: Path) -> None:
         ("wed,llama-3.1-8b", "wed,lama-3.1-8b", ("line 4", "model", "llama-3.1-8b")),
         ("tokens_per_s,", "tokens_s,", ("line 2, tokens_s", "tokens_per_s")),
         ("100e6", "", ("line 5, tokens", "is missing beside hours")),
-        ("21.5", "21.5,7", ("line 2", "more cells than there are columns")),
+        ("21.5", "21.5,7", ("line 2", "has more cells than columns")),
         ("H100,9000", '"H100,9000', ("line ", "CSV")),
     ],
 )

@@ -95,7 +95,7 @@ def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path
         (["backup"], ("FILE", "costguard db backup FILE")),
         (["check", "x.db"], ("FILE", "takes no file")),
         (["check"], ("there is no ledger here yet",)),
-        (["path", "--json", "--csv"], ("exclude each other",)),
+        (["path", "--json", "--csv"], ("cannot be used together",)),
     ],
 )
 def test_slips_of_the_pen_are_named(costguard: Command, arguments: list[str], words: tuple[str, ...]) -> None:

@@ -25,5 +25,5 @@ def test_a_format_is_asked_for_by_its_flag_or_by_its_name(params: dict[str, obje
 
 @pytest.mark.parametrize("params", [{"json": True, "csv": True}, {"csv": True, "format": "json"}])
 def test_two_formats_exclude_each_other(params: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="exclude each other"):
+    with pytest.raises(InputError, match="cannot be used together"):
         choose_format(params)

@@ -107,7 +107,7 @@ def test_a_mistyped_command_is_told_which_one_was_meant(costguard: Command, type
 def test_an_option_of_all_commands_behind_one_is_told_where_it_stands(
     costguard: Command, arguments: tuple[str, ...], instead: str
 ) -> None:
-    costguard(*arguments).says(f"hint: it stands before the command: {instead}")
+    costguard(*arguments).says(f"hint: put it before the command: {instead}")
 
 
 def test_two_formats_at_once_are_refused(costguard: Command) -> None:

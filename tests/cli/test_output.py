@@ -138,9 +138,9 @@ def test_every_command_that_reads_answers_into_a_file_as_well(report: Command, c
 def test_a_file_that_cannot_be_written_stops_a_bill_from_being_taken_in(report: Command, costguard: Command) -> None:
     assert report("--format", "focus", "--output", "own.csv").code == 0
     words = ("reconcile", "--month", "2026-11", "--provider", "aws", "--file", "own.csv")
-    costguard(*words, "-o", "nowhere/a.json").says("there is no folder")
-    costguard(*words, "-o", "a.parquet").says("made of charges", "costguard report")
-    costguard(*words, "--format", "focus").says("made of charges", "costguard report")
+    costguard(*words, "-o", "nowhere/a.json").says("no such folder:")
+    costguard(*words, "-o", "a.parquet").says("needs charges", "costguard report")
+    costguard(*words, "--format", "focus").says("needs charges", "costguard report")
     again = costguard(*words, "--json")
     assert [one["added"] for one in again.data["imports"]] == [1], "nothing had been"
 
@@ -171,7 +171,7 @@ def test_a_name_may_be_as_long_as_the_folder_allows(report: Command) -> None:
 
 def test_bytes_are_not_printed(report: Command) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
-    report("--format", "focus-parquet").says("holds bytes", "--output FILE")
+    report("--format", "focus-parquet").says("is a binary format and cannot be printed", "--output FILE")
 
 
 def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> None:
@@ -187,7 +187,7 @@ def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> N
 def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, force: tuple[str, ...]) -> None:
     Path("mine").write_text("mine")
     Path("answer").symlink_to(target)
-    report("--output", "answer", *force).says("a link to another file", f"leads to, {target}", "leave --output out")
+    report("--output", "answer", *force).says("a link to another file", f"the link's target, {target}", "omit --output")
     assert (Path("answer").readlink(), Path("mine").read_text()) == (Path(target), "mine")
     assert sorted(path.name for path in Path().iterdir()) == ["answer", "mine"]
 
@@ -195,12 +195,12 @@ def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, for
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ("nowhere/answer", ("there is no folder", "make it first")),
+        ("nowhere/answer", ("no such folder:", "make it first")),
         (".", ("is a folder", "name a file in it")),
         ("new/", ("is a folder", "name a file in it")),
         ("/dev/null", ("already exists",)),
         ("x" * 300, ("name another",)),
-        ("a\x1b[31m\nb/c", ("there is no folder",)),
+        ("a\x1b[31m\nb/c", ("no such folder:",)),
     ],
 )
 def test_a_place_that_cannot_be_written_is_named_before_any_work(report: Command, file: str, words: tuple[str, ...]) -> None:
@@ -225,7 +225,7 @@ def test_flags_that_do_not_fit_are_refused(report: Command) -> None:
 
 @pytest.mark.usefixtures("report")
 def test_an_answer_that_is_not_about_charges_has_no_focus_export(costguard: Command) -> None:
-    costguard("--offline", "status", "--format", "focus").says("made of charges", "costguard report")
+    costguard("--offline", "status", "--format", "focus").says("needs charges", "costguard report")
 
 
 def broken(error: Exception) -> Iterator[str]:

@@ -249,7 +249,7 @@ def test_a_bill_delivered_anew_withdraws_what_it_lacks_where_it_is_said_to_be_wh
 def test_whole_is_refused_where_it_can_mean_nothing(lab: Callable[..., Ran], costguard: Command, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text(text([row(1)]))
     lab(text([row()]), "--whole", "--file", "more.csv").says("--whole", "they are of one bill", "folder")
-    lab(json.dumps(RUNPOD), "--whole", "--account", "main").says("--whole", "no bill that is delivered whole")
+    lab(json.dumps(RUNPOD), "--whole", "--account", "main").says("--whole", "not a bill that is delivered as a whole")
     costguard("reconcile", "--whole").says("--whole", "--file")
     assert lines(tmp_path) == []
 
@@ -286,7 +286,7 @@ def without(column: str) -> str:
 BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
     "empty": (b"", ("bill.csv: is empty",)),
     "blank": ("\n\n  \n", ("nothing but blank lines",)),
-    "header only": (text([row()]).splitlines()[0] + "\n", ("a header and no line",)),
+    "header only": (text([row()]).splitlines()[0] + "\n", ("has a header and no rows",)),
     "no header": ("hello\nworld\n", ("line 1: is not a header",)),
     "another table": ("a,b\n1,2\n", ("is not a bill that can be read: it has a, b", "FOCUS")),
     "no period": (without("ChargePeriodStart"), ("lacks the columns ChargePeriodStart",)),

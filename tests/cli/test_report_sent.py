@@ -135,7 +135,7 @@ def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown
         (("--notify", "tame"), "error: --notify: is not an address, and no route has this name\nhint: did you mean team?"),
         (("--notify", "slack://TOKEN"), "error: --notify: slack:// addresses hold a secret"),
         (("--email", "a@b.org", "--attach", "htlm"), "error: --format: unknown format 'htlm'\nhint: did you mean html?"),
-        (("--attach", "csv"), "error: --attach: sets the attachment's format\nhint: say to whom: --email ADDRESS"),
+        (("--attach", "csv"), "error: --attach: sets the attachment's format\nhint: name a recipient: --email ADDRESS"),
         (("--email", "a@b.org", "--output", "x.html"), "error: --output: cannot be used when the report is sent"),
         (("--email", "a@b.org", "--format", "focus"), "error: --format: sets the format of the confirmation"),
         (("--email", "a@b.org"), "error: notify.mail: what env:MAIL_URL holds is not an address of a mail server"),
@@ -175,4 +175,4 @@ def test_a_month_of_which_nothing_is_known_says_so(report: Command, monkeypatch:
         assert report("report", "--month", "2025-02", "--email", "lead@lab.org").code == 0
     [(_, letter)] = post.read
     assert letter["Subject"] == "costguard: GPU spending in 2025-02: not known"
-    assert "the ledger holds nothing of it" in parts_of(letter)[0]
+    assert "the ledger has no data. Nothing was polled then, so spending is unknown." in parts_of(letter)[0]

@@ -93,7 +93,7 @@ def test_a_person_is_asked_and_what_they_type_next_is_the_programs(bench: Bench,
         if status == 0:
             screen.until(b"it read theirs")
         assert screen.end() == status
-        assert (b"the answer was no" in screen.seen) == (status == 3)
+        assert (b"it was not run: declined" in screen.seen) == (status == 3)
 
 
 def test_the_title_says_what_it_costs_and_is_put_back(bench: Bench) -> None:
@@ -134,7 +134,7 @@ def test_a_budget_without_room_refuses_and_nothing_runs(bench: Bench) -> None:
     (bench.folder / "costguard.toml").write_text('[[budget]]\nname = "lab"\ncap = "5 USD"\nperiod = "month"\n')
     ran = bench.run(bench.training("--id-of-job", "demo"))
     assert ran.returncode == 3
-    assert "budget lab has 5.00 of 5.00 USD left, which is not enough for" in ran.stderr
+    assert "budget lab: $5.00 of $5.00 left, not enough for" in ran.stderr
     assert (ran.stdout, bench.holds(), bench.record("demo")) == ("", [], [])
 
 
@@ -167,7 +167,7 @@ def test_one_job_is_attended_to_once(bench: Bench) -> None:
         assert first.stdout is not None
         assert first.stdout.readline() == "up\n"
         ran = bench.run(bench.command("--yes", "--id-of-job", "d", "--", "true"))
-        assert (ran.returncode, "another costguard run attends to this job" in ran.stderr) == (3, True), ran.stderr
+        assert (ran.returncode, "another costguard run is running this job now" in ran.stderr) == (3, True), ran.stderr
         first.terminate()
         assert first.wait(20) == 143
 
@@ -234,7 +234,7 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
         (("--id-of-job", "a/b", "--", "true"), "is not a name for a job"),
         (("--signal-on-notice", "KILL", "--", "true"), "is neither USR1 nor TERM"),
         (("--on-notice", "'", "--", "true"), "has an unclosed quote"),
-        (("--result", "notes.txt", "--", "true"), "holds no result of a run"),
+        (("--result", "notes.txt", "--", "true"), "already exists and is not a run result"),
         (("--then", "reboot", "--", "true"), "unknown value 'reboot'"),
         (("--notices", "azure", "--", "true"), "unknown value 'azure'"),
         (("--job", "job.toml", "--", "true"), "no GPU was found here"),

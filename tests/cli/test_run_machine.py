@@ -91,7 +91,7 @@ def test_a_lease_that_a_policy_does_not_allow_is_said_and_the_job_runs(bench: Be
     command = bench.command("--job", "job.toml", "--id", "train-1", "--yes", "--", sys.executable, "train.py", "0", "3", "0")
     ran = bench.run(command)
     assert ran.returncode == 0, ran.stderr
-    assert "the machine is not kept: short allows leases of at most" in ran.stderr
+    assert "the machine has no lease: short allows leases of at most" in ran.stderr
     assert leases(bench) == []
 
 

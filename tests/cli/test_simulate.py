@@ -85,8 +85,8 @@ def test_what_cannot_be_replayed_is_refused_with_a_cure(recorded: Command) -> No
     recorded("simulate", "--policy", "idel-gpu").says("--policy", "unknown policy", "did you mean idle-gpu?")
     recorded("simulate", "--from", "2027-01-01").says("--from", "future")
     recorded("simulate", "--from", "2026-01-01", "--to", "2026-02-01").says("holds nothing of this period", "2026-11-02")
-    recorded("simulate", "--from", "2026-11-02", "--to", "2026-11-01").says("--to", "before the beginning")
-    recorded("simulate", "--from", "yesterday").says("--from", "no day and no time")
+    recorded("simulate", "--from", "2026-11-02", "--to", "2026-11-01").says("--to", "is before the start")
+    recorded("simulate", "--from", "yesterday").says("--from", "is not a day or a time:")
     recorded("simulate", "--since", "30").says("--since", "unit")
     recorded("simulate", "--since", "4h", "--from", "2026-11-01").says("--since", "--from")
 

@@ -141,7 +141,7 @@ def test_what_a_whole_listing_could_not_tell_is_a_warning_and_no_failure(costgua
 
 def test_one_account_that_is_configured_twice_is_refused(costguard: Command, setup: Setup) -> None:
     setup(Acme("one", [Account("one", who="u7"), Account("one", who="u7", account="home")]))
-    costguard("status").says("account 1 (one) and account 2 (one)", "u7", "take one of the two out")
+    costguard("status").says("account 1 (one) and account 2 (one)", "u7", "remove one of the two")
 
 
 def test_one_account_that_is_configured_twice_is_refused_the_second_time_too(costguard: Command, setup: Setup) -> None:

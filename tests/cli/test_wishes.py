@@ -113,7 +113,7 @@ def test_what_no_policy_concerns_may_be_kept_all_the_same(fleet: Command) -> Non
     ("arguments", "words"),
     [
         (("keep", "train", "--for", "4h", "--why", "x"), ("may mean 2 resources", "runpod/me/EU-SE-1/pod-a1", "pod-a2")),
-        (("keep", "nothing", "--for", "4h", "--why", "x"), ("nothing that is there", "costguard status")),
+        (("keep", "nothing", "--for", "4h", "--why", "x"), ("no machine is called", "costguard status")),
         (("keep", "train-1", "--why", "x"), ("--for",)),
         (("keep", "train-1", "--for", "-4h", "--why", "x"), ("--for", "45m")),
         (("keep", "train-1", "--for", "4h"), ("--why", "is missing")),

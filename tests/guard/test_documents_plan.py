@@ -88,7 +88,7 @@ def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
     assert "now" in lines[3]
     assert "in 10 min" in lines[4]
     assert "ada keeps it until 16:00" in lines[4]
-    assert "cannot say: no confidence" in lines[5]
+    assert "unknown: no data for confidence" in lines[5]
     assert "busy" not in out
     assert "idle because GPU duty 0 % since 11:10; CPU 0.01 cores." in out
     assert "lambda tells nothing of work" in out

@@ -134,7 +134,7 @@ def test_an_idle_group_idles_since_its_last_member_and_as_surely_as_its_least_su
 
 
 def test_a_set_up_or_a_hang_of_another_is_that_of_the_group() -> None:
-    starts = Activity(state=WARMING, confidence=0.5, since=friday(10), reasons=("no work was seen",))
+    starts = Activity(state=WARMING, confidence=0.5, since=friday(10), reasons=("no activity since it started at",))
     group = combine_activities(EXP_7, [member("n0", starts), member("n1", idle(friday(9)))])
     assert apply_group_activity(idle(friday(9)), group, gpus=8).state == WARMING
     hangs = Activity(state=HUNG, confidence=0.9, since=friday(8), reasons=("power 80 W",))

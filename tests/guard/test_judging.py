@@ -154,7 +154,7 @@ def test_a_window_that_is_not_full_yet_is_less_sure() -> None:
 def test_without_duty_or_an_agent_it_is_unknown(names: Sequence[str]) -> None:
     found = judged([one for name in names for one in signal(name, 0, 60)], 60)
     assert (found.state, found.confidence) == (UNKNOWN, 0)
-    assert "nothing measures work" in found.reasons[0]
+    assert "activity is not measured" in found.reasons[0]
 
 
 def test_what_a_policy_needs_and_nobody_measures_makes_it_unknown() -> None:
@@ -230,7 +230,7 @@ def test_a_single_noisy_sample_resets_nothing_and_stops_the_act() -> None:
         (NETWORK, 0, 1.5e6, "network 1.5e+03 kB/s just now"),
         (STEP, 7, 8, "steps moved on"),
         (QUEUE_JOBS, 0, 1, "jobs in the queue 1 just now"),
-        (INPUT_AGE, 9000, 60, "somebody typed 1 min ago"),
+        (INPUT_AGE, 9000, 60, "keyboard input 1 min ago"),
         (GPU_POWER_BUSIEST, 60, 130, "power of the busiest GPU 130 W just now"),
     ],
 )

@@ -238,7 +238,7 @@ def test_a_cap_on_more_machines_than_may_stop_in_a_day_says_what_to_set() -> Non
     over = Money.parse("412.50")
     assert explain_short_headroom(1, 3, RAILS, over) == ""
     assert explain_short_headroom(3, 3, RAILS, over) == (
-        "the rails allow 1 of its 3 stops in a day, so it may be exceeded by up to 412.50 USD: to allow them all, write "
+        "[rails] allows 1 of its 3 stops in a day, so it may be exceeded by up to 412.50 USD: to allow them all, write "
         "[rails] acts = { fleet_percent = 100, fleet_percent_day = 100 }"
     )
     assert "fleet_percent_day = 34 }" in explain_short_headroom(34, 100, RAILS, Money(nano=0))

@@ -109,7 +109,7 @@ def test_story_19_an_ask_says_that_waiting_costs_11_96_per_30_minutes() -> None:
     text = text_of(notice)
     assert "waiting costs: $11.96 per 30 min" in text
     assert "would be lost: all data on its disk" in text
-    assert "no answer keeps it as it is" in text
+    assert "nothing: without an answer it stays as it is" in text
 
 
 def test_story_5_a_hang_is_a_page_with_what_it_cost_so_far() -> None:
@@ -166,7 +166,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
 @pytest.mark.parametrize(
     ("notice", "severity", "says"),
     [
-        (alert.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "cannot be said"),
+        (alert.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "is unknown"),
         (
             alert.build_churn_alert(matter(), controller="asg/web", times=3, within=timedelta(hours=1), at=NOTICED),
             WARNING,
@@ -231,7 +231,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
 
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
-    because = ("$484.00 of $500.00 of budget all is spent for certain",)
+    because = ("$484.00 of $500.00 of budget all is spent",)
     notice = alert.build_planned_alert(
         matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
@@ -256,7 +256,7 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
     )
     cap = forecast_cap(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
     assert explain_cap(cap, NOTICED, UTC) == (
-        "$484.00 of $500.00 of budget all is spent for certain",
+        "$484.00 of $500.00 of budget all is spent",
         "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
         "a stop is confirmed after 10 min, so it acts from $483.61 on",
     )

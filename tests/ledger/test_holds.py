@@ -111,7 +111,7 @@ def test_a_refused_hold_writes_nothing_and_says_how_much_is_left(url: str, holds
     holds.take(hold("h1", "6"), [AGENT, EVERYBODY], NOON)
     before = revision(url)
     refused = holds.take(hold("h2", "4.01"), [EVERYBODY, AGENT], NOON)
-    assert refused.says == "budget agent has 4.00 of 10.00 USD left, which is not enough for 4.01 USD"
+    assert refused.says == "budget agent: $4.00 of $10.00 left, not enough for 4.01 USD"
     assert revision(url) == before
     assert [h.id for h in holds.open_holds(NOON)] == ["h1"]
     assert rows(url, "SELECT count(*) FROM hold_budget") == [(2,)]
@@ -221,7 +221,7 @@ def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: st
 def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, holds: HoldStore) -> None:
     assert holds.take(hold("h1", "10"), [AGENT], NOON).reason == "within_budget"
     again = holds.take(hold("h1", "10"), [AGENT], NOON)
-    assert (again.admitted, again.reason, again.says) == (True, "already_held", "these 10.00 USD are held already")
+    assert (again.admitted, again.reason, again.says) == (True, "already_held", "10.00 USD is held already")
     assert rows(url, "SELECT count(*) FROM hold") == [(1,)]
 
 

@@ -316,7 +316,7 @@ def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="is not a costguard ledger"):
         books(f"sqlite:///{tmp_path}/other.db")
     (tmp_path / "text.db").write_text("not a database at all, but long enough to be looked at " * 100)
-    with pytest.raises(LedgerError, match="not even a SQLite file"):
+    with pytest.raises(LedgerError, match="is not a ledger: it is not a SQLite file"):
         books(f"sqlite:///{tmp_path}/text.db")
 
 

@@ -224,7 +224,7 @@ def test_a_ledger_that_was_changed_by_hand_is_refused_and_left_alone(url: str) -
         with book._pen._engine.begin() as connection:
             connection.exec_driver_sql(close)
         before = rows(url)
-        with pytest.raises(LedgerError, match="not as it was left"):
+        with pytest.raises(LedgerError, match="was changed by another program, nothing was written:"):
             book.record_polls([poll(1, machine(state="stopped"))])
         assert rows(url) == before
 

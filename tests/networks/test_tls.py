@@ -162,7 +162,7 @@ def test_no_variable_of_the_environment_names_an_authority_or_turns_anything_off
 
 def test_a_chat_whose_address_turns_verification_off_is_none(authorities: Authorities) -> None:
     cloud = Told()
-    with wrongly("signed by itself", cloud, authorities) as (base, _):
+    with wrongly("certificate is self-signed", cloud, authorities) as (base, _):
         address = base.replace("https://", "jsons://") + f"{SECRET_PATH}?verify=no"
         sent = chat.notify(message_of("m1"), Channel(name="c", clock=Hands(), address=address))
     assert (sent.sent, sent.again, cloud.asked) == (False, False, [])

@@ -44,23 +44,30 @@ class Authorities:
         return found
 
 
-CERTIFICATES = ("expired", "not yet valid", "another host", "unknown authority", "another authority", "signed by itself")
+CERTIFICATES = (
+    "expired",
+    "not yet valid",
+    "another host",
+    "unknown authority",
+    "another authority",
+    "certificate is self-signed",
+)
 PROTOCOLS = ("TLS 1.1", "no TLS", "garbage first", "handshake cut", "handshake changed", "handshake reset", "hello lost")
 WRONG = (*CERTIFICATES, *PROTOCOLS)
 WORDS = {
     "expired": ("certificate has expired", "renew"),
     "not yet valid": ("certificate is not valid yet", "clock"),
-    "another host": ("certificate is of another host", "address"),
-    "unknown authority": ("certificate is of an authority that is not trusted here", "ca_file"),
-    "another authority": ("certificate is of an authority that is not trusted here", "ca_file"),
-    "signed by itself": ("certificate is signed by itself", "ca_file"),
-    "TLS 1.1": ("no TLS that is safe", "1.2"),
-    "no TLS": ("speaks no TLS", "port"),
-    "garbage first": ("speaks no TLS", "port"),
-    "handshake cut": ("TLS broke off", "later"),
+    "another host": ("certificate is for another host", "address"),
+    "unknown authority": ("certificate's authority is not trusted here", "ca_file"),
+    "another authority": ("certificate's authority is not trusted here", "ca_file"),
+    "certificate is self-signed": ("certificate is self-signed", "ca_file"),
+    "TLS 1.1": ("no secure TLS version", "1.2"),
+    "no TLS": ("does not use TLS", "port"),
+    "garbage first": ("does not use TLS", "port"),
+    "handshake cut": ("the TLS connection was closed", "later"),
     "handshake changed": ("", ""),
     "handshake reset": ("", ""),
-    "hello lost": ("TLS broke off", "later"),
+    "hello lost": ("the TLS connection was closed", "later"),
 }
 """What is said of each, and of what to do; a byte that is changed may break anything, and of a reset reason unknown."""
 PLANS = {
@@ -134,7 +141,7 @@ _MAKE: dict[str, Callable[[Authorities], ssl.SSLContext]] = {
     "expired": lambda a: _of(a.ours.issue_cert(HOST, not_before=LONG_AGO, not_after=LONG_AGO + timedelta(days=90))),
     "not yet valid": lambda a: _of(a.ours.issue_cert(HOST, not_before=LATER, not_after=MUCH_LATER)),
     "another host": lambda a: _of(a.ours.issue_cert("elsewhere.example")),
-    "signed by itself": _by_itself,
+    "certificate is self-signed": _by_itself,
     "TLS 1.1": _old,
 }
 

@@ -47,10 +47,10 @@ def test_what_is_left_counts_on_while_the_job_is_silent() -> None:
 @pytest.mark.parametrize(
     ("marks", "status", "tokens", "said"),
     [
-        ([], 0, 100, "it told no steps"),
+        ([], 0, 100, "it reported no steps"),
         (steady(2.0, 5), 0, 100, "20 and 8 needed"),
         ([ProgressMark(n, 10.0 * n) for n in range(9)], 0, 100, "7 steps at 8 moments"),
-        ([*steady(10.0, 50), *(ProgressMark(490 + n, 50.0 + n) for n in range(1, 50))], 0, 100, "not steady"),
+        ([*steady(10.0, 50), *(ProgressMark(490 + n, 50.0 + n) for n in range(1, 50))], 0, 100, "its speed was not stable"),
         (steady(2.0, 100), 1, 100, "it ended with status 1"),
         (steady(2.0, 100), None, 100, "its end was not observed"),
         (steady(2.0, 100), 0, None, "how many tokens a step takes is not known"),

@@ -103,7 +103,7 @@ def test_without_a_mark_a_backup_put_back_forgets_a_protection_and_the_machine_i
 def test_a_ledger_older_than_what_was_seen_only_observes_and_pages(tmp_path: Path) -> None:
     outcome = played(Rewound, tmp_path)
     assert outcome.acts == []
-    told = [one.message for one in outcome.told if "not the one that was seen last" in one.message.title]
+    told = [one.message for one in outcome.told if "not the one used last" in one.message.title]
     assert told
     assert told[0].severity == "page"
 
@@ -160,12 +160,10 @@ def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
     with GuardStore(mark.url, rails=WIDE) as again:
         again.add_override(wish("w1", who="eve"))
         again.add_override(wish("w2"))
-    assert (
-        f"tells another story than was seen here: its audit log does not contain {seen.anchor.seq}:" in mark.describe_doubt()
-    )
+    assert f"tells another story than was seen here: its audit log does not contain {seen.anchor.seq}:" in mark.describe_doubt()
     file.unlink()
     with GuardStore(mark.url, rails=WIDE):
-        assert "another ledger stood here" in mark.describe_doubt()
+        assert "another ledger was here (" in mark.describe_doubt()
     for suffix in ("-wal", "-shm"):
         file.with_name(f"ledger.db{suffix}").unlink(missing_ok=True)
     file.write_bytes(whole)
@@ -210,18 +208,18 @@ def test_a_backup_put_back_holds_the_watchdog_until_it_is_adopted(house: House) 
     assert "nothing to adopt" in house.said
     (house.folder / "copy.db").rename(house.folder / "ledger.db")
     assert house.run("watch", "--once") == 0
-    assert "not the one that was seen last" in house.said
+    assert "not the one used last" in house.said
     assert "older_ledger: this ledger is older than what was seen here" in notes(house)
     assert house.run("audit", "verify") == 3
-    assert "this ledger is older than what was seen here" in house.said
+    assert "this ledger is older than the one used last:" in house.said
     assert house.run("watch", "--once") == 0  # a run of its own moves the mark not
     assert house.run("audit", "verify") == 3
     assert house.run("audit", "adopt") == 2
     assert "--why" in house.said
     assert house.run("audit", "adopt", "--why", "the disk died") == 0, house.said
-    assert "Wishes and protections made since it was copied are not in it" in house.said
+    assert "Leases and protections made since it was copied are missing" in house.said
     assert house.run("audit", "show") == 0
     assert "wished accept audit " in house.said
     assert house.run("audit", "verify") == 0, house.said
     assert house.run("watch", "--once") == 0
-    assert "not the one that was seen last" not in house.said
+    assert "not the one used last" not in house.said

@@ -99,7 +99,7 @@ def test_what_follows_a_deed_by_more_than_three_intervals_is_a_gap(watch: Watch,
     watch.takes = takes
     guard.run()
     watch.clock.advance(then)
-    assert held(guard.run()).startswith("nothing ran for ")
+    assert held(guard.run()).startswith("no run for ")
 
 
 def test_who_starts_after_somebodys_long_deed_takes_it_for_a_gap(watch: Watch) -> None:
@@ -130,7 +130,7 @@ def test_a_timer_that_is_slower_than_the_settings_say_never_acts_and_says_what_t
     assert [held(one) for one in found[1:]] == ["nothing ran for 0:05:00"] * 3
     assert [alarms(one) for one in found] == [
         [],
-        *[["nothing is ever done: runs come 5 min apart, and one every 1 min is expected"]] * 3,
+        *[['observing only: runs are 5 min apart; set interval = "5m"']] * 3,
     ]
     (notice,) = found[-1].notices
     assert 'write [watch] interval = "5m" where a timer runs it that often' in dict(notice.facts)["next"]

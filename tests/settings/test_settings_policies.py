@@ -204,7 +204,7 @@ LADDERS = [
     ('then = [{ do = "notfy" }]', "then 1.do", "did you mean notify"),
     ('then = [{ do = "kill" }]', "then 1.do", "terminate"),
     ('then = [{ do = "stop" }]', "then 1", "stop has no notification before it"),
-    ('then = [{ do = "record" }, { after = "1h", do = "stop" }]', "then 2", "without a notice"),
+    ('then = [{ do = "record" }, { after = "1h", do = "stop" }]', "then 2", "has no notification before it"),
     ('then = [{ do = "notify" }, { do = "stop" }]', "then 2.after", "before the grace of 5m"),
     ('then = [{ do = "notify" }, { after = "299s", do = "stop" }]', "then 2.after", 'write after = "5m" or more'),
     (
@@ -212,7 +212,7 @@ LADDERS = [
         "then 3.after",
         'write after = "1h5m" or more',
     ),
-    ('then = [{ do = "notify" }, { after = "4m", do = "scale-controller" }]', "then 2.after", "before the grace"),
+    ('then = [{ do = "notify" }, { after = "4m", do = "scale-controller" }]', "then 2.after", "is within the grace of"),
     ('then = [{ after = "15m", do = "notify" }]', "then 1.after", "the first step cannot wait"),
     ('then = [{ do = "notify" }, { after = "1h", do = "stop" }, { after = "30m", do = "notify" }]', "then 3.after", "at 1h"),
     ('then = [{ do = "notify" }, { after = "15m", do = "terminate" }]', "then 2.do", "allow_irreversible = true"),
@@ -236,7 +236,7 @@ POLICIES = [
     ('match = "aws"', "match", "must be a table"),
     ('match = { gpu = "yes" }', "match.gpu", "must be true or false, not 'yes'"),
     ('match = { provider = ["aws"] }', "match.provider", "did you mean providers"),
-    ('match = { gpus = ["H100"] }', "match.gpus", "short for several"),
+    ('match = { gpus = ["H100"] }', "match.gpus", "matches several GPUs"),
     ('match = { labels = { env = "dev" } }', "match.labels.env", "project, team"),
     ("match = { ids = [5] }", "match.ids", "must be a list of texts"),
     ('needs = ["gpu"]', "needs", "duty, power, cpu"),
@@ -252,12 +252,12 @@ POLICIES = [
     ('grace = "5m"', "grace", "unknown key 'grace'"),
     ("schedule = {}", "schedule", "is empty"),
     ("schedule = { holidays = [] }", "schedule.off", "is missing"),
-    ('schedule = { off = ["8pm-8am"] }', "schedule.off", "says no time"),
-    ('schedule = { off = ["20:00-20:00"] }', "schedule.off", "ends when it starts"),
+    ('schedule = { off = ["8pm-8am"] }', "schedule.off", "has no time:"),
+    ('schedule = { off = ["20:00-20:00"] }', "schedule.off", "ends at its start:"),
     ('schedule = { off = ["20:00-25:00"] }', "schedule.off", "there is no 25:00"),
     ('schedule = { off = ["20:60-21:00"] }', "schedule.off", "there is no 20:60"),
     ('schedule = { off = ["mo-fr 20:00-21:00"] }', "schedule.off", "unknown day 'mo'"),
-    ('schedule = { off = [""] }', "schedule.off", "says no time"),
+    ('schedule = { off = [""] }', "schedule.off", "has no time:"),
     ('schedule = { off = "sat", timezone = "Europe/Berln" }', "schedule.timezone", "did you mean Europe/Berlin"),
     ('schedule = { off = "sat", holidays = ["25.12."] }', "schedule.holidays", "must be a day"),
     ('schedule = { off = "sat", holidays = [2026-12-25T10:00:00] }', "schedule.holidays", "must be a day"),
@@ -275,8 +275,8 @@ POLICIES = [
 ]
 HOLDS = [
     (f'for = "30s"\n{THEN}', "for", "is shorter than the interval between two polls, 1m"),
-    (f'for = "45"\n{THEN}', "for", "must say its unit"),
-    (f"for = 45\n{THEN}", "for", "must say its unit"),
+    (f'for = "45"\n{THEN}', "for", "must have a unit, not"),
+    (f"for = 45\n{THEN}", "for", "must have a unit, not"),
     (f'for = "soon"\n{THEN}', "for", "must be a time"),
     (f'for = ""\n{THEN}', "for", "must be a time"),
     (f'for = "1y"\n{THEN}', "for", "must be a time"),
@@ -313,7 +313,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ('[[policies]]\nname = "p"', "did you mean policy"),
         (policy(THEN), "policy 1 (p).when: is missing"),
         (policy("when = 5", THEN), "policy 1 (p).when: must be text, not 5"),
-        (policy("when = 'scheduled_on == false'", THEN), "there is no schedule"),
+        (policy("when = 'scheduled_on == false'", THEN), "uses scheduled_on, but the policy has no schedule"),
         (policy("when = 'stat == \"idle\"'", THEN), "policy 1 (p).when, character 1: unknown name 'stat'"),
         ("[[policy]]\narm = 'stop'", "policy 1.name: is missing"),
         (policy(WHEN, THEN) + policy(WHEN, THEN).replace('"p"', '"P"'), "policy 2 (P).name: is that of policy 1 too"),
@@ -388,7 +388,7 @@ def test_a_slip_anywhere_else_says_where(text: str, said: str) -> None:
 def test_an_address_that_holds_a_secret_is_refused_with_the_cure_and_not_shown(address: str, place: str) -> None:
     told = refused(place.format(address))
     assert 'write "env:' in told
-    assert "the settings file holds none" in told
+    assert "; the settings file must not contain one" in told
     assert address.partition("://")[2] not in told
 
 

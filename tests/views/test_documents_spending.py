@@ -105,7 +105,7 @@ def test_a_scope_dated_ahead_of_the_clock_is_warned_of_by_status_and_report() ->
     )
     data = shown(books)
     assert (data["warnings"], data["scopes"][0]["state"]) == ([said], "ahead")
-    assert "1 of 2 scopes are seen completely." in people(books)
+    assert "1 of 2 accounts read successfully." in people(books)
     statement = stated(books, as_of=NOW)
     assert list_report_warnings(statement)[0] == said
     assert said in json.loads(json_text.render(build_report_document(statement)))["not_counted"]
@@ -173,7 +173,7 @@ def test_scopes_that_are_not_seen_come_before_everything_else() -> None:
         "WARNING: gcp/p/all was never read completely: refused (403)",
         "WARNING: vast/me/all not read completely for 2 h: nobody has asked for 2 h",
     ]
-    assert "1 of 4 scopes are seen completely." in text
+    assert "1 of 4 accounts read successfully." in text
 
 
 def test_a_company_with_thousands_of_scopes_is_not_shouted_at_a_thousand_times() -> None:
@@ -317,7 +317,7 @@ def test_a_month_ahead_and_a_month_before_the_ledger_say_so() -> None:
     ahead = table.render(build_report_document(stated(books, of=(2027, 1))))
     assert ahead.startswith("2027-01 (UTC) is in the future: nothing is spent yet.")
     before = table.render(build_report_document(stated(books, of=(2026, 1))))
-    assert before.startswith("2026-01 (UTC): the ledger holds nothing of it.")
+    assert before.startswith("2026-01 (UTC): the ledger has no data.")
     assert "aws/123/us-east-1 was never read completely in 2026-01: nobody looked." in before
 
 
@@ -332,7 +332,7 @@ def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
     assert "vast/me/all" in str(refused)
     nothing = build_incomplete_report_error(stated(FakeBooks()))
     assert nothing is not None
-    assert "knows of no scope" in str(nothing)
+    assert ": the ledger has no account" in str(nothing)
 
 
 def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() -> None:
@@ -340,7 +340,7 @@ def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() ->
     saved = json.loads(json_text.render(document))["saved"]
     assert saved["usd"] == {"low": "0.00", "expected": "0.00", "high": "0.00"}
     assert (saved["acts"], saved["suspected_false_stops"], saved["by_act"]) == (0, 0, [])
-    assert any(note.startswith("Saved: nothing.") for note in document.notes)
+    assert any(note.startswith("Saved: $0.00 (no confirmed stops)") for note in document.notes)
 
 
 def test_what_was_not_asked_for_is_not_known() -> None:

@@ -72,7 +72,7 @@ def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("web", "words"),
     [
-        ('listen = "0.0.0.0:8470"', ("web.listen", "is reached by others", "behind_proxy")),
+        ('listen = "0.0.0.0:8470"', ("web.listen", "is reachable by others", "behind_proxy")),
         ('listen = "guard.example:8470"', ("web.listen", "is not an address")),
         ('listen = "8470"', ("web.listen", "127.0.0.1:8470")),
         ('listen = "127.0.0.1:99999"', ("web.listen", "is not an address to listen at")),
@@ -98,9 +98,9 @@ def test_a_port_that_is_taken_and_certificates_that_are_none_are_told_at_the_sta
         port = taken.getsockname()[1]
         base = f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n[web]\nlisten = "127.0.0.1:{port}"\n'
         (tmp_path / "costguard.toml").write_text(base)
-        costguard("watch").says("cannot be listened at", "another port")
+        costguard("watch").says("cannot listen:", "another port")
     (tmp_path / "a.pem").write_text("no certificate")
     (tmp_path / "costguard.toml").write_text(base.replace(str(port), "0") + 'tls_cert = "a.pem"\ntls_key = "a.pem"\n')
-    costguard("watch").says("TLS cannot be spoken")
+    costguard("watch").says("TLS cannot be used with these files:")
     (tmp_path / "ledger.db.web-key").write_text("no key")
     costguard("watch").says("holds no key")

@@ -176,7 +176,7 @@ def test_the_last_five_minutes_are_left_for_later(metrics: CloudWatchMetrics) ->
     odd = Period(start=START - timedelta(minutes=13), end=START - timedelta(minutes=1))
     assert align_window(odd, START) == Period(start=START - timedelta(minutes=10), end=START - FIVE)
     measured = metrics.fetch_utilization([machine()], Period(start=START - FIVE, end=START))
-    assert "up to 5 minutes ago" in measured.blind[0][1]
+    assert "CloudWatch data ends 5 minutes ago; the period is later" in measured.blind[0][1]
 
 
 @pytest.mark.usefixtures("protocol")

@@ -52,7 +52,7 @@ def cut(line: socket.socket) -> None:
 def test_an_answer_that_is_cut_is_none(how: str, tmp_path: Path) -> None:
     with pytest.raises(UnreachableError) as told:
         asked(tmp_path, ANSWERS[how], cut)
-    assert "TLS broke off" in str(told.value)
+    assert "the TLS connection was closed" in str(told.value)
 
 
 def test_an_answer_that_tls_ends_is_whole(tmp_path: Path) -> None:
