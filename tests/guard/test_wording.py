@@ -131,7 +131,7 @@ def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
         stops=("i-1",), at=NOTICED,
     )  # fmt: skip
     assert notice.severity == PAGE
-    assert "to stop takes 10 min, which costs $16.39: it starts at $483.61" in text_of(notice)
+    assert "to stop takes 10 min, which costs $16.39: stopping starts at $483.61" in text_of(notice)
 
 
 def test_story_12_a_refused_run_is_told_with_what_was_left() -> None:
@@ -258,7 +258,7 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
     assert explain_cap(cap, NOTICED, UTC) == (
         "$484.00 of $500.00 of budget all is spent",
         "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
-        "a stop is confirmed after 10 min, so it acts from $483.61 on",
+        "a stop is confirmed after 10 min, so it acts at $483.61",
     )
 
 

@@ -219,7 +219,7 @@ def test_the_default_zone_is_that_of_budgets_that_state_none(monkeypatch: pytest
         ('cap = "9 USD"\nmatch = { tiers = ["spots"] }', "match.tiers", "did you mean spot"),
         ('cap = "9 USD"\nmatch = { kinds = ["disk"] }', "match.kinds", "instance, volume, address"),
         ('cap = "9 USD"\nmatch = { gpus = ["H1000"] }', "match.gpus", "unknown GPU"),
-        ('cap = "9 USD"\nmatch = { gpus = ["H100"] }', "match.gpus", 'write "H100-SXM", and the others'),
+        ('cap = "9 USD"\nmatch = { gpus = ["H100"] }', "match.gpus", 'write "H100-SXM", and any others'),
         ('cap = "9 USD"\nmatch = { labels = { tema = "x" } }', "match.labels.tema", "did you mean team"),
         ('cap = "9 USD"\nmatch = { labels = ["team"] }', "match.labels", "must be a table"),
         ('cap = "9 USD"\nmatch = { labels = { team = 5 } }', "match.labels.team", "must be a list of texts"),
@@ -242,7 +242,7 @@ def test_a_slip_in_a_budget_names_the_file_the_table_and_the_field(line: str, fi
         ("[[budget]]\nname = 5", "costguard.toml: budget 1.name: must be text, not 5"),
         (
             budget('cap = "1 USD"').replace('"all"', '"Vision"'),
-            "costguard.toml: budget 2 (vision).name: is that of budget 1 too",
+            "costguard.toml: budget 2 (vision).name: is also the name of budget 1",
         ),
         ('[budget]\nname = "all"', "costguard.toml: budget: must be a list of tables\nhint: write [[budget]]"),
         ("budget = [1]", "must be a list of tables"),
@@ -318,7 +318,7 @@ def test_a_secret_is_refused_and_never_shown(key: str, table: str) -> None:
     told = refused(f'{table}\n{key} = "sk-12345"')
     assert told.startswith("costguard.toml: providers.runpod")
     assert f"{key}: is a secret" in told
-    assert "keep it where runpod looks for it" in told
+    assert "store it where runpod looks for it" in told
     assert "sk-12345" not in told
 
 

@@ -65,7 +65,7 @@ def test_a_time_without_quotes_is_one_too() -> None:
         ('every = "month"\nto = 7', "report 1 (month).to: must be a list of texts, not 7"),
         (
             'every = "month"\nto = "console"\n[[report]]\nevery = "month"\nto = "console"',
-            "report 2 (month).name: is that of report 1 too",
+            "report 2 (month).name: is also the name of report 1",
         ),
     ],
 )  # fmt: skip

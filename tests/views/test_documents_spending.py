@@ -299,7 +299,7 @@ def test_several_holes_of_a_scope_are_one_sentence() -> None:
     (line,) = list_report_warnings(stated(FakeBooks(known=(scope_now(),), polled=polled)))
     assert line == (
         "aws/123/us-east-1 was not read completely for 2 d 1 h: "
-        "2 times, the longest for 2 d from 2026-11-04 00:00 UTC: nobody looked"
+        "2 times, the longest for 2 d from 2026-11-04 00:00 UTC: not polled"
     )
 
 
@@ -308,7 +308,7 @@ def test_the_time_before_the_first_look_is_told_apart_from_later_holes() -> None
     (line,) = list_report_warnings(stated(books))
     assert line == (
         "aws/123/us-east-1 was not polled before 2026-11-05 14:00 UTC, 4 d 14 h into the period, "
-        "and was not read completely for 2 h from 2026-11-07 00:00 UTC: nobody looked"
+        "and was not read completely for 2 h from 2026-11-07 00:00 UTC: not polled"
     )
 
 
@@ -318,7 +318,7 @@ def test_a_month_ahead_and_a_month_before_the_ledger_say_so() -> None:
     assert ahead.startswith("2027-01 (UTC) is in the future: nothing is spent yet.")
     before = table.render(build_report_document(stated(books, of=(2026, 1))))
     assert before.startswith("2026-01 (UTC): the ledger has no data.")
-    assert "aws/123/us-east-1 was never read completely in 2026-01: nobody looked." in before
+    assert "aws/123/us-east-1 was never read completely in 2026-01: not polled." in before
 
 
 def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
