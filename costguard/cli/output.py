@@ -108,7 +108,7 @@ def _check_replaceable(target: Path, *, force: bool) -> None:
         raise InputError("already exists and is a link to another file", field=str(target), hint=hint)
     if not target.is_file():  # a device, a pipe: what is put in its place would not be it
         raise InputError(
-            "already exists and is not a file", field=str(target), hint=f"leave {OUTPUT_FLAG} out and write: > {target}"
+            "already exists and is not a file", field=str(target), hint=f"omit {OUTPUT_FLAG} and write: > {target}"
         )
     if not force:
         raise InputError("already exists", field=str(target), hint="--force replaces it; --output names another")

@@ -24,8 +24,8 @@ def ledger(costguard: Command, tmp_path: Path) -> Path:
 def test_verify_says_that_it_is_whole_and_what_it_cannot_see(costguard: Command, ledger: Path) -> None:
     answer = costguard("audit", "verify")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith(f"The audit of {ledger} is whole: 3 rows")
-    assert "Without --anchor nobody can tell" in answer.out
+    assert answer.out.startswith(f"The audit of {ledger} verifies: 3 rows")
+    assert "Without --anchor it cannot be detected" in answer.out
     data = costguard("audit", "verify", "--json").data
     assert (data["schema"], data["whole"], data["rows"], data["findings"]) == ("costguard.audit/1", True, 3, [])
     assert re.fullmatch(r"3:[0-9a-f]{16}", data["head"])

@@ -42,12 +42,12 @@ def test_the_rent_is_the_cheapest_that_is_neither_spot_nor_reserved(costguard: C
     path = shop.market(__import__("pathlib").Path(tmp_path), offers)
     data = costguard("breakeven", "--gpu", "T4", "--price", "1000", "--market", path, "--json").data
     assert (data["rented_from"], data["usd_per_hour"]) == ("vast", "0.3500")
-    assert "the rent is vast's on-demand price of 2026-10-11" in data["warnings"]
+    assert "the rental price is vast's on-demand price of 2026-10-11" in data["warnings"]
 
 
 def test_what_was_assumed_is_said(costguard: Command, market: str) -> None:
     warnings = " ".join(costguard("breakeven", "--gpu", "T4", "--market", market, "--json").data["warnings"])
-    for word in ("the price was not stated", "the rent is aws's", "power was not stated", "electricity was not stated"):
+    for word in ("the price was not stated", "the rental price is aws's", "power was not stated", "electricity was not stated"):
         assert word in warnings
 
 
@@ -82,4 +82,4 @@ def test_figures_that_cannot_be_are_refused(costguard: Command, flags: tuple[str
 
 
 def test_a_gpu_nobody_rents_asks_for_a_rate(costguard: Command, market: str) -> None:
-    costguard("breakeven", "--gpu", "B300", "--price", "50000", "--market", market).says("--rate", "nobody in the market")
+    costguard("breakeven", "--gpu", "B300", "--price", "50000", "--market", market).says("--rate", "no offer in the market")

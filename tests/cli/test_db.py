@@ -38,7 +38,7 @@ def test_check_says_that_it_is_sound(costguard: Command, ledger: Path) -> None:
     costguard("db", "upgrade")
     answer = costguard("db", "check")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith(f"{ledger} is sound")
+    assert answer.out.startswith(f"{ledger} is consistent")
     assert costguard("db", "check", "--json").data["sound"] is True
 
 

@@ -158,7 +158,7 @@ def test_a_file_that_ends_in_parquet_is_never_a_table_of_text(report: Command) -
 
 
 def test_a_dash_is_no_file(report: Command) -> None:
-    report("--output", "-").says("names no file", "leave --output out", "--output ./-")
+    report("--output", "-").says("names no file", "omit --output", "--output ./-")
     assert report("--output", "./-").code == 0
     assert [path.name for path in Path().iterdir()] == ["-"]
 
@@ -195,7 +195,7 @@ def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, for
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ("nowhere/answer", ("no such folder:", "make it first")),
+        ("nowhere/answer", ("no such folder:", "create it")),
         (".", ("is a folder", "name a file in it")),
         ("new/", ("is a folder", "name a file in it")),
         ("/dev/null", ("already exists",)),
@@ -212,7 +212,7 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(report: Command
 
 
 def test_a_device_is_never_replaced(report: Command) -> None:
-    report("--output", "/dev/null", "--force").says("is not a file", "leave --output out")
+    report("--output", "/dev/null", "--force").says("is not a file", "omit --output")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 

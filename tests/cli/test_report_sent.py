@@ -119,7 +119,7 @@ def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown
         refused = report(*MONTH, "--email", "lead@lab.org")
     gone = report(*MONTH, "--email", "lead@lab.org")
     for ran, why in (
-        (refused, "the server did not take the letter (554)"),
+        (refused, "the server did not accept the letter (554)"),
         (gone, "the server cannot be reached or disconnected"),
     ):
         assert ran.code == 1

@@ -277,7 +277,7 @@ def test_one_that_no_channel_takes_for_a_week_is_given_up_in_so_many_tries_and_s
     assert 20 < int(str(tries)) <= 32
     said = capsys.readouterr().err
     assert said.startswith(
-        "costguard: [not sent to mail:lead@lab.org: the server did not take the letter (554)] GPU spending in 2026-10: $"
+        "costguard: [not sent to mail:lead@lab.org: the server did not accept the letter (554)] GPU spending in 2026-10: $"
     )
     assert PASSWORD not in said + str(payload)
 
