@@ -236,7 +236,7 @@ def test_an_id_is_used_for_one_hold_only(holds: HoldStore) -> None:
 
 
 def test_a_hold_whose_time_has_run_out_is_not_taken(holds: HoldStore) -> None:
-    with pytest.raises(InputError, match="has expired"):
+    with pytest.raises(InputError, match="expires or ends before"):
         holds.take(hold(), [AGENT], NOON + HOUR)
 
 

@@ -168,7 +168,7 @@ def test_every_connection_writes_through_to_the_disk(sqlite_url: str) -> None:
 def test_a_pragma_that_does_not_take_is_an_error() -> None:
     with (
         closing(sqlite3.connect(":memory:")) as connection,
-        pytest.raises(LedgerError, match="journal_mode = wal here, but memory"),
+        pytest.raises(LedgerError, match="journal_mode = memory here, not wal"),
     ):
         set_pragmas(connection, LedgerAddress(shown="x"))
 

@@ -107,7 +107,7 @@ def test_who_starts_after_somebodys_long_deed_takes_it_for_a_gap(watch: Watch) -
     runs(watch, lambda: guard, S, 2)
     watch.takes = 40 * S
     guard.run()
-    assert held(watch.process(S).run()) == "nothing ran for 0:00:40"
+    assert held(watch.process(S).run()) == "no run for 0:00:40"
 
 
 def test_the_first_run_only_observes_where_more_of_them_follow_by_themselves(watch: Watch) -> None:
@@ -127,7 +127,7 @@ def test_runs_that_a_timer_starts_within_three_intervals_may_all_act_but_the_fir
 
 def test_a_timer_that_is_slower_than_the_settings_say_never_acts_and_says_what_to_write(watch: Watch) -> None:
     found = runs(watch, lambda: watch.process(MINUTE), 5 * MINUTE, 4)
-    assert [held(one) for one in found[1:]] == ["nothing ran for 0:05:00"] * 3
+    assert [held(one) for one in found[1:]] == ["no run for 0:05:00"] * 3
     assert [alarms(one) for one in found] == [
         [],
         *[['observing only: runs are 5 min apart; set interval = "5m"']] * 3,
@@ -144,4 +144,4 @@ def test_one_gap_is_no_alarm(watch: Watch) -> None:
     runs(watch, lambda: guard, MINUTE, 2)
     watch.clock.advance(timedelta(hours=8))
     after = guard.run()
-    assert (held(after), alarms(after)) == ("nothing ran for 8:01:00", [])
+    assert (held(after), alarms(after)) == ("no run for 8:01:00", [])

@@ -157,10 +157,10 @@ def test_a_revoked_agent_is_refused_at_once_although_this_process_knew_it(desk: 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "no JSON"),
-        (b"[1", "no JSON"),
-        (b'{"agent": {"version": "1"}, "records": [], "records": []}', "no JSON"),
-        (b'{"agent": {"version": "1"}, "records": [{"at": NaN}]}', "no JSON"),
+        (b"", "not JSON"),
+        (b"[1", "not JSON"),
+        (b'{"agent": {"version": "1"}, "records": [], "records": []}', "not JSON"),
+        (b'{"agent": {"version": "1"}, "records": [{"at": NaN}]}', "not JSON"),
         (b"[" * 9 + b"]" * 9, "nested more than 8 levels"),
         (b"[" * 30_000, "nested more than 8 levels"),
         ([], "the message must be an object"),
