@@ -70,7 +70,7 @@ def test_joining_makes_a_key_that_only_its_owner_reads(box: Box) -> None:
 
 def test_a_key_that_others_may_read_is_refused(box: Box) -> None:
     (box.folder / "key").chmod(0o640)
-    with pytest.raises(AgentError, match=r"others may read .*key: it may be known. Join again"):
+    with pytest.raises(AgentError, match=r"others can read .*key, so the key may be known. Join again"):
         joining.load_key(box.folder)
 
 
@@ -87,7 +87,7 @@ def test_a_join_that_was_cut_off_is_finished_with_the_same_key(tmp_path: Path, d
         asked.close_connection = True
 
     dog.misbehave = cut
-    with pytest.raises(AgentError, match="cannot be reached: it hung up"):
+    with pytest.raises(AgentError, match="cannot be reached: it closed the connection"):
         joining.join_watchdog(tmp_path / "agent", dog.url, CODE)
     key = joining.load_key(tmp_path / "agent")
     dog.misbehave = None

@@ -163,7 +163,11 @@ CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
     ("that nobody owns it", of_nobody, "it has no owner, and [guard] does not claim its account"),
     ("a controller", lambda m: m.sees(handling=replace(STOPS, controller="group a")), "group a would start it again"),
     ("that it has no stop", lambda m: m.sees(handling=Handling(stops=False, terminates=True)), "has no stop for it"),
-    ("what a stop would lose", lambda m: m.sees(handling=replace(STOPS, stop_loses=("its disk",))), "would permanently lose its disk"),
+    (
+        "what a stop would lose",
+        lambda m: m.sees(handling=replace(STOPS, stop_loses=("its disk",))),
+        "would permanently lose its disk",
+    ),
     ("a listing that began to know it just now", lambda m: setattr(m, "polls", 2), "in 2 listings"),
     ("another act that is not settled", in_doubt, "its terminate is executing"),
     (

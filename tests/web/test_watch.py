@@ -73,7 +73,7 @@ def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:
     ("web", "words"),
     [
         ('listen = "0.0.0.0:8470"', ("web.listen", "is reachable by others", "behind_proxy")),
-        ('listen = "guard.example:8470"', ("web.listen", "is not an address")),
+        ('listen = "guard.example:8470"', ("web.listen", "is not an IP address")),
         ('listen = "8470"', ("web.listen", "127.0.0.1:8470")),
         ('listen = "127.0.0.1:99999"', ("web.listen", "is not an address to listen at")),
         ('listen = "0.0.0.0:1"\ntls_cert = "a.pem"', ("web.tls_key", "is missing")),
