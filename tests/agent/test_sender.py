@@ -229,7 +229,7 @@ def test_what_only_people_can_mend_is_said_and_tried_seldom(box: Box, status: in
     box.dog.misbehave = lambda asked: asked.refuse(status, name)
     told = box.sender.send_beat(box.now_ms(), [])
     assert told.state == REFUSED
-    assert f"refuses ({status}): it is {name}" in told.why
+    assert f"refused ({status}): it is {name}" in told.why
     assert told.wait_s is not None
     assert told.wait_s >= 200
 
@@ -288,7 +288,7 @@ def test_an_ask_that_is_refused_stops_no_beats(box: Box) -> None:
     box.asks.add_request({"what": "phase", "name": "odd", "for_s": 7200}, box.now_ms(), "x")
     box.dog.misbehave = strict
     told = [box.sender.send_beat(box.now_ms(), []) for _ in range(8)]
-    assert [why for one in told for _, why in one.done] == [f"the watchdog at {box.dog.url} refuses (400): it is malformed"]
+    assert [why for one in told for _, why in one.done] == [f"the watchdog at {box.dog.url} refused (400): it is malformed"]
     assert len(box.dog.records) == 3
 
 
