@@ -1,16 +1,16 @@
-"""Judging work: from samples to a state of work, how surely it is known, and why. Doubt is never idleness.
+"""Classify a machine's activity from its samples: state, confidence and reasons. Incomplete data is unknown, never idle.
 
 Example: an 8xA100 is polled every minute, and its training ends at 18:05. At 18:46 fewer than a tenth of the last 45 samples of
-GPU duty are busy, so it is idle since 18:05: with confidence 0.6 if that is all there is, 0.9 if CPU and network are quiet too.
-A sample that is missing counts as one that could have been busy.
+GPU duty are busy, so it is idle since 18:05: confidence 0.6 if only duty is measured, 0.9 if CPU and network are quiet too. A
+missing sample counts as possibly busy.
 
-Groups: machines that work together, by a label that they share, and what that means for the work of each.
+Groups: machines that share a label (a cluster) are classified together.
 
 Example: four nodes carry `skypilot-cluster-name=exp-7`. Rank 0 downloads 110 GB, and the other three wait for it at a barrier
-with GPUs at 0 %. The group works, so none of the three is idle: each is active, with all of its GPUs wasted. When rank 0 ends
-at 10:30, all four are idle since 10:30. Were rank 0 not measured, nobody could say whether the three idle.
+with GPUs at 0 %. The group is active, so each of the three is active with all of its GPUs wasted. When rank 0 ends at 10:30,
+all four are idle since 10:30. If rank 0 were not measured, the three would be unknown.
 
-A group lies within one account, over all of its regions. What does not idle by itself is left as it was judged (decision 0026).
+A group lies within one account and spans its regions. Only members that are idle alone are changed (decision 0026).
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_P
 WARMUP_MAX = timedelta(minutes=45)
 PROBE_LENGTH = timedelta(minutes=15)
 CONFIDENCE_CAPS = ((DUTY, 0.6), (CPU, 0.8), (IO, 0.9), (AGENT, 0.97), (PROGRESS, 0.99))
-"""How surely idleness can be known where all families up to this one are measured: each sees work that those before miss."""
+"""Highest confidence of idleness if this family and all before it are measured: each sees work that those before miss."""
 FAMILY_RANKS = {family: weight for weight, family in enumerate((DUTY, CPU, IO, PROGRESS, POWER))}
-"""Which family is told of first."""
+"""Order of families in reasons."""
 CAP_WITHOUT_DUTY = 0.8
 """An agent that reports no GPU duty may have lost sight of the GPUs."""
 LARGE_GPU_COUNT = 4
@@ -95,13 +95,14 @@ def classify_activity(
     lag: timedelta = timedelta(),
     counted: CountedSeries | None = None,
 ) -> Activity:
-    """Whether `seen` works at `now`, by `samples` of it in any order; those before `since` or 48 h ago are not looked at.
+    """Classify the activity of `seen` at `now`.
 
-    `poll`: how often a sample of each signal is due, by our interval or the provider's, whichever is longer. `lag`: how late
-    the provider's newest sample is. `window`: what the shares are of; hand in samples from a poll before it on, and further
-    back to know since when. `needs`: families that idleness must be proven by; () for every signal that delivered anything.
-    `phase_until`: the end of a declared phase. `power_limit_w`: of one GPU, where no signal says it. `counted`: `counting`
-    of the same samples, since and now, for who asks several times.
+    `samples`: in any order; those before `since` or older than 48 h are ignored. `poll`: time between two samples of a signal,
+    ours or the provider's, whichever is longer. `window`: length that busy shares are taken of; pass samples from one poll
+    before it, and older ones to learn since when a state holds. `needs`: families that must prove idleness; (): all that
+    delivered samples. `phase_until`: end of a declared phase; None: none declared. `power_limit_w`: watts of one GPU, used
+    if no signal reports it. `lag`: delay of the provider's newest sample. `counted`: `select_counted_series` of the same
+    samples, to save computing it again; None: compute it.
     """
     start = find_counting_start(since, now)
     lines, jumped = counted or select_counted_series(build_columns(samples), since, now)
@@ -154,7 +155,7 @@ def _classify_quiet(
     phase_until: datetime | None,
     jumped: bool,
 ) -> Classification:
-    """Warming, unknown or idle, where nothing is busy."""
+    """Classify a machine without a busy signal as warming, unknown or idle."""
     began = to_micros(started)
     ahead = began > view.now + CLOCK_AHEAD_MAX_US
     if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
@@ -166,7 +167,7 @@ def _classify_quiet(
 
 
 def find_probe_start(now: datetime, lag: timedelta) -> datetime:
-    """From when on a probe needs samples: enough of them to tell how often one comes."""
+    """Return the time from which `probe_activity` needs samples: 15 min plus twice the lag."""
     return now - PROBE_LENGTH - 2 * lag
 
 
@@ -178,9 +179,10 @@ def probe_activity(
     *,
     lag: timedelta = timedelta(),
 ) -> str:
-    """Why there is work right now, or "": any one busy sample of the last two intervals, and no window forgives it.
+    """Explain why the machine works right now, or "": a single busy sample in the last two polls is enough.
 
-    `lag`: how late the provider's newest sample is, by which the two intervals lie further back.
+    Used just before an action, so it is stricter than `classify_activity`. `lag`: delay of the provider's newest sample; the
+    two polls are shifted back by it.
     """
     now_us, poll_us = to_micros(now), poll // MICROSECOND
     recent = now_us - lag // MICROSECOND - 2 * poll_us
@@ -218,7 +220,7 @@ def _summarize_signals(
 def _find_busy_threshold(
     seen: Observation | None, line: SignalSeries, view: ActivityWindow, limit: float | None
 ) -> float | None:
-    """The value above which `line` is busy; None: that is not known."""
+    """Return the value above which `line` is busy; None if unknown."""
     gpus = seen.gpu_count if seen else 0
     if line.kind.family == POWER:
         return compute_power_threshold(line, view, limit, gpus) if limit and limit > 0 else None
@@ -256,8 +258,8 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
-    """Why it cannot be called idle, the weightiest first; none: it can."""
-    doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
+    """List the reasons against calling it idle, most important first; empty if it is idle."""
+    doubts = ["a sample or its start lies in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT}:
         doubts.append(
@@ -278,7 +280,7 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
 
 
 def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[str, ...]:
-    """Duty or else the agent must prove it even where a policy asks for neither."""
+    """Require GPU duty, or else the agent, even if a policy asks for neither."""
     return () if {DUTY, AGENT} & set(needs) else ((DUTY,) if DUTY in measured else (AGENT,))
 
 
@@ -305,7 +307,7 @@ def _rank_family(one: SignalSummary) -> int:
 
 @lru_cache(maxsize=500)
 def _cap_confidence(proven: frozenset[str]) -> tuple[float, str]:
-    """How surely idleness can be known, and the family that would make it surer."""
+    """Return the highest confidence of idleness and the family that would raise it ("" if none)."""
     cap = 0.6
     for family, reached in CONFIDENCE_CAPS:
         if family not in proven and family != DUTY:
@@ -340,14 +342,14 @@ def _format_minutes(span: int) -> str:
 
 
 STATE_PRECEDENCE = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)
-"""The state of a group is the first of these that one of its members is in: one that works, else one that may, ..."""
+"""The state of a group is the first of these that any member is in."""
 STATE_WORDS = {ACTIVE: "works", UNKNOWN: "cannot be judged", WARMING: "is being set up", HUNG: "hangs"}
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 _AND = re.compile(r" \+ (?=(?:label|tag):)")
 
 
 class GroupKey(NamedTuple):
-    """A group for as long as its members carry the label: which `keys`, and their `values`."""
+    """Identity of a group: account, label keys and the values that its members share."""
 
     provider: str
     account: str
@@ -356,13 +358,13 @@ class GroupKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people know it: "exp-7"; of several labels "prod/gpu-nodes"."""
+        """Display name: "exp-7", or "prod/gpu-nodes" for two labels."""
         return "/".join(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A machine of a group that runs, and its work as if it were alone."""
+    """A running machine of a group with its own activity, before the group is applied."""
 
     key: ResourceKey
     name: str
@@ -371,10 +373,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupActivity:
-    """What a group comes to. `by`, `why`: the member that its state rests on, and that one's weightiest reason.
+    """Activity of a group. `by`, `why`: the member that decides its state, and that member's first reason.
 
-    `since`: of a group that idles, since the last of its members does; None: not known. `confidence`, `coverage`: the least of
-    the members in that state. `attended`: somebody is connected to a member.
+    `since`: start of the state of member `by` (idle: the last member to become idle); None: unknown. `confidence`, `coverage`
+    (None: not measured): lowest of the members in that state. `attended`: a user is connected to a member.
     """
 
     name: str
@@ -388,9 +390,9 @@ class GroupActivity:
 
 
 def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
-    """The group of an instance: by the first of `patterns` that it carries ("label:cluster"; "label:a + label:b": both).
+    """Return the group of an instance by the first of `patterns` that its labels match; None if none does.
 
-    A key as it is written comes before one that differs in case only.
+    "label:a + label:b" needs both labels. An exact key wins over one that differs in case only.
     """
     if not seen.labels or seen.kind != INSTANCE:
         return None
@@ -399,12 +401,12 @@ def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
 
 
 def counts_for_group(live: LiveResource) -> bool:
-    """Whether the work of a member says anything about its group: only what is there and runs works, or may."""
+    """Return whether `live` counts for its group: an instance that is listed and running."""
     return live.absent_at is None and live.observation.kind == INSTANCE and live.observation.state == RUNNING
 
 
 def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupActivity | None:
-    """The state of a group from those of its members; None: none of them runs."""
+    """Combine the activities of the members; None if there are no members."""
     every = sorted(members, key=lambda one: one.key)
     if not every:
         return None
@@ -426,9 +428,9 @@ def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupAc
 
 
 def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float) -> Activity:
-    """The work of a machine, `own` as if it were alone, in its group: what idles alone is in the state of its group.
+    """Return the activity of a machine within its group: an idle machine takes the state of its group, others keep `own`.
 
-    `gpus`: how many it has, all of which are wasted while its group works.
+    `group`: None for no group. `gpus`: GPU count of the machine; all are wasted while only the rest of the group works.
     """
     if group is None or own.state != IDLE:
         return own
@@ -453,7 +455,7 @@ def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float
 
 
 def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:
-    """Idle since the last of its group is, and no more surely than any of it."""
+    """Date idleness from the last member to become idle, with the lower confidence of machine and group."""
     shares = [one for one in (own.coverage, group.coverage) if one is not None]
     found = replace(
         own,

@@ -1,8 +1,9 @@
-"""The survey: everything that one guard run finds, from facts to a plan. Derived anew each time, so a missed run costs nothing.
+"""Evaluate one guard run: from a snapshot of the ledger to a plan of actions. Pure: nothing is sent or stored here.
 
-    facts of the ledger -> states of work -> verdicts -> climbs -> plan, with everything that holds each step back
+    snapshot -> activity per resource -> verdict per policy -> escalation state -> action plan with the reasons that hold steps
 
-What was remembered on purpose comes in and goes out: climbs, the breaker, protections that were seen.
+All is computed anew in each run, so a missed run loses nothing. Only the escalation states, the breaker and the protections
+that were sighted are carried from one run to the next.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardEvaluation:
-    """What was found. `works`: of each resource, as the policy with the longest wait sees it. `cases`: one a verdict."""
+    """Result of one guard run.
+
+    `works`: activity of each resource, over the window of its policy with the longest wait. `cases`: one per verdict.
+    `climbs`, `sighted`, `breaker` (None: closed): to be stored for the next run. `fleet`: machines that limits take shares of.
+    """
 
     at: datetime
     works: Mapping[ResourceKey, Activity]
@@ -77,7 +82,7 @@ class GuardEvaluation:
 
 
 def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
-    """Everything about `sight` under `rules`. It does nothing."""
+    """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
     climbs = {
         (c.policy, c.life.key): c
@@ -116,7 +121,7 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
 
 
 def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraints:
-    """What bears on all machines, by the breaker of `sight`; without room for acts, and without what holds a whole run."""
+    """Build the constraints that all machines share; headroom is zero and holds of the whole run are left to the caller."""
     mass = sight.breaker
     return RunConstraints(
         now=sight.now,
@@ -129,7 +134,7 @@ def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraint
 
 
 def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> PolicyCase:
-    """The case of `live`, seen just now, were the condition of `policy` to hold: what bears on it beside its condition."""
+    """Build the case of `live` as if the condition of `policy` held now, to see what else would hold its action back."""
     seat = ResourceContext.of(live, rules, sight)
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
@@ -139,7 +144,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
 
 
 def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
-    """Why what `policy` asks of the resource holds no more, or not by evidence that is fresh and whole; "" where it does."""
+    """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
     case = _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
@@ -152,7 +157,10 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
 
 
 def is_claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
-    """Whether its scope is ours: it is named, or its account or provider is. Without `claims` all that is configured is."""
+    """Return whether this installation may act in the scope of `live`.
+
+    A claim is "provider", "provider/account" or a full scope; None claims every configured scope.
+    """
     if claims is None:
         return True
     scope = live.scope
@@ -160,10 +168,11 @@ def is_claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
 
 
 def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight: GuardSnapshot) -> datetime | None:
-    """Since when it is idle or unknown, where it was neither before: what never worked, or was never measured, never turned.
+    """When the machine turned idle or unknown, for the breaker; None if it did not turn.
 
-    What stopped being measured turned two samples after the last one could be there: its provider may publish late, and one
-    sample has no rhythm that could break off. What a gap of ours hid says nothing.
+    A machine that was idle or unmeasured from its start did not turn. One whose samples stopped turned two sample intervals
+    plus the provider's lag after the last sample; with a single sample no interval is known. Samples that are missing because
+    costguard itself did not run do not count.
     """
     if work.state not in (IDLE, UNKNOWN) or seat.live.observation.state != RUNNING:
         return None
@@ -191,7 +200,7 @@ def _evaluate_case(
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
     levels: Mapping[str, str],
 ) -> PolicyCase | None:
-    """What `policy` finds of a resource that it concerns; None where complete listings lack it. `levels`: see `armed`."""
+    """Evaluate `policy` for one resource; None if a complete listing lacks it. `levels`: armed level by policy name."""
     live, now = seat.live, sight.now
     seen = live.observation
     if live.absent_at is not None:
@@ -200,6 +209,7 @@ def _evaluate_case(
     if policy.schedule is not None:
         wanted = evaluate_schedule(policy.schedule, now)
         off = wanted.since if wanted.off else None
+        # A machine that was started after the schedule turned off is left on until the schedule's next turn.
         off = None if is_started_after_hours(seen, wanted) else off
     known = seat.known
     if asked & BUDGET_FACTS or policy.schedule is not None:
@@ -251,7 +261,7 @@ def _build_case(
 
 
 def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[CapForecast, ...]:
-    """When each hard budget would act and by how much it could be exceeded, without the rest of a survey."""
+    """Forecast when each hard budget would act and by how much it could be exceeded, without evaluating policies."""
     seats = build_contexts(rules, sight)
     works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
     return _forecast_caps(rules, sight, seats, works, count_fleet(sight.live, sight.sent))
@@ -285,7 +295,7 @@ def _forecast_caps(
 
 
 def _list_losses(seat: ResourceContext) -> tuple[str, ...]:
-    """What its stop would lose that nobody has said yes to."""
+    """List what a stop would lose (such as local disks), unless a person approved the stop."""
     return () if STOP in seat.approved else seat.live.observation.handling.stop_loses
 
 
@@ -308,9 +318,9 @@ def _build_cap_cases(
 def _mark_executed_steps(
     climbs: Iterable[EscalationState], policies: Sequence[Policy], sight: GuardSnapshot
 ) -> list[EscalationState]:
-    """`climbs` with the steps done that an intent or a hook did.
+    """Mark the steps of `climbs` as done that an intent sent or a hook ran.
 
-    A crash between the deed and the record of its step loses nothing.
+    A crash between sending an action and storing its step then does not send it twice.
     """
     by_name = {policy.name: policy for policy in policies}
     found = []
@@ -331,10 +341,10 @@ def _mark_executed_steps(
 
 
 def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
-    """The policies that hard budgets are."""
+    """Build the policy of each hard budget."""
     return tuple(build_cap_policy(budget) for budget in budgets if budget.hard)
 
 
 def find_open_intent(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
-    """The open intent for this life and act."""
+    """Return the open intent for this life and act, or None."""
     return next((i for i in intents if i.state in OPEN_STATES and i.act == act and is_same_life(i.life, life)), None)

@@ -1,4 +1,4 @@
-"""Rails: what holds whatever every policy says, as functions of recent acts, the fleet and the clocks.
+"""Limits ("rails") on actions that no policy can override: rate limits, the breaker, quarantine, and doubts of clocks or gaps.
 
 Example: 40 machines run. At most 1 act in a guard run, 3 in 10 min (10 % would be 4), 8 in a day (20 %), 1 irreversible
 an hour. With 2 machines running each share allows one.
@@ -20,14 +20,14 @@ from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 DROP_MIN = 2
-"""So many may be gone from a scope at once without a doubt of its listing."""
+"""Machines that may vanish from a scope at once before its listing is doubted."""
 CHURN_MIN = 3
-"""Members of one controller that were replaced within an hour."""
+"""Members of one controller replaced within an hour, from which on it counts as churning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """How many acts the rails allow in this run, how many irreversible ones among them, and `why` no more."""
+    """Acts that this run may still send, irreversible ones among them, and `why`: the limit that is nearest, in words."""
 
     acts: int
     irreversible: int
@@ -39,10 +39,10 @@ NO_HEADROOM = Headroom(acts=0, irreversible=0, why="the limits of [rails] were n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Too many machines became idle or unknown at once, and idle acts are held since `opened_at`.
+    """Open breaker: too many machines turned idle or unknown at once, so acts on idleness are held since `opened_at`.
 
-    `keys`: those that turned. `shared`: what they have in common, in words. `recovering_since`: from when on few enough of
-    them are idle or unknown, None: still too many.
+    `keys`: the machines that turned. `shared`: what they have in common, in words; "" for nothing. `recovering_since`: since
+    when few enough of them are idle or unknown; None: still too many.
     """
 
     opened_at: datetime
@@ -52,26 +52,26 @@ class Breaker:
 
 
 def count_fleet(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
-    """Of how many machines the rails take shares: those that run in all scopes, and those that were `sent` within a day.
+    """Count the machines that percentages are taken of: all that run, plus those with an intent in `sent` (the last day).
 
-    A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
+    Stopped machines stay counted for a day; otherwise each stop would lower the limit for the rest of a hard cap.
     """
     running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
     return len(running | {intent.life.key for intent in sent if intent.sends})
 
 
 def get_limit_10m(fleet: int, rails: Rails) -> int:
-    """How many acts the rails allow in ten minutes."""
+    """Return the acts allowed in 10 min: the smaller of the number and the share of the fleet, at least 1."""
     return min(rails.acts_per_10m, _take_share(fleet, rails.fleet_share_10m))
 
 
 def get_limit_day(fleet: int, rails: Rails) -> int:
-    """How many acts the rails allow in a day."""
+    """Return the acts allowed in 24 h: the share of the fleet, at least 1."""
     return _take_share(fleet, rails.fleet_share_day)
 
 
 def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
-    """Why a cap on `count` machines cannot be kept by acts within the rails, and what to set. 3 machines at 20 % a day: one."""
+    """Explain that a cap needs `count` stops but the daily limit is lower, and what to set; "" if the limit suffices."""
     day = get_limit_day(fleet, rails)
     if count <= day:
         return ""
@@ -84,19 +84,19 @@ def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Mone
 
 
 def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Headroom:
-    """What is left at `now` after the intents that were `sent` in the last day. One that lies in the future counts as well."""
+    """Return the acts left at `now`. `sent`: intents of the last 24 h; one dated in the future (clock set back) counts too."""
     times = [(i.sent_at, i.irreversible) for i in sent if i.sent_at is not None]
-    lately = sum(at > now - TEN_MINUTES for at, _ in times)
-    today = sum(at > now - DAY for at, _ in times)
-    hardly = sum(irreversible and at > now - HOUR for at, irreversible in times)
+    in_last_10m = sum(at > now - TEN_MINUTES for at, _ in times)
+    in_last_day = sum(at > now - DAY for at, _ in times)
+    irreversible_in_1h = sum(irreversible and at > now - HOUR for at, irreversible in times)
     in_10m, in_day = get_limit_10m(fleet, rails), get_limit_day(fleet, rails)
     limits = (
         (rails.acts_per_run, f"at most {rails.acts_per_run} in a run"),
-        (in_10m - lately, f"{lately} of {in_10m} in 10 min are done"),
-        (in_day - today, f"{today} of {in_day} in a day are done"),
+        (in_10m - in_last_10m, f"{in_last_10m} of {in_10m} in 10 min are done"),
+        (in_day - in_last_day, f"{in_last_day} of {in_day} in a day are done"),
     )
     left, why = min(limits, key=lambda limit: limit[0])
-    return Headroom(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - hardly, 0), why=why)
+    return Headroom(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - irreversible_in_1h, 0), why=why)
 
 
 def update_breaker(
@@ -108,9 +108,10 @@ def update_breaker(
     *,
     reset_at: datetime | None = None,
 ) -> Breaker | None:
-    """The breaker after this run; None: closed. `turned`: since when each machine that is idle or unknown now is that.
+    """Return the breaker after this run; None: closed.
 
-    `reset_at`: when somebody last closed it by hand: what turned before that counts no more.
+    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so. `reset_at`: when
+    a person last closed the breaker; machines that turned before it are not counted. None: never.
     """
     fleet = count_fleet(live)
     if before is not None and reset_at is not None and before.opened_at <= reset_at:
@@ -128,7 +129,7 @@ def update_breaker(
 
 
 def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
-    """What all of `keys` have in common, in words, "" for nothing."""
+    """Describe what all of `keys` share ("provider aws, region us-east-1"); "" for nothing."""
     seen = [one.observation for one in live if one.observation.key in set(keys)]
     words = {
         "provider": {s.key.provider for s in seen},
@@ -142,7 +143,7 @@ def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResou
 
 
 def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
-    """Scopes of which more than half, and more than two, are gone from the listing and not confirmed yet; with a sentence."""
+    """Return the scopes whose listing is doubted, with the reason: more than half and more than 2 machines are gone at once."""
     count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:
         count[one.scope] += 1
@@ -152,13 +153,13 @@ def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]
 
 
 def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
-    """Why the clocks cannot be believed, "" where they can: how far each went between the same two moments."""
+    """Explain why the clocks disagree, "" if they agree. `wall`, `boot`: time that passed on each between the same two runs."""
     apart = abs(wall - boot)
     return f"wall and boot clock disagree by {apart.total_seconds():g} s" if apart > rails.clock_limit else ""
 
 
 def explain_gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, now: datetime) -> str:
-    """Why this run only observes, "" where it may act: the first one, or the first after a gap, or time went back."""
+    """Explain why this run only observes: it is the first, or the first after a gap, or time went back. "" if it may act."""
     if last_run_at is None:
         return "this is the first run"
     gap = now - last_run_at
@@ -168,29 +169,28 @@ def explain_gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: 
 
 
 def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
-    """Why the first run of a config needs a yes, "" where it needs none: it means more acts than ten minutes allow.
+    """Explain why the first run of a config needs approval: it plans more acts than 10 min allow. "" if it needs none.
 
-    What counts is every act whose condition holds and that nothing would stand against but time and evidence: its grace, the
-    rails, that it works at this moment, that its samples are not whole, that it was not seen for long, and this very yes.
-    Not what people or a provider hold back, and not a machine of which the condition is false: an idle rule over 50 busy ones
-    needs no yes. Of what cannot be judged yet `is_undecided` speaks.
+    Counted are the acts due within a day whose condition holds and whose holds all pass by themselves (`_PASSING_HOLDS`:
+    grace, rate limits, a busy machine). Not counted are acts that a person or the provider holds back, and machines whose
+    condition is false: an idle rule over 50 busy machines needs no approval. For unknown conditions see `is_config_undecided`.
 
-    Example: `age > duration("30d")` over 40 machines that all work means 40 acts, though each waits for its machine to rest.
+    Example: `age > duration("30d")` over 40 busy machines plans 40 acts, though each waits until its machine is idle.
     """
     meant, most = len(_select_meant_acts(proposals, now, _PASSING_HOLDS)), get_limit_10m(fleet, rails)
     return f"it would act on {meant} of {fleet} machines, and [rails] allows {most} in 10 min" if meant > most else ""
 
 
 def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
-    """Whether the first run of a config is not over: with what cannot be judged yet it might mean more than the rails allow.
+    """Return whether the acts of a new config could exceed the limit once unknown conditions are known.
 
-    Then it is neither refused nor taken as accepted: the next run asks again.
+    Such a config is neither refused nor accepted: the next run checks again.
     """
     return len(_select_meant_acts(proposals, now, _PASSING_HOLDS | {"unknown"})) > get_limit_10m(fleet, rails)
 
 
 def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
-    """The hash of what a plan would do to which life, whenever: `digest` (sha256 in hex) of one line an act, sorted."""
+    """Hash the destructive acts of a plan, independent of order and time. `digest`: sha256 in hex."""
     lines = {
         "\x1f".join((p.verdict.policy.name, p.step.do, *p.verdict.life.key, f"{p.verdict.life.started_at}"))
         for p in proposals
@@ -202,7 +202,7 @@ def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[by
 def find_churning_controllers(
     born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, datetime]], now: datetime
 ) -> dict[str, int]:
-    """Controllers that replaced at least three members within an hour: (controller, when) of each that came, and that went."""
+    """Count replacements in the last hour for controllers with at least 3. `born`, `ended`: (controller, time) of members."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for which, events in enumerate((born, ended)):
         for controller, at in events:
@@ -216,11 +216,11 @@ _PASSING_HOLDS = frozenset(
         *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
     )
 )
-"""What stands between a condition that holds and its act, and passes by itself."""
+"""Reasons that hold an act back and end without a person."""
 
 
 def _select_meant_acts(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]) -> set[tuple[ResourceKey, str]]:
-    """The acts that are due within a day, and that only what is `passing` holds back."""
+    """Select the destructive acts due within a day that only reasons in `passing` hold back."""
     return {
         (one.verdict.life.key, one.step.do)
         for one in proposals
@@ -240,7 +240,7 @@ def _is_many(count: int, fleet: int, rails: Rails) -> bool:
 
 
 def _find_mass_turn(turned: Mapping[ResourceKey, datetime], fleet: int, rails: Rails, now: datetime) -> tuple[ResourceKey, ...]:
-    """The most that turned within one window and are enough to open the breaker; else none. None turned in the future."""
+    """Return the largest set that turned within one window, if enough to open the breaker; future times are ignored."""
     rows = sorted((at, key) for key, at in turned.items() if at <= now)
     best: tuple[ResourceKey, ...] = ()
     first = 0

@@ -1,16 +1,14 @@
-"""What a policy finds of one life of a resource: whether it concerns it, whether its condition holds, and for long enough.
+"""Evaluate a policy for one resource: does its target match, does its condition hold, and for long enough.
 
-Example: `state == "idle"` for 45 min of a machine that has idled since 18:05 holds from 18:50 on, whoever looks when. A
-condition that asks nothing of the work holds since a run first saw it hold, which its pending climb remembers.
+Example: `state == "idle"` for 45 min on a machine that is idle since 18:05 holds from 18:50 on, in whichever run. A condition
+without activity facts holds since the first run that saw it hold; its escalation state remembers that time.
 
-The facts that conditions may use, of one resource at one instant. What is not known is left out, and never zero.
+`build_facts` makes the facts that conditions use. A fact that is not known is left out, never zero.
 
 Example: an 8xA100 at $32.77 an hour, idle since 18:05: at 19:07 its `time_in_state` is 62 min and its `waste` $33.86.
 
-What only some conditions ask for, looked up for the whole fleet at once: money spent, balances, since when it is stopped.
-
-Example: `spent_day >= usd(50.00)`: where any policy asks that, each machine's day is summed in one question; where none does,
-nobody is asked.
+Facts that need a query (`CostFacts`: spending, balances, stop times) are looked up once for the fleet, and only if a policy
+uses them, as in `spent_day >= usd(50.00)`.
 """
 
 from __future__ import annotations
@@ -52,12 +50,12 @@ from costguard.values.resource import RUNNING, STOPPED, Attribution, Incarnation
 
 
 def matches_target(target: PolicyTarget, seen: Observation, owner: str) -> bool:
-    """Whether a policy with this `target` concerns a resource of `owner`: all that is stated must fit."""
+    """Return whether `target` covers the resource of `owner`: every stated field must match."""
     return _is_targeted(target, seen, replace(seen.attribution, owner=owner))
 
 
 class PolicySelector:
-    """Those of `policies` that concern a resource, asked once of all that are alike in what targets look at."""
+    """Selects the policies that target a resource; caches the answer for resources alike in all fields that targets compare."""
 
     def __init__(self, policies: Iterable[Policy]) -> None:
         self._policies = tuple(policies)
@@ -66,7 +64,7 @@ class PolicySelector:
         self._by_kind: dict[tuple[object, ...], tuple[Policy, ...]] = {}
 
     def select(self, seen: Observation, owner: str) -> tuple[Policy, ...]:
-        """Those that concern `seen` of `owner`, as `concerns` says."""
+        """Return the policies for which `matches_target` holds, in their order."""
         labels = tuple([pair for pair in seen.labels if pair[0].casefold() in self._labels]) if self._labels else ()
         kind = (*seen.key[:3], seen.kind, seen.gpu, seen.gpu_count, seen.tier, owner, labels)
         alike = self._by_kind.get(kind)
@@ -96,7 +94,7 @@ def _matches_kind(target: PolicyTarget, seen: Observation, attribution: Attribut
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
-    """Whether the whole of `name` fits `pattern`: `*` stands for any text, `?` for one letter, the rest for itself."""
+    """Return whether all of `name` matches `pattern`: `*` is any text, `?` one character; case counts."""
     return _compile_pattern(pattern).fullmatch(name) is not None
 
 
@@ -117,10 +115,11 @@ def evaluate_policy(
     not_before: datetime | None = None,
     off_since: datetime | None = None,
 ) -> Verdict:
-    """What `policy` finds at `now`. `climb`: the recorded one of this policy and resource, of whichever life.
+    """Evaluate `policy` at `now`.
 
-    `not_before`: the end of the last lease, gap or start: nothing holds since before it. `off_since`: of a policy with a
-    schedule, since when it should be off, or from when on, soon: people are told before that, and nothing is done before it.
+    `climb`: stored escalation state of this policy and resource, of any life; None: none. `not_before`: end of the last lease
+    or gap; the condition holds from then at the earliest. None: no bound. `off_since`: for a schedule, when it turned or will
+    turn off; before that time people are only notified. None: it is on.
     """
     if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + compute_notice_length(policy):
         facts = {**facts, "scheduled_on": False}
@@ -145,13 +144,13 @@ def evaluate_policy(
 
 
 def compute_notice_length(policy: Policy) -> timedelta:
-    """How long before its schedule turns off people are told: the grace of its first act, so that the act is in time."""
+    """Return how long before its schedule turns off people are notified: the shortest grace of its acts."""
     acts = [max(step.after, GRACE_MIN) for step in policy.then if step.do in DESTRUCTIVE]
     return min(acts, default=timedelta())
 
 
 def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activity) -> ConditionResult:
-    """What its condition says. Where work is unknown, what is false for that reason alone is unknown as well."""
+    """Evaluate the condition. If activity is unknown, a condition that is false only because of that is unknown too."""
     truth = policy.when.evaluate(facts)
     asks = not ACTIVITY_FACTS.isdisjoint(policy.when.names)
     lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
@@ -170,7 +169,7 @@ def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activ
 def _find_hold_start(
     policy: Policy, life: Incarnation, work: Activity, now: datetime, climb: EscalationState | None
 ) -> datetime:
-    """Since when the condition has held: its work's time where it asks of work, else what a climb of this life remembers."""
+    """Return since when the condition holds: start of the activity state if it uses that, else as stored for this life."""
     if work.since is not None and policy.when.names & ACTIVITY_FACTS:
         return min(work.since, now)
     if climb is not None and climb.policy == policy.name and is_same_life(climb.life, life):
@@ -188,7 +187,7 @@ def _list_reasons(policy: Policy, work: Activity, truth: ConditionResult) -> tup
 
 
 def _matches_labels(match: ResourceFilter, labels: Sequence[tuple[str, str]]) -> bool:
-    """Whether each stated key has one of its values. Keys differ in no case, as budgets compare them."""
+    """Return whether each stated key has one of its values. Keys ignore case, as in budgets."""
     if match.labels is None:
         return True
     known = {key.casefold(): value for key, value in labels}
@@ -196,16 +195,16 @@ def _matches_labels(match: ResourceFilter, labels: Sequence[tuple[str, str]]) ->
 
 
 SHARE_DENOMINATOR_MAX = 100_000
-"""A share of GPUs is a fraction with a smaller denominator than this."""
+"""Largest denominator of a GPU share that was a float, so that money is computed in exact fractions."""
 WAITING_LENGTH = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactInputs:
-    """What is known of a resource beside its listing and its work. None: not known, and no fact then.
+    """Inputs of facts other than the listing and the activity. None: not known, so the fact is left out.
 
-    `spent_*`: what it surely cost, the low end. `stopped_since`: as the ledger saw it, for a provider that states no time.
-    `group_state`: of its group, "" for none that runs: then it is one of its own.
+    `spent_*`: low end of the cost. `stopped_since`: when the ledger first saw it stopped, for providers that report no time.
+    `group_state`: activity of its group; "": no group is running, so its own activity is used.
     """
 
     owner: str = ""
@@ -232,7 +231,7 @@ def build_facts(
     *,
     kept: dict[str, object | None] | None = None,
 ) -> dict[str, object]:
-    """Facts by the names of `condition.FACTS`: those of `names`, None: all. `kept`: of the same resource at the same `now`."""
+    """Build the facts in `names` (None: all). `kept`: cache of `CACHED_FACTS` for this resource and `now`; None: no cache."""
     facts = dict[str, object]()
     for name in FACT_MAKERS if names is None else names:
         if kept is not None and name in CACHED_FACTS:
@@ -307,7 +306,7 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     "price_age": lambda _live, _work, known, _now: known.price_age,
     "runway": lambda _live, _work, known, _now: known.runway,
 }
-"""How each fact is made; None: not known. Only those are that a condition asks for: some cost more than judging it."""
+"""Maker of each fact; it returns None if unknown. Only facts that a condition uses are made: some are expensive."""
 
 
 def _sum_disk_gb(live: LiveResource) -> float | None:
@@ -316,7 +315,7 @@ def _sum_disk_gb(live: LiveResource) -> float | None:
 
 
 def compute_burn_rate(live: LiveResource, now: datetime) -> Rate | None:
-    """What it burns an hour, with its disks. None: nothing, at an estimated price, or in several currencies."""
+    """Return the hourly rate with disks. None: it bills nothing, a price is unknown, or currencies are mixed."""
     prices = [span.meter.price for span in live.open]
     if live.absent_at is not None or not prices or len({price.currency for price in prices}) > 1:
         return None
@@ -327,7 +326,7 @@ def compute_burn_rate(live: LiveResource, now: datetime) -> Rate | None:
 
 
 def compute_savings_rate(live: LiveResource, now: datetime) -> Rate | None:
-    """What a stop would save an hour: its computing without its disks. None as in `rate_of`, and of what is absent."""
+    """Return what a stop saves per hour: compute without disks. None as in `compute_burn_rate`."""
     prices = [span.meter.price for span in live.open if span.meter.charge == COMPUTE]
     if live.absent_at is not None or not prices or len({p.currency for p in prices}) > 1 or not all(p.known for p in prices):
         return None
@@ -336,7 +335,7 @@ def compute_savings_rate(live: LiveResource, now: datetime) -> Rate | None:
 
 
 def compute_waste(live: LiveResource, work: Activity, now: datetime) -> Money | None:
-    """What its computing cost for nothing since its state of work began: all of it where it idles or hangs, else a share."""
+    """Return compute cost wasted since its activity state began: all if idle or hung, `wasted_share` if active. Else None."""
     if work.since is None or work.since > now or work.state not in {IDLE, HUNG, ACTIVE}:
         return None
     if work.state == ACTIVE and not work.wasted_share:
@@ -351,42 +350,42 @@ def compute_waste(live: LiveResource, work: Activity, now: datetime) -> Money | 
 
 
 def compute_waiting_cost(live: LiveResource, now: datetime) -> Money | None:
-    """What half an hour without an answer costs: its computing. None where its price is not known."""
+    """Return the compute cost of 30 min; None if its price is unknown."""
     rate = compute_savings_rate(live, now)
     return rate.multiply_seconds(round(WAITING_LENGTH.total_seconds())) if rate else None
 
 
 def find_tightest_budget(standings: Iterable[BudgetStatus], attribution: Attribution) -> BudgetStatus | None:
-    """Of the budgets that this spending counts in, the one with the largest share spent."""
+    """Return the budget matching `attribution` with the largest share spent; None if none matches."""
     counting = (s for s in standings if matches_filter(s.budget.match, attribution))
     return max(counting, key=lambda s: (s.fraction, s.budget.name), default=None)
 
 
 def drop_activity_facts(facts: Mapping[str, object]) -> dict[str, object]:
-    """`facts` without those that rest on the state of work."""
+    """Return `facts` without `ACTIVITY_FACTS`."""
     return {name: value for name, value in facts.items() if name not in ACTIVITY_FACTS}
 
 
 CACHED_FACTS = frozenset(("rate", "labels"))
-"""Facts that rest on the listing alone and cost something: made once for all policies."""
+"""Expensive facts that depend on the listing alone: made once for all policies."""
 ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
-"""Facts that rest on the state of work."""
+"""Facts that depend on the activity."""
 BUDGET_FACTS = frozenset(("budget_fraction", "projected_end", "time_to_cap"))
-"""Facts that rest on the tightest budget."""
+"""Facts that depend on the tightest budget."""
 
 
 SPENT_RUN, SPENT_DAY, SPENT_MONTH = "spent_run", "spent_day", "spent_month"
 SPENT_FACTS = (SPENT_RUN, SPENT_DAY, SPENT_MONTH)
 STOPPED_FOR, RUNWAY, PRICE_AGE = "stopped_for", "runway", "price_age"
 LOOKED_UP_FACTS = frozenset((*SPENT_FACTS, STOPPED_FOR, RUNWAY, PRICE_AGE))
-"""Facts that somebody must be asked for."""
+"""Facts that need a query to the ledger or a provider."""
 LISTING_SOURCE = "listing"
-"""The source of a price that stands in the listing itself: each listing states it anew."""
+"""Source of a price that the listing itself contains, so each listing confirms it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostFacts:
-    """The answers. `paid`: by the names of SPENT. `runways`: by (provider, account). What is missing is not known."""
+    """Looked-up facts. `paid`: by `SPENT_FACTS`. `runways`: by (provider, account). A missing key means unknown."""
 
     paid: Mapping[ResourceKey, Mapping[str, Money]]
     stopped_since: Mapping[ResourceKey, datetime]
@@ -397,7 +396,7 @@ NO_COST_FACTS = CostFacts(paid={}, stopped_since={}, runways={})
 
 
 def find_spending_starts(names: Iterable[str], zone: tzinfo, now: datetime) -> dict[str, datetime | None]:
-    """From when on each of `names` that is one of SPENT counts; None: from the start of its run."""
+    """Return the start of the period of each of `SPENT_FACTS` in `names`; None: the start of the run."""
     starts = {SPENT_RUN: None, SPENT_DAY: find_day(now, zone).start, SPENT_MONTH: find_month(now, zone).start}
     return {name: starts[name] for name in SPENT_FACTS if name in set(names)}
 
@@ -405,7 +404,7 @@ def find_spending_starts(names: Iterable[str], zone: tzinfo, now: datetime) -> d
 def compute_runways(
     balances: Iterable[PrepaidBalance], live: Iterable[LiveResource], now: datetime
 ) -> dict[tuple[str, str], timedelta]:
-    """How long each account's prepaid balance lasts, where that is known: not where part of it burns at an unknown price."""
+    """Return how long each prepaid balance lasts, by account; left out with an unknown price, unless it is used up."""
     live, found = tuple(live), dict[tuple[str, str], timedelta]()
     for balance in balances:
         runway, account = compute_runway(balance, live, now), (balance.provider, balance.account)
@@ -415,9 +414,9 @@ def compute_runways(
 
 
 def compute_price_age(live: LiveResource, now: datetime) -> timedelta | None:
-    """How old the price is that its computing bills at: since its provider dates it, else since the listing that stated it.
+    """Return the age of its compute price, from the provider's date or else from the listing that contained it.
 
-    None: it bills nothing, nobody stated a price, or the price comes from a list without a date.
+    None: it bills no compute, a price is unknown, or the price list has no date.
     """
     billed = [span for span in live.open if span.meter.charge == COMPUTE]
     prices = live.observation.prices
@@ -428,7 +427,7 @@ def compute_price_age(live: LiveResource, now: datetime) -> timedelta | None:
 
 
 def add_cost_facts(known: FactInputs, live: LiveResource, asked: CostFacts, now: datetime) -> FactInputs:
-    """`known` with what was asked about `live`."""
+    """Return `known` with the looked-up facts of `live`."""
     key = live.observation.key
     paid = asked.paid.get(key, {})
     return replace(
