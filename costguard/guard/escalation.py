@@ -1,18 +1,17 @@
-"""Hooks: what a policy's ladder may run before it goes on, such as a checkpoint. Stated once, named by its steps.
+"""Hooks: commands or URLs that a policy runs before its next step, such as a checkpoint.
 
     begun, committed -> run, at most `timeout` long -> succeeded | failed | timed_out | lost
 
-19:00 begun, with a timeout of 5 min; 19:02 it ends with status 0: the stop goes on when it is due. Where it fails, or its time
-runs out, people are told, and the stop comes no sooner than the grace of 5 min after that; then it comes: a hook holds nothing
-back for ever. A run that was begun by a process that is no more is `lost` once its time is over: it may have run, or not.
-So a hook runs at least once on a ladder, and a second time only on a ladder that began anew.
+Example: begun at 19:00 with a timeout of 5 min, it ends at 19:02 with status 0: the stop runs when it is due. If it fails or
+times out, people are notified and the stop waits 5 min from then; a hook never holds a stop back for ever. A run whose process
+died is `lost` once its time is over: it may have run or not. It runs again only after the escalation starts anew.
 
-Ladders: which step of a policy is due when, for one life of a resource, and when a climb begins and ends.
+Escalation: which step of a policy is due when for one life of a resource, and when an escalation begins and ends.
 
 Example: notice, and a stop 15 min after it. Idle since 18:05 for 45 min: the notice is due at 18:50; it goes out then, so the
 stop is due at 19:05. Had it gone out at 18:58, the stop would be due at 19:13. With somebody connected: at 19:20.
 
-A pending climb has no step done: it remembers since when the condition holds, and its `started_at` says nothing yet.
+A pending escalation has no step done: `since` is when the condition began to hold, and `started_at` has no meaning yet.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ HOOK_STATES = {
     LOST: "the process that started it is gone: the result is unknown",
 }
 END_MARGIN = timedelta(seconds=15)
-"""Beyond its timeout: how long a run may take to be ended, and to be told of."""
+"""Time beyond the timeout to end a run and record its result."""
 OUTPUT_CHARS_MAX = 4096
-"""Characters of what a hook said that are kept: its first and its last ones."""
+"""Characters of a hook's output that are kept: half from its start, half from its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A `command` with its arguments, run without a shell, or a `url` that is asked by POST; one of the two.
+    """A `command` with arguments, run without a shell, or a `url` called by POST; exactly one of the two.
 
-    `url` may be `env:NAME` or `file:PATH`: then the address is read from there when it is needed, as it holds a secret. `env`:
-    names of variables that a command gets beside the few that every program needs; no other one of ours reaches it.
+    `url` may be `env:NAME` or `file:PATH` to keep a secret address out of the config; it is read at each call. `env`: names of
+    variables passed to the command besides the few that every program needs.
     """
 
     name: str
@@ -76,11 +75,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRun:
-    """One run of a hook, as recorded before it began. `number`: of its step in the policy's ladder. `rule`: of that policy.
+    """One run of a hook, recorded before it begins. `number`: index of its step in the policy. `rule`: rule of the policy.
 
-    `until`: when its time is over, the ending of it included. `ended_at`: None while it is BEGUN. `status`: how its program
-    ended (negative: by that signal) or what a web server answered; None: unknown. `why`: in words how it ended. `output`: what
-    it said, of which the middle may be left out: hostile text.
+    `until`: its timeout plus END_MARGIN. `ended_at`: None while BEGUN. `status`: exit status (negative: signal) or HTTP status;
+    None: unknown. `why`: how it ended, in words. `output`: untrusted text, clipped in the middle.
     """
 
     id: str
@@ -104,7 +102,7 @@ class HookRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEnd:
-    """How a run ended: one of HOOK_STATES but BEGUN, with the fields of a HookRun of these names."""
+    """Result of a run: any of HOOK_STATES except BEGUN; the other fields as in HookRun."""
 
     state: str
     status: int | None = None
@@ -114,9 +112,9 @@ class HookEnd:
 
 @dataclass(frozen=True, slots=True)
 class HookProgress:
-    """What runs of hooks say to a ladder. `running`: steps that were begun and have not ended.
+    """Effect of hook runs on an escalation. `running`: steps whose hook has not ended.
 
-    `not_before`: of acts after one that went wrong. `trouble`: how the last one went wrong, "" where none did.
+    `not_before`: earliest time of acts after a failed hook; None: no bound. `trouble`: the last failure in words, "" if none.
     """
 
     running: frozenset[int] = frozenset()
@@ -128,7 +126,7 @@ NO_HOOKS = HookProgress()
 
 
 def select_hook_runs(climb: EscalationState, runs: Iterable[HookRun]) -> Iterator[HookRun]:
-    """Those of this climb; what was begun on an earlier one counts while it has not ended, so that none runs beside itself."""
+    """Yield the runs of this escalation, and open runs of earlier ones so that no hook runs twice at once."""
     for run in runs:
         mine = run.policy == climb.policy and is_same_life(run.life, climb.life)
         if mine and (run.state == BEGUN or run.began_at >= climb.started_at):
@@ -136,7 +134,7 @@ def select_hook_runs(climb: EscalationState, runs: Iterable[HookRun]) -> Iterato
 
 
 def summarize_hook_runs(climb: EscalationState | None, runs: Iterable[HookRun]) -> HookProgress:
-    """What `runs` say to `climb`, in the words of a ladder."""
+    """Summarize the hook `runs` of `climb`: open steps, and the delay after the last failure."""
     mine = list(select_hook_runs(climb, runs)) if climb is not None else []
     if not mine:
         return NO_HOOKS
@@ -149,7 +147,7 @@ def summarize_hook_runs(climb: EscalationState | None, runs: Iterable[HookRun]) 
 
 
 def find_ended_steps(climb: EscalationState, policy: Policy, runs: Iterable[HookRun]) -> dict[int, datetime]:
-    """The hook steps of this climb that are done, each with when it was begun."""
+    """Return the ended hook steps of this escalation, each with the time it began."""
     return {
         run.number: run.began_at
         for run in select_hook_runs(climb, runs)
@@ -158,7 +156,7 @@ def find_ended_steps(climb: EscalationState, policy: Policy, runs: Iterable[Hook
 
 
 def describe_hook_run(run: HookRun) -> str:
-    """How it went, after its name: `failed: it ended with status 3`."""
+    """Describe the result, to follow the hook's name: `failed: it ended with status 3`."""
     words = {
         BEGUN: f"runs since {run.began_at:%H:%M:%S} UTC, until {run.until:%H:%M:%S} UTC at most",
         SUCCEEDED: "succeeded",
@@ -170,7 +168,7 @@ def describe_hook_run(run: HookRun) -> str:
 
 
 def clip_output(text: str, most: int = OUTPUT_CHARS_MAX) -> str:
-    """`text` without its middle where it is longer than `most`: what went wrong stands at its end mostly."""
+    """Cut the middle out of `text` if it exceeds `most` characters; errors are mostly at the end."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -180,7 +178,7 @@ def clip_output(text: str, most: int = OUTPUT_CHARS_MAX) -> str:
 def settle_hook_runs(
     runs: Iterable[HookRun], ends: Mapping[str, HookEnd], going: Iterable[str], now: datetime
 ) -> list[tuple[HookRun, HookEnd]]:
-    """What is to be recorded of open `runs`: their `ends` by id, or that they are lost: not `going` here, and over in time."""
+    """Pair open `runs` with their result: from `ends` by id, or LOST if not in `going` and past `until`."""
     here, found = frozenset(going), list[tuple[HookRun, HookEnd]]()
     for run in runs:
         end = ends.get(run.id)
@@ -192,17 +190,17 @@ def settle_hook_runs(
 
 
 ENDS_AFTER_RUNS = 2
-"""Guard runs in a row in which the condition does not hold, after which a climb has ended."""
+"""Guard runs in a row without the condition after which an escalation ends."""
 ACTIVITY_LOOKBACK = timedelta(hours=47)
-"""A state of work that began longer ago may only seem to begin there: samples are looked at for 48 h."""
+"""Samples reach back 48 h, so an activity state older than this may have begun earlier than it seems."""
 NOTIFYING_STEPS = (NOTIFY, ASK)
 
 
 @dataclass(frozen=True, slots=True)
 class DueStep:
-    """Step `number` (from 0) is due `at`; `untold`: a step that tells people must be done before it, and is not.
+    """Step `number` (from 0) is due `at`. `untold`: a notification before it is still to be sent.
 
-    `hook`: what of a hook it waits for, in words, "" for nothing.
+    `hook`: the hook that it waits for, in words; "" for none.
     """
 
     number: int
@@ -215,10 +213,10 @@ class DueStep:
 def advance_escalation(
     climb: EscalationState | None, found: Verdict, *, stopped: bool, fresh_since: datetime | None = None
 ) -> EscalationState | None:
-    """The climb after this run: begun, gone on, or ended (None). `stopped`: its resource is stopped, or is stopping.
+    """Return the escalation after this run: begun, continued, or ended (None).
 
-    `fresh_since`: the end of its last lease, after which a ladder starts anew; a hard cap's does not. A climb that led to a
-    stop goes on for as long as that life stays stopped, since its later steps are about what is left.
+    `stopped`: the resource is stopped or stopping. `fresh_since`: end of its last lease, which restarts all escalations but
+    those of hard caps; None: no lease. After a stop it continues while that life stays stopped: later steps handle its disks.
     """
     if climb is not None and (not is_same_life(climb.life, found.life) or _is_outdated(climb, found, fresh_since)):
         climb = None
@@ -235,7 +233,7 @@ def advance_escalation(
 
 
 def mark_step_done(climb: EscalationState, policy: Policy, number: int, now: datetime) -> EscalationState:
-    """`climb` with step `number` done at `now`. The first notice moves the ladder, so that its whole grace lies after it."""
+    """Mark step `number` done at `now`. The first notification shifts later steps, so that the full grace follows it."""
     if number in climb.done:
         return climb
     started = climb.started_at if climb.done else now
@@ -249,9 +247,9 @@ def mark_step_done(climb: EscalationState, policy: Policy, number: int, now: dat
 def list_due_steps(
     found: Verdict, climb: EscalationState | None, *, stopped: bool, hooks: HookProgress = NO_HOOKS
 ) -> tuple[DueStep, ...]:
-    """The steps that are not done, with when each is due, were all before it done when they are due.
+    """List the open steps with their due times, assuming that each earlier step is done when due.
 
-    None where the condition does not hold. `climb` is that of this run (see `climbed`), `hooks` what its hooks came to.
+    Empty if the condition does not hold. `climb`: as `advance_escalation` returned it. `hooks`: see `summarize_hook_runs`.
     """
     policy = found.policy
     after_stop = continues_after_stop(climb, policy, stopped=stopped)
@@ -263,13 +261,13 @@ def list_due_steps(
 
 
 def continues_after_stop(climb: EscalationState | None, policy: Policy, *, stopped: bool) -> bool:
-    """Whether its stop was done and it rests, so that the steps after it are due whatever its work is."""
+    """Return whether it was stopped by this escalation and still is: later steps are then due whatever its activity."""
     done = climb.done if climb is not None and stopped else ()
     return any(n < len(policy.then) and policy.then[n].do == STOP for n in done)
 
 
 def compute_grace(policy: Policy, step: PolicyStep, *, attended: bool) -> timedelta:
-    """The least between the first notice and `step`: its own, at least the floor, twice that where somebody is connected."""
+    """Return the minimum time from first notification to `step`; doubled if a user is connected, except for hard caps."""
     told_after = _find_first_notice_delay(policy)
     if policy.rule == CAP_RULE:
         return max(step.after - told_after, CAP_GRACE_MIN)
@@ -295,7 +293,7 @@ def _build_due_step(found: Verdict, number: int, base: datetime, done: tuple[int
 
 
 def _explain_hook_wait(policy: Policy, ahead: list[int], now: datetime, hooks: HookProgress) -> str:
-    """What of its hooks an act waits for: one that has not ended, or the grace after one went wrong."""
+    """Explain which hook an act waits for: one that has not ended, or the grace after a failed one; "" for none."""
     open_ = next((policy.then[n].run for n in ahead if policy.then[n].do == HOOK), "")
     if open_:
         return f"its hook {open_} has not ended"
@@ -303,7 +301,7 @@ def _explain_hook_wait(policy: Policy, ahead: list[int], now: datetime, hooks: H
 
 
 def _find_first_due(found: Verdict) -> datetime:
-    """When the first step is due: once the condition has held for long enough; at once where it holds ahead of time."""
+    """Return when the first step is due: after the hold time, or at once for a schedule announced ahead."""
     since = found.since or found.at
     return min(since, found.at) if since > found.at else since + found.policy.hold
 
@@ -313,7 +311,7 @@ def _find_first_notice_delay(policy: Policy) -> timedelta:
 
 
 def _is_outdated(climb: EscalationState, found: Verdict, fresh_since: datetime | None) -> bool:
-    """Whether something that starts a ladder anew has happened since its first step: a lease ended, or there was work."""
+    """Return whether the escalation must restart: since its first step a lease ended, or the machine worked."""
     if not climb.done or found.policy.rule == CAP_RULE:
         return False
     if fresh_since is not None and climb.started_at < fresh_since:

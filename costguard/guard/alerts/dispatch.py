@@ -1,14 +1,13 @@
-"""Who is told what now, and why now: notices of a run, beside what was told before, become messages.
+"""Decide which alerts are sent now and why: alerts of a run plus stored alert states become notifications.
 
 Example: a machine is found idle at 18:50: told (first). A second of the same owner and policy at 18:55: told (new in group).
 A stop is due: told (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: told (repeat
 due). It works again for two minutes: told once (resolved).
 
-A page goes by itself at once, never put together with others. Of one group (and of one page) at most six messages go an hour;
-what came meanwhile comes together in the next, also what is over by then. Nothing here knows a clock: a run that is repeated
-with the same facts gives the same messages with the same ids.
+A page is sent alone and at once. One group (or page) sends at most 6 notifications an hour; what was held back comes with the
+next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
 
-A message as text: why it comes, then of each notice what, whose, since when, why, how much, what next, how to keep it.
+The text of a notification: the reason, then per alert what, owner, since, why, cost, what comes next, and how to keep it.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ from costguard.values.text_format import TITLE_CHARS_MAX, encode_plain, format_l
 NOTIFICATIONS_PER_HOUR_MAX = 6
 HOUR = timedelta(hours=1)
 RESOLVE_AFTER = timedelta(minutes=2)
-"""What holds no more is over after this long: what flickers is told neither as over nor as new."""
+"""Flap damping: an alert resolves only after 2 minutes inactive."""
 RESOLVED_KEPT_FOR = timedelta(hours=24)
-"""How long is known of what is over that it was told."""
+"""How long the state of a resolved alert is kept."""
 REPEAT_MARGIN = timedelta(hours=1)
-"""A repeat that is due within this long of the last message is left out."""
+"""A repeat due within this time after the last notification is skipped."""
 
 REASON_PRECEDENCE = (ESCALATED, FIRST, NEW_IN_GROUP, SNOOZE_ENDED, REPEAT_DUE, RESOLVED)
-"""Why a message goes that has several reasons: the first of these."""
+"""The first of these that applies is the reason of a notification."""
 
 AlertKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RoutedAlert:
-    """One notice on one route, beside what was told of it. `why`: the reason to tell it now, "" for none."""
+    """One alert on one route with its state. `why`: the reason to notify now, "" for none."""
 
     notice: Alert
     told: AlertState
@@ -74,10 +73,10 @@ def dispatch_alerts(
     most_per_hour: int = NOTIFICATIONS_PER_HOUR_MAX,
     zone: tzinfo = UTC,
 ) -> tuple[tuple[Notification, ...], tuple[AlertState, ...]]:
-    """The messages of this run and all that is known afterwards, to be committed together.
+    """Return the notifications of this run and the new alert states; commit both in one transaction.
 
-    `states`: what the last run handed out. `snoozes`: wishes that are open now. `after_gap`: this is the first run after a gap,
-    so warnings and pages are sent again. A route that is not there any more is forgotten. `zone`: whose clocks people go by.
+    `states`: as returned by the last run; those of removed routes are dropped. `snoozes`: overrides open now. `after_gap`: the
+    first run after a gap, so warnings and pages are sent again. `most_per_hour`: limit per group. `zone`: for times in texts.
     """
     present = [_restrict_audience(notice, routes) for notice in notices]
     known = {told.key: told for told in states}
@@ -107,7 +106,7 @@ def _route_alerts(
     *,
     after_gap: bool,
 ) -> list[_RoutedAlert]:
-    """All that holds on this route, each once (the most severe of its key), then all that holds no more."""
+    """Return the active alerts of this route (the most severe per key), then those that no longer hold."""
     chosen = dict[AlertKey, Alert]()
     for notice in present:
         key = (route.name, notice.topic, notice.subject, notice.owner)
@@ -130,7 +129,7 @@ def _route_alerts(
 
 
 def _is_carried(route: AlertRoute, notice: Alert, was_told: bool) -> bool:  # noqa: FBT001 - a fact about the notice
-    """Whether the route carries it. What it was told of it carries to its end, though it became milder."""
+    """Return whether the route carries the alert. Once notified, it is carried until resolved, even below `min_severity`."""
     severe = SEVERITIES.index(notice.severity) >= SEVERITIES.index(route.min_severity)
     owned = route.owners is None or notice.owner in route.owners
     meant = route.topics is None or any(_matches_topic(notice.topic, pattern) for pattern in route.topics)
@@ -139,7 +138,7 @@ def _is_carried(route: AlertRoute, notice: Alert, was_told: bool) -> bool:  # no
 
 
 def _restrict_audience(notice: Alert, routes: Sequence[AlertRoute]) -> Alert:
-    """`notice` for those alone whom a route serves; for everybody where none does, so that none is lost."""
+    """Drop recipients that no route serves; with none left the alert goes to everybody, so it is not lost."""
     open_to_all = any(route.audience is None for route in routes)
     to = tuple(one for one in notice.to if open_to_all or any(one in (route.audience or ()) for route in routes))
     return notice if to == notice.to else replace(notice, to=to)
@@ -164,7 +163,7 @@ def _build_state(key: AlertKey, notice: Alert, now: datetime) -> AlertState:
 
 
 def _reopen_state(told: AlertState | None, notice: Alert, now: datetime) -> AlertState | None:
-    """What was told of a notice that holds. One that was over begins anew, and keeps only how often it was told lately."""
+    """Return the state of an active alert. A resolved one starts anew but keeps `recent`, for the hourly limit."""
     if told is None or not told.over:
         return None if told is None else replace(told, resolved_at=None)
     if notice.severity == INFO and told.last_told_at is not None and notice.at <= told.last_told_at:
@@ -173,7 +172,7 @@ def _reopen_state(told: AlertState | None, notice: Alert, now: datetime) -> Aler
 
 
 def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
-    """The named reason to tell it now; "" where there is none."""
+    """Return the named reason to notify now; "" for none."""
     if told.snoozed:
         return SNOOZE_ENDED
     if told.last_told_at is None:
@@ -188,7 +187,7 @@ def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now:
 
 
 def _find_next_repeat(told: AlertState, last: datetime, route: AlertRoute) -> datetime:
-    """When it is told again: at the first of `repeat` after `first_at` that is not too near to the last message."""
+    """Return the next repeat: the first of `repeat` after `first_at` not too close to the last notification."""
     if not route.repeat:
         return datetime.max.replace(tzinfo=last.tzinfo)
     earliest = last + min(REPEAT_MARGIN, route.repeat[0] / 2)
@@ -200,7 +199,7 @@ def _find_next_repeat(told: AlertState, last: datetime, route: AlertRoute) -> da
 
 
 def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override]) -> _RoutedAlert:
-    """One that holds no more: told once, after it has settled; in silence where it was mild, or was snoozed."""
+    """Resolve an inactive alert after `RESOLVE_AFTER`; without a notification if info, once-only or snoozed."""
     since = told.resolved_at or now
     told = replace(told, resolved_at=since)
     what = f"over: {told.what}" if told.what else f"over: {told.subject}"
@@ -216,7 +215,7 @@ def _resolve_alert(told: AlertState, now: datetime, snoozes: Sequence[Override])
 
 
 def _is_snoozed(notice: Alert, snoozes: Sequence[Override]) -> bool:
-    """Whether somebody wants quiet about it. A page is quieted only by a snooze of its very topic. An empty snooze is none."""
+    """Return whether a snooze covers the alert. A page needs a snooze of its own topic; an empty snooze covers nothing."""
     for wish in snoozes:
         if wish.what != SNOOZE or (wish.key is None and not wish.subject):
             continue
@@ -228,7 +227,7 @@ def _is_snoozed(notice: Alert, snoozes: Sequence[Override]) -> bool:
 
 
 def _build_group_key(notice: Alert, route: AlertRoute) -> tuple[str, ...]:
-    """What it is put together with; a page with nothing but itself."""
+    """Return the group of the alert on this route; a page is always alone."""
     if notice.severity == PAGE:
         return (PAGE, notice.topic, notice.subject, notice.owner)
     parts = {"owner": notice.owner, "policy": notice.topic, "topic": notice.topic, "subject": notice.subject}
@@ -236,13 +235,13 @@ def _build_group_key(notice: Alert, route: AlertRoute) -> tuple[str, ...]:
 
 
 def _select_due(members: Sequence[_RoutedAlert], now: datetime, most: int) -> list[_RoutedAlert]:
-    """Those to be told now: where the group was told as often as it may be within the hour, only news of acts that come next.
+    """Select the alerts to send. At the hourly limit of the group only new or escalated ones about coming acts are sent.
 
-    With a repeat goes all that holds, so that one group has one rhythm.
+    A repeat includes all active alerts of the group, so that they repeat together.
     """
     due = [one for one in members if one.why]
-    lately = {at for one in members for at in one.told.recent if now - HOUR < at <= now}
-    if len(lately) >= most:
+    sent_in_hour = {at for one in members for at in one.told.recent if now - HOUR < at <= now}
+    if len(sent_in_hour) >= most:
         return [one for one in due if one.notice.ahead and one.why in {FIRST, ESCALATED}]
     if any(one.why == REPEAT_DUE for one in due):
         due += [one for one in members if not one.why and _still_holds(one)]
@@ -283,7 +282,7 @@ def _build_notifications(
 
 
 def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertState:
-    """What is known of it from now on."""
+    """Return the state after this run. `told`: it was sent now."""
     recent = tuple(at for at in one.told.recent if now - HOUR < at <= now)
     if not told:
         return replace(one.told, recent=recent, what=one.told.what or one.notice.what)
@@ -310,7 +309,7 @@ def _rank_severity(notice: Alert) -> tuple[int, int]:
 
 
 def _hash_parts(*parts: str) -> str:
-    """An id that the same parts give again: FNV-1a of 128 bits. It only tells messages of one run apart, and hides nothing."""
+    """Return a repeatable id: 128-bit FNV-1a. It tells notifications apart; it is not a secret."""
     found = 0x6C62272E07BB014262B821756295C58D
     for byte in "\0".join(part.replace("\0", "\ufffd") for part in parts).encode("utf-8", "replace"):
         found = (found ^ byte) * 0x0000000001000000000000000000013B % 2**128
@@ -318,7 +317,7 @@ def _hash_parts(*parts: str) -> str:
 
 
 ALERTS_SHOWN = 20
-"""Notices of one message that are written out; the rest is counted."""
+"""Alerts written out in one notification; the rest is counted."""
 SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
 
 TextEncoder = Callable[[str], str]
@@ -335,8 +334,8 @@ def format_title(message: Notification, encode: TextEncoder = encode_plain) -> s
 
 
 def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
-    """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
-    parts = [f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
+    """Return the text below the title. Lines are encoded one by one, so that a name cannot inject a line."""
+    parts = [f"Told now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
     parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
     parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
     more = len(message.notices) - ALERTS_SHOWN

@@ -1,13 +1,9 @@
-"""What a guard run has to tell: every notice that holds now, derived anew. Who is told, and whether again, is `telling`'s.
+"""List all alerts that hold after a guard run, computed anew each time. `dispatch` decides who is notified, and when again.
 
-Notices about hooks: what went wrong with one, what it said, and when the stop after it comes.
+Hook alerts: `checkpoint` exceeds its 5 min at 19:05: alert at once; the stop, due at 19:05, runs at 19:10 or later.
 
-Example: `checkpoint` took longer than its 5 min at 19:05: told at once; the stop, due at 19:05, comes at 19:10 or later.
-
-Silent agents: one that was not heard for a while says nothing, least of all that its machine idles.
-
-Example: the agent of train-1 last beat at 12:03. At 12:07 whether train-1 works cannot be said by it, and people are told once:
-"its agent has not reported since 2026-11-22 12:03 UTC". What its provider measures still counts.
+Silent agents: the agent of train-1 last sent at 12:03. At 12:07 it no longer counts as evidence, and one alert says "its agent
+is silent since 2026-11-22 12:03 UTC". The provider's own samples still count.
 """
 
 from __future__ import annotations
@@ -39,20 +35,20 @@ from costguard.values.resource import RUNNING, ResourceKey, is_same_life
 from costguard.values.text_format import format_local_time, quote_shell_word
 
 PASSING_HOLDS = frozenset(("grace", "rate", "hook", "in_doubt"))
-"""What holds an act back and passes by itself."""
+"""Reasons that hold an act back and end without a person."""
 DONE_TOLD_FOR = timedelta(hours=1)
-"""How long it is told that an act was proven."""
+"""How long a confirmed act stays an alert."""
 BLIND_AFTER = timedelta(minutes=45)
-"""How long a machine may be unknown before somebody is told."""
+"""How long after it is first seen a machine of unknown activity raises an alert."""
 WASTE_SHARE_MIN, WASTE_AFTER = 0.5, timedelta(hours=1)
-"""Of a machine that works: the share of its GPUs that does nothing, and for how long, before somebody is told."""
+"""Share of idle GPUs in an active machine, and for how long, before it raises an alert."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActCost:
-    """What an act was for: what idling had `idled` away, and what it `saves` an hour. None: not known.
+    """Money of an act: `idled` was wasted before it, `saves` per hour since. None: unknown.
 
-    `name`, `owner`: of what it was done to, which may be there no more.
+    `name`, `owner`: of the resource, which may no longer be listed.
     """
 
     idled: Money | None = None
@@ -71,7 +67,7 @@ def list_alerts(
     scopes: Iterable[ScopeCoverage],
     costs: Mapping[str, ActCost],
 ) -> list[Alert]:
-    """Everything to tell at `survey.at`. `costs`: what each act was for, by the id of its intent."""
+    """List all alerts at `survey.at`. `costs`: money of each act by intent id; a missing id means unknown."""
     scopes = tuple(scopes)
     found = [
         *_list_case_alerts(survey, rules, sight, scopes),
@@ -119,7 +115,7 @@ def _list_case_alerts(
 
 
 def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
-    """The steps of `done` that there is still something to tell of: once it is stopped, those after its stop."""
+    """List the done steps that still raise an alert; once the machine is stopped, only those after the stop."""
     steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
     stops = [n for n in then if steps[n].do == STOP and resolve_step(steps[n], case).do == STOP]
     if stops and case.live.observation.state in RESTING_STATES:
@@ -128,7 +124,7 @@ def _list_told_steps(case: PolicyCase, done: Iterable[int]) -> list[int]:
 
 
 def _find_lasting_hold(proposal: Proposal | None) -> str:
-    """What holds an act back that does not pass by itself, in words; "" where it comes when it is due."""
+    """Explain what holds an act back until a person acts; "" if it will run when due."""
     return next((says for reason, says in (proposal.held_by if proposal else ()) if reason not in PASSING_HOLDS), "")
 
 
@@ -139,7 +135,7 @@ def _is_blind(case: PolicyCase, now: datetime) -> bool:
 
 
 def _explain_verdict(case: PolicyCase, cap: CapForecast | None, now: datetime, zone: tzinfo) -> tuple[str, ...]:
-    """Why a policy holds that does not ask about work: the money and the time of a hard cap, else what its verdict says."""
+    """Explain a policy without activity facts: cost and time of a hard cap, else the reasons of its verdict."""
     verdict = case.verdict
     if cap is not None:
         return explain_cap(cap, now, zone)
@@ -208,7 +204,7 @@ def _build_rule_alert(
 
 
 def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
-    """Machines that work with a part of their GPUs, and those whose group works without any of theirs."""
+    """Yield alerts for active machines with at least half of their GPUs idle for an hour."""
     if not rules.policies:
         return
     for live in sight.live:
@@ -223,7 +219,7 @@ def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Gua
 
 
 def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping[str, ActCost]) -> Iterator[Alert]:
-    """What may have been done, and what was: also to a machine that is there no more."""
+    """Yield alerts for unconfirmed and recently confirmed acts; a confirmed one may be of a vanished machine."""
     by_key = {live.observation.key: live for live in sight.live}
     for intent in sight.intents:
         live, cost, key = by_key.get(intent.life.key), costs.get(intent.id, NO_ACT_COST), intent.life.key
@@ -250,7 +246,7 @@ def _list_intent_alerts(sight: GuardSnapshot, rules: GuardConfig, costs: Mapping
 
 
 def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> alert.AlertSubject:
-    """What a notice says of a machine."""
+    """Build the part of an alert that identifies a machine."""
     seen = live.observation
     gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
     told = f"{gpus} {seen.instance_type}".strip()
@@ -260,18 +256,18 @@ def build_alert_subject(live: LiveResource, owner: str, now: datetime, zone: tzi
 
 
 def compute_cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
-    """What its computing cost from `since` on, at its present rate."""
+    """Return its compute cost from `since` to `now` at the current rate; None if the rate is unknown."""
     return alert.compute_rate_cost(compute_savings_rate(live, now), max(now - since, timedelta()))
 
 
 HOOK_TOLD_FOR = timedelta(hours=1)
-"""How long it is told that a hook went wrong."""
+"""How long a failed hook stays an alert."""
 HOOK_OUTPUT_SHOWN = 400
-"""Characters of its output in a notice: its end. The ledger holds more."""
+"""Characters shown from the end of a hook's output; the ledger keeps more."""
 
 
 def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
-    """A notice for each run that went wrong within the last hour. What it said is hostile, and encoded where shown."""
+    """Yield an alert for each hook that failed in the last hour. Its output is untrusted and encoded when shown."""
     live = {one.observation.key: one.observation for one in sight.live}
     for run in sight.hooks:
         seen = live.get(run.life.key)
