@@ -1,13 +1,10 @@
-"""What people told the guard: leases, snoozes, protection, arming, freeze. Each is recorded with who, why and when.
+"""Overrides by people: leases, snoozes, protection, arming, freezes, phases and approvals, each with who, why and when.
 
-Wishes live apart from what listings rewrite: no state of a machine changes them.
+They are stored apart from listings, so no state of a machine changes them. Also here: who owns a resource, and which resource
+an id, a name or a prefix means.
 
-Whose a resource is, and what people want for it: protection, leases, arming, freezes, phases and approvals.
-
-Example: a label `costguard=never` protects, `costguard=nevr` protects as well and is warned about, and 23 h after the label
-vanished the resource is protected still. A lease until 14:00 holds at 13:59 and is none at 14:00.
-
-Which resource a person means who types an id, a name, or the beginning of one.
+Example: the label `costguard=never` protects; `costguard=nevr` protects too, with a warning; 23 h after the label vanished the
+resource is still protected. A lease until 14:00 holds at 13:59 and not at 14:00.
 """
 
 from __future__ import annotations
