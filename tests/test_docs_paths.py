@@ -1,0 +1,86 @@
+"""The documents name files that exist: each path and each module of the repository that a page names is there.
+
+Pages of history are left out: `docs/renames` and the decisions that tell of code before it was moved.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("docs/*.md", "docs/decisions/*.md", "providers/*/README.md")
+PAGES = sorted([ROOT / "README.md", *(page for pattern in FOLDERS for page in ROOT.glob(pattern))])
+OLD_PATHS = {"docs/decisions/0038-the-house-is-ordered-by-topic.md"}
+"""Decisions that name old paths on purpose."""
+USERS_PATHS = {"runs/JOB.json"}
+"""Files that costguard writes into a user's own folders."""
+UNDER = ("", "costguard/", "providers/", "agent/", "tests/")
+"""Where a path without a root may begin: `guard/limits.py` is short for `costguard/guard/limits.py`."""
+OURS = re.compile(
+    r"(?:costguard|providers|agent|tests|docs|bench|scripts|config|core|flows|app|reports|ledger|guard|services|views|web|"
+    r"settings|sizing|quoting|metering|budgets|reporting|bills|runs|agents|values|system|cli|renderers|notifiers|files|"
+    r"watchdog|data|transport|exact|child)/[\w./*{},-]*"
+)
+"""A path of this repository, as far as its first folder tells; folders that are gone are in it, so that they are found."""
+DOTTED = re.compile(r"costguard(?:_\w+)?(?:\.\w+)+")
+
+
+def code_words(page: Path) -> list[tuple[int, str]]:
+    """Each word in code font of `page` with its line; fenced blocks are a user's files and commands."""
+    words = list[tuple[int, str]]()
+    fenced = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        fenced ^= line.startswith("```")
+        if not fenced:
+            words += [(number, word) for word in re.findall(r"`([^`\s]+)`", line)]
+    return words
+
+
+@cache
+def is_there(path: str) -> bool:
+    """Whether a file or folder of the repository is called `path`, wherever its short form begins. NAME stands for any name."""
+    pattern = re.sub(r"NAME|\{[^}]*\}|<\w+>", "*", path.split("::", 1)[0]).rstrip("/")
+    return any(next(ROOT.glob(f"{start}{pattern}"), None) for start in UNDER)
+
+
+@cache
+def is_module(dotted: str) -> bool:
+    """Whether `dotted` is a module of the repository, or a name in one."""
+    whole = dotted.replace(".", "/")
+    parent = whole.rpartition("/")[0]
+    return any(is_there(path) for path in (whole, f"{whole}.py", f"{parent}.py", f"{parent}/__init__.py") if parent)
+
+
+def faults(page: Path) -> list[str]:
+    """Each path and module that `page` names and that does not exist."""
+    name = page.relative_to(ROOT).as_posix()
+    found = []
+    for number, word in code_words(page):
+        plain = word.split("::", 1)[0]
+        if OURS.fullmatch(plain) and plain not in USERS_PATHS and not is_there(plain):
+            found.append(f"{name}:{number} names {word}, which does not exist")
+        if DOTTED.fullmatch(word) and not is_module(word):
+            found.append(f"{name}:{number} names {word}, which is no module")
+    return found
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.relative_to(ROOT).as_posix() not in OLD_PATHS], ids=lambda p: p.name)
+def test_paths_that_a_page_names_exist(page: Path) -> None:
+    assert faults(page) == []
+
+
+def test_a_path_that_is_gone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "PAGE.md"
+    page.write_text("`core/quote.py` is gone, and `costguard.flows.quote`; `costguard.services.quote` is not.\n")
+    monkeypatch.setattr("tests.test_docs_paths.ROOT", tmp_path)
+    is_there.cache_clear()
+    is_module.cache_clear()
+    (tmp_path / "costguard/services").mkdir(parents=True)
+    (tmp_path / "costguard/services/quote.py").touch()
+    assert [one.split(" names ")[1].split(",")[0] for one in faults(page)] == ["core/quote.py", "costguard.flows.quote"]
+    is_there.cache_clear()
+    is_module.cache_clear()
