@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("costguard", "costguard_aws", "costguard_gcp", "costguard_lambda", "costguard_runpod", "costguard_vast")
+PACKAGES = ("costguard", *sorted(path.name for path in (ROOT / "providers").glob("costguard_*")))
 OTHERS = ("alembic.command", "apprise", "boto3", "google.auth.transport.requests", "google.cloud.compute_v1", "psycopg")
 """What they import late."""
 LEFT_OUT = "__main__"
