@@ -1,14 +1,11 @@
-"""Agents: joining, and what one says, from the message to the answer. Each refusal has a name and changes nothing.
+"""Where agents join and report: from the message to the answer. Each refusal has a name and changes nothing.
 
-    signed by its own key -> within the window -> number rises -> of the life that is there -> a beat, field by field
-    -> committed with others (`services.agent_writer`) -> remembered for a probe -> answered, signed
+    signed by its own key -> within the time window -> number rises -> machine still in the same run -> each field checked
+    -> committed with others (`agent_writer`) -> cached for rechecks -> answered, signed
 
-What an agent may cause ends at its own machine: samples of it, and bounded wishes about it.
-
-Codes and tokens: made here, shown once, and kept as hashes, so that whoever reads the ledger learns none.
-
-Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and digits that nobody confuses; case and dashes do not matter.
-cg_4vZ... is a token: 256 bits.
+An agent can affect its own machine only: its samples, and bounded overrides. Enrolment codes and tokens are made here, shown
+once and stored as hashes, so that whoever reads the ledger learns none. Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and
+digits that are not confused; case and dashes do not matter. cg_4vZ... is a token: 256 bits.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ NO_VERDICT = AgentVerdict()
 
 
 class AgentEnvelope(NamedTuple):
-    """A message as it came. `seq`, `at`, `signature`: its headers as they stand, "" for none."""
+    """A message as received. `seq`, `at`, `signature`: its headers, "" where missing."""
 
     method: str
     path: str
@@ -70,9 +67,9 @@ class AgentEnvelope(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class AgentGateway:
-    """Where agents join and report. `machine`: what is known of the machine of an agent, None: it is not there.
+    """Where agents join and report. `machine`: what is known of an agent's machine; None: it is not listed.
 
-    `heard`: what they said lately, for who probes. `commits`: who writes it down.
+    `heard`: cache of recent samples. `commits`: the batch writer.
     """
 
     book: AgentBook
@@ -88,14 +85,14 @@ class AgentGateway:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update_verdicts(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
-        """Go on with what the guard has just found, until the next run should long have been: after that nothing is known.
+        """Use the results of the last guard run until the next one is overdue; after that the verdict is unknown.
 
-        A dead-man switch would else believe a guard that hangs, of a machine that somebody has protected since.
+        Otherwise a dead-man switch would believe a guard that hangs, about a machine that was protected since.
         """
         self._judged, self._judged_until = judged, until
 
     def join(self, body: bytes) -> dict[str, object]:
-        """Let an agent join; what it is answered. RefusedError where its code does not let it."""
+        """Let an agent join, and return the answer to it. RefusedError where its code does not allow it."""
         joining = parse_join_request(parse_message_json(body))
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
@@ -117,7 +114,7 @@ class AgentGateway:
         }
 
     def check_message(self, envelope: AgentEnvelope) -> CheckedMessage:
-        """The message that `envelope` is, checked but not counted. RefusedError where it is none that this agent may send."""
+        """The message in `envelope`, checked and not yet counted. RefusedError where this agent may not send it."""
         if len(envelope.body) > BODY_MOST:
             raise MessageRefusedError(TOO_LARGE)
         seq, at_ms = _parse_number(envelope.seq), _parse_number(envelope.at)
@@ -141,7 +138,7 @@ class AgentGateway:
         return CheckedMessage(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
     def answer(self, incoming: CheckedMessage, asked: Mapping[str, str]) -> dict[str, object]:
-        """What a message that was committed is answered. `asked`: by the id of each ask "" or why not."""
+        """The answer to a committed message. `asked`: by the id of each request "" or the reason of its refusal."""
         with self._lock:
             known = self._agents.get(incoming.agent.id, incoming.agent)
             self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
@@ -159,7 +156,7 @@ class AgentGateway:
         }
 
     def forget(self, agent_id: str) -> None:
-        """Ask the ledger anew of this agent: it may have been revoked, or have spoken to another watchdog."""
+        """Read this agent from the ledger again next time: it may be revoked, or have reported to another watchdog."""
         with self._lock:
             self._agents.pop(agent_id, None)
 

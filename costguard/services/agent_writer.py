@@ -1,13 +1,11 @@
-"""Commits: what agents said, written down by one thread, all that came within some hundredths of a second in one transaction.
+"""Write the messages of agents: one thread, one transaction for all that arrive within some hundredths of a second.
 
-A message is answered after the commit that counts it, and so what was answered is never taken twice, whatever dies when. What
-cannot be written is answered so, and nothing of it is remembered. The transaction asks whether the number rises and the agent
-still may speak: two watchdogs on one ledger take a message once.
+A message is answered after its commit, so an answered message is never counted twice, whichever process dies when. A message
+that cannot be written is answered with an error, and nothing of it is kept. The transaction checks that the number rises and
+that the agent is not revoked: two watchdogs on one ledger count a message once.
 
-What agents said lately, kept in memory: for the probe right before an act, and beside what providers measure themselves.
-
-It is no record: that is in the ledger, one sample of each signal and interval. A watchdog that starts knows nothing here, and
-asks the ledger.
+`AgentSampleCache` keeps recent samples in memory for the recheck right before an act. It is no record: a watchdog that starts
+has an empty cache and reads the ledger.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ END_WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedMessage:
-    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, however long it then waits."""
+    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, when it arrived."""
 
     agent: Agent
     machine: AgentMachine
@@ -82,7 +80,7 @@ class _AgentState:
 
 @dataclass(slots=True, kw_only=True)
 class AgentBatchWriter:
-    """The one who writes. `interval`: of the guard, the length of one sample. Call `start` first, and `end` at the end."""
+    """Writes messages in batches. `interval`: of the guard, the length of one sample. Call `start` first and `end` last."""
 
     book: AgentBook
     heard: AgentSampleCache
@@ -114,7 +112,7 @@ class AgentBatchWriter:
             self._thread.join(END_WAIT_S)
 
     def submit(self, incoming: CheckedMessage) -> Future[Mapping[str, str]]:
-        """What will be answered to each ask of `incoming`, once it is committed; RefusedError where it is not counted."""
+        """A future of the answers to the requests of `incoming`, set at commit; RefusedError where it is not counted."""
         if self._ended:
             raise MessageRefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
         answer: Future[Mapping[str, str]] = Future()
@@ -262,7 +260,7 @@ RECORDS_MAX = 256
 
 
 class AgentSampleCache:
-    """A source of measures like a provider, of all machines whose agents report. `kept`: for how long. For several threads."""
+    """Recent samples of all machines with agents, used like a provider's. `kept`: for how long. Safe for several threads."""
 
     def __init__(self) -> None:
         self.kept = SAMPLES_KEPT_FOR

@@ -1,7 +1,4 @@
-"""`costguard audit`: does it hold, and what does it tell?
-
-The mark of the ledger: where it is kept, and a person's word that a ledger that does not fit it is to be gone on with.
-"""
+"""`costguard audit`: verify and show the tamper-evident log, and adopt a ledger that the rollback marker refuses."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from costguard.views.policy import build_override_document
 
 
 def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> CommandAnswer:
-    """`costguard audit verify`; what does not fit ends it as a "no", after it has been printed."""
+    """`costguard audit verify`; findings are printed, then the command ends as refused."""
     noted, settings = [parse_anchor(one) for one in anchors], read_settings(config)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
         chain, findings = check_audit(ask, noted)
@@ -43,7 +40,7 @@ def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> C
 
 
 def show_audit(*, since: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard audit show`: the rows, those of `since` on."""
+    """`costguard audit show`: the rows of the log, from `since` on."""
     since_us = None if since is None else to_micros(_parse_since(since, datetime.now(UTC)))
     with LedgerReader(resolve_ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
         rows = [parse_entry(entry) for entry in iterate_entries(ask, since_us)]
@@ -73,7 +70,7 @@ def find_rollback_marker(settings: Settings) -> RollbackMarker:
 
 
 def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard audit adopt`: go on with the ledger as it is. Who said so, and why, stands in its audit from now on."""
+    """`costguard audit adopt`: continue with this ledger although the marker refuses it. Who said so and why is logged."""
     from costguard.services import overrides
 
     settings = read_settings(config)

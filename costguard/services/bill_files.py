@@ -1,9 +1,7 @@
-"""Bill files of whatever kind as parts of lines: FOCUS for everybody, and what each provider's plug-in says of its own files.
+"""Bill files of any kind as bill lines: FOCUS for every provider, and each plug-in's own formats. Also `costguard focus check`.
 
-Which kind a file is of, its first record says. A record that cannot be read refuses the whole file, by name and line: a bill
-that is taken in in part says less than none.
-
-`costguard focus`: FOCUS files, ours and others'.
+The first record decides the format. A record that cannot be read refuses the whole file, with its name and line: half a bill
+says less than none.
 """
 
 from __future__ import annotations
@@ -49,9 +47,9 @@ ListAccounts = Callable[[str], Sequence[str]]
 
 @dataclass(slots=True, kw_only=True)
 class BillFileKinds:
-    """What this installation can read. `only`: the provider that the files are of, "" for what they say themselves.
+    """The formats that this installation reads. `only`: the provider of the files; "" where each file says it.
 
-    `account`: whose the files are that do not say so. `left_out`: rows of providers that nobody here speaks for, by name.
+    `account`: the account of files that do not name one. `left_out`: rows of providers without a plug-in, by name.
     """
 
     known: Mapping[str, BillFiles]
@@ -93,12 +91,12 @@ class OpenedBill:
 
 
 def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
-    """The bill in the file or folder `path`, of which nothing but the first record has been read yet."""
+    """Open the bill in the file or folder `path`; only the first record is read."""
     return open_bill_pieces(str(path), list_pieces(path), kinds, now)
 
 
 def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFileKinds, now: datetime) -> OpenedBill:
-    """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
+    """As `open_bill`, of pieces that lie anywhere. `path`: the name of the whole bill."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
     places = read_records(pieces)
     first = next(places, None)

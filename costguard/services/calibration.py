@@ -1,4 +1,4 @@
-"""calibrate: observed runs -> what was expected of each -> beliefs a family of jobs, and which runs were left out and why."""
+"""Calibrate: compare observed runs with what was predicted for each, and update the beliefs of each family of jobs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def calibrate_runs(
     file: str = "",
     warnings: tuple[str, ...] = (),
 ) -> CalibrationAnswer:
-    """What `fresh` runs and those already `kept` in `file` say of quotes to come. Their order does not matter."""
+    """What `fresh` runs and those already `kept` in `file` change in future quotes. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
     runs = _drop_repeats((*kept, *fresh))
     spread = facts.get_efficiency().spread_seen

@@ -1,7 +1,7 @@
-"""Many questions at once: a bounded number of threads asks, and whoever asked for it takes the answers one by one.
+"""Ask many questions at once: a bounded number of daemon threads asks, and the caller takes the answers one by one.
 
-The threads are daemons: one that hangs in somebody's library keeps neither a command nor the process from ending. What such
-a thread still answers after its crew was closed is dropped.
+A thread that hangs in a library keeps neither the command nor the process from ending. Answers that arrive after `close` are
+dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NamedAnswer = tuple[K, T | BaseException]
 
 
 class QuestionPool(Generic[K, T]):
-    """Threads that put questions, at most `most` at once. Their answers stand in one line, in the order of coming."""
+    """Threads that ask, at most `most` at once. Answers are queued in order of arrival."""
 
     def __init__(self, line: SimpleQueue[NamedAnswer[K, T]], most: int = THREADS_MAX) -> None:
         self._line, self._most, self._threads = line, most, 0
@@ -32,7 +32,7 @@ class QuestionPool(Generic[K, T]):
         self._over = threading.Event()
 
     def ask(self, name: K, question: Callable[[], T]) -> None:
-        """Put `question` as soon as a thread is free; its answer, or what it raised, comes under `name`."""
+        """Ask `question` as soon as a thread is free; its answer, or what it raised, is queued under `name`."""
         if is_simulated():
             self._answer(name, question)
             return

@@ -1,13 +1,8 @@
-"""The providers that somebody configured, opened: what each is handed, and what is said of one that cannot be opened.
+"""Open the configured providers, with everything they are handed: transport, clock, cache, reader of bill files.
 
-A provider without its key or its SDK is itself a fact, and stops no other: in its place stands a source that fails with the
-reason, so that what the ledger knows of it counts as not seen. A slip in the settings is an error of whoever wrote them.
-
-A cache of files in the platform's cache folder: for this user only, and never half a file.
-
-Bills that a provider's settings name as files (`focus_export`), read by what `costguard reconcile --file` reads with.
-
-A provider sees no room but the ports: it is handed this, says where the files stand, and gets lines.
+A provider without its key or SDK stops no other: in its place stands a source that fails with the reason, so that what the
+ledger knows of it counts as not seen. A mistake in the settings is an InputError. Cached files are readable by this user only
+and written whole or not at all.
 """
 
 from __future__ import annotations
@@ -62,7 +57,7 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredProvider:
-    """One configured provider. `error`: why it could not be opened, None where it could; then `sources` are its accounts."""
+    """One configured provider. `error`: why it could not be opened; None where it could, then `sources` are its accounts."""
 
     name: str
     manifest: ProviderManifest | None
@@ -72,7 +67,7 @@ class ConfiguredProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableProvider:
-    """Stands for a provider that could not be opened: it fails whatever it is asked, and says why."""
+    """In place of a provider that could not be opened: every request fails with the reason."""
 
     name: str
     error: CostguardError
@@ -103,9 +98,9 @@ def check_provider_tables(settings: Settings, installed: ProviderRegistry) -> Ma
 def open_providers(
     settings: Settings, *, only: Collection[str] | None = None, found_too: bool = False
 ) -> Iterator[tuple[ConfiguredProvider, ...]]:
-    """Every configured provider, or `only` these. `found_too`: those without a table for which credentials are found, too.
+    """Every configured provider, or `only` these. `found_too`: also those without a table whose credentials are found.
 
-    Of the latter, one that needs a setting before its credentials are of any use is there with that InputError.
+    One of the latter that needs a setting first is returned with that InputError.
     """
     installed = plugins.load_providers()
     tables = dict(check_provider_tables(settings, installed))
@@ -125,7 +120,7 @@ def open_providers(
 
 
 def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, ...]:
-    """The accounts of all, with a stand-in for each provider that could not be opened."""
+    """The accounts of all providers, with an UnavailableProvider for each that could not be opened."""
     found = list[InstanceSource]()
     for cloud in clouds:
         found += cloud.sources if cloud.error is None else (UnavailableProvider(name=cloud.name, error=cloud.error),)
@@ -134,7 +129,7 @@ def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, 
 
 @contextmanager
 def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
-    """What every provider is handed; the connections are let go of when the block ends."""
+    """What every provider is handed; connections are closed when the block ends."""
     import os
 
     from costguard.data import ShippedFacts
@@ -232,7 +227,7 @@ CACHE_BYTES_MAX = 64 * 2**20
 
 
 class FileCache:
-    """A `Cache` in `folder`, which is made when something is first kept. How old a file is, its own date tells."""
+    """A `Cache` in `folder`, which is created with the first entry. The file's modification time is its age."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""`costguard db`: looking after the ledger."""
+"""`costguard db`: path, backup, check and upgrade of the ledger."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""Messages go out: those that are due in the outbox, side by side within a deadline, pages first; what came of each is kept.
+"""Deliver due notifications from the outbox: side by side within a deadline, pages first; record each outcome.
 
-A message is sent at least once: a crash between its sending and its settling sends it again, under the same id. Where the
-ledger cannot be written, what came of it is kept here until it can be, so that nobody is told the same every minute. A message
-that was given up (no try can help, too many failed, or it is too old) goes through the second channel, the console. Nobody
-waits for this: the guard runs elsewhere.
-
-The channels of the settings, opened: what a route names becomes something that sends.
-
-Hooks as the settings name them: what asks those that are urls, signed as the webhook channel is.
+A notification is delivered at least once: a crash between delivery and its record delivers it again, under the same id. Where
+the ledger cannot be written, outcomes are kept in memory until it can, so that nobody gets the same message every minute. One
+that is given up (no retry can help, too many failed, or too old) goes to the second channel, the console. The guard does not
+wait for this. Also here: opening the channels and hooks that the settings name.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ DISPATCH_MESSAGES_MAX = 32
 
 
 class MessageOutbox(Protocol):
-    """Messages that were written together with what they tell of."""
+    """Notifications written together with the alerts they report."""
 
     def due_messages(self, now: datetime) -> list[Notification]:
         """Those to be tried at `now`, the oldest first."""
@@ -58,7 +54,7 @@ class MessageOutbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchResult:
-    """What came of one round. `later`: to be tried again. `given_up`: went through the second channel, with why."""
+    """Outcome of one round. `later`: to be tried again. `given_up`: sent to the second channel, with the reason."""
 
     sent: tuple[Notification, ...] = ()
     later: tuple[tuple[Notification, str], ...] = ()
@@ -66,7 +62,7 @@ class DispatchResult:
 
 
 class OutboxDispatcher:
-    """Sends what is due, one round a call. `notifiers`: by the names of channels. `second`: for what cannot be sent."""
+    """Delivers what is due, one round a call. `notifiers`: by channel name. `second`: channel for what cannot be delivered."""
 
     def __init__(
         self,
@@ -165,7 +161,7 @@ def open_console(clock: Clock) -> Notifier:
 
 
 def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> OutboxDispatcher:
-    """What sends the messages of `book`; one a process. `holder`: of the turn, "" for one that takes none."""
+    """The dispatcher of `book`; one a process. `holder`: name in the leader lease, "" for a process that takes none."""
     return OutboxDispatcher(
         _LedgerOutbox(book, holder), open_notifiers(settings, clock), clock=clock, second=open_console(clock)
     )
@@ -228,7 +224,7 @@ class _LedgerOutbox:
 
 
 def is_led_by_another(book: GuardStore, holder: str, now: datetime) -> bool:
-    """Whether the turn is that of another process than `holder` (one process; "" for one that takes no turns)."""
+    """Whether another process than `holder` has the leader lease."""
     turn = book.load_leader_lease() if holder else None
     return turn is not None and turn.is_held(now) and turn.holder != holder
 

@@ -1,14 +1,11 @@
-"""Guard: from facts to a plan, and from the plan to one deed at a time. Each run derives everything anew.
+"""One guard run, from facts to a plan, and from the plan to one act at a time. Each run derives everything anew.
 
-    read what is known -> confirm what was sent -> survey -> commit what it leaves, messages too -> do what goes
+    read what is known -> confirm earlier acts -> evaluate -> commit results and notifications together -> perform due acts
 
-Nothing is done that was not committed before. Where the ledger cannot be written nothing is done at all, and that is said
-through a channel that needs no disk.
-
-Accepting: whether settings that never ran may act, or somebody has to read their plan first (GUARD 6, H25).
-
-The first run of settings is over once its plan can be judged: what is not measured yet may still turn out to be more acts than
-the rails allow. It is over in any case when the longest wait of a policy and an hour have gone by.
+Nothing is done that was not committed before. Where the ledger cannot be written, nothing is done, and an alert goes to a
+channel that needs no disk. Settings that run for the first time may have to be approved (GUARD 6, H25): until their plan can be
+judged, or until the longest wait of a policy and an hour have passed, a plan with more acts than the limits allow waits for a
+yes.
 """
 
 from __future__ import annotations
@@ -59,9 +56,9 @@ SETTINGS_USER = "settings file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRunResult:
-    """What a run came to. `committed`: it is in the ledger, or another watchdog has the turn. `broken`: why nothing was done.
+    """Result of a run. `committed`: it is in the ledger, or another watchdog leads. `broken`: why nothing was done.
 
-    `intents`: as they stand now. `unaccepted`: why its plan must be accepted first; `plan_hash`: of what would be done.
+    `intents`: as they are now. `unaccepted`: why the plan must be accepted first; `plan_hash`: fingerprint of the plan.
     """
 
     at: datetime
@@ -80,11 +77,11 @@ class GuardRunResult:
 
 @dataclass(slots=True, kw_only=True)
 class GuardRunner:
-    """The guard of one ledger. `holder`: this process, by a name of its own. `latest`: asked anew in each run.
+    """The guard of one ledger. `holder`: name of this process. `latest`: called for the last listings in each run.
 
-    `dry_run`: nothing is done, recorded or sent. `supposed`: wishes that a plan takes for made. `resident`: it runs again and
-    again, so that its own first run only observes; else only a gap in the ledger's runs counts. `mark`: by an older ledger than
-    was seen nothing is done; None: nobody noted what it was like.
+    `dry_run`: nothing is done, recorded or sent. `supposed`: overrides that the plan assumes. `resident`: the process runs
+    repeatedly, so its own first run only observes; otherwise only a gap in the ledger's runs counts. `mark`: rollback marker;
+    nothing is done on an older ledger than was seen; None: there is no marker.
     """
 
     book: GuardBook
@@ -107,7 +104,7 @@ class GuardRunner:
     _ended: datetime | None = None
 
     def run(self) -> GuardRunResult:
-        """One run. It raises nothing that the ledger raises: that is `broken`, and nothing is done then."""
+        """One run. A LedgerError is not raised but returned as `broken`, and nothing is done then."""
         now, self._began_s = self.clock.now(), self.seconds()
         try:
             return self._run_steps(now)
@@ -189,13 +186,13 @@ class GuardRunner:
         )
 
     def _guarded_until(self, last: GuardRun | None) -> datetime | None:
-        """Until when somebody guarded, None: never. Our own deeds are no gap, though runs may be due meanwhile."""
+        """Until when somebody guarded; None: never. Time spent on our own acts is no gap."""
         if last is None or self._ended is None:
             return last.at if last else None
         return max(last.at, min(self._ended, last.at + ACTION_TIME_MAX))
 
     def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
-        """What holds every act of this run."""
+        """What holds every act of this run, as (reason, sentence)."""
         if self.dry_run:
             yield "dry_run", "this is a dry run"
         elif epoch is None:
@@ -213,7 +210,7 @@ class GuardRunner:
                 yield "clock", doubt
 
     def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
-        """The armings that the file states and the ledger does not know yet, now recorded."""
+        """Armings stated in the file and not yet in the ledger, now recorded."""
         known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
         stated = {p.name: p.arm for p in self.rules.policies if p.arm != OBSERVE}
         stated |= {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
@@ -239,7 +236,7 @@ class GuardRunner:
         unaccepted: str,
         now: datetime,
     ) -> bool:
-        """Everything that the run leaves, in one transaction with its messages."""
+        """Write everything that the run leaves, in one transaction with its notifications."""
         facts = facts | {"breaker": encode_breaker(found.breaker)}
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
@@ -270,9 +267,9 @@ def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
 
 
 def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
-    """`found` with the steps done that only tell: those are done by being found, as their notice is committed with them.
+    """`found` with alert-only steps marked done: their alert is committed with this run.
 
-    An act is done by its intent, a hook by its end.
+    Acts and hooks are marked by their own ends.
     """
     due: dict[tuple[str, Incarnation], list[int]] = {}
     for one in found.proposals:
@@ -306,7 +303,7 @@ def explain_unaccepted(
     digest: Callable[[bytes], str],
     plan_hash: str,
 ) -> str:
-    """Why these settings wait for a yes; "" where they ran before, mean little, or their plan was accepted.
+    """Why these settings need approval; "" where they ran before, cause few acts, or their plan was accepted.
 
     `facts`: of the run, changed where that is settled. `digest`: sha256 in hex.
     """

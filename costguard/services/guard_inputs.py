@@ -1,13 +1,7 @@
-"""What the settings say to the guard.
+"""Inputs of a guard run beside the ledger: settings, lags of measures, price ceilings, and the last listings.
 
-How late the measures of each provider come, as its manifest says: the same for every command, whoever is asked now.
-
-`watch`, `plan`, `status`, `top` and `simulate` all take it from here. It opens no account and asks nobody, so it holds offline
-too, and for machines that the ledger knows of a provider which the settings name no more.
-
-What a GPU is taken to cost at most, where nobody states a price or it moves by itself.
-
-What a guard run is told beside the ledger: what listings say that is not kept, who can be asked, measures, may speak.
+`watch`, `plan`, `status`, `top` and `simulate` take the lags from here: no account is opened, so they are known offline and for
+providers that the settings no longer name.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 
 def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
-    """What the settings say to the guard."""
+    """The guard's part of the settings."""
     return GuardConfig(
         policies=settings.policies,
         budgets=settings.budgets,
@@ -44,12 +38,12 @@ def build_guard_config(settings: Settings, interval: timedelta | None = None) ->
 
 
 def read_measurement_lags() -> Mapping[str, timedelta]:
-    """Provider -> how old its newest measure is at best; 0 where the listing itself brings the measures."""
+    """Provider -> age of its newest measure at best; 0 where measures come with the listing."""
     return {name: one.manifest.measures_late for name, one in plugins.load_providers().found.items()}
 
 
 def read_price_ceilings(settings: Settings) -> dict[str, int]:
-    """Canonical GPU -> nano-dollars an hour that one is taken to cost at most, from the market that quotes use."""
+    """Canonical GPU -> highest nano-dollars an hour that one costs, from the market that quotes use."""
     from costguard.data import MARKET  # whoever holds it as a function rarely needs it
     from costguard.ledger.market import MarketReader, select_newest_market
     from costguard.settings import expand_path, get_cache_path
@@ -63,11 +57,10 @@ def read_price_ceilings(settings: Settings) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResults:
-    """What the last listings told that the ledger does not keep, and who can be asked about each scope. No field has a default.
+    """What the last listings said that the ledger does not keep, and the source of each scope. No field has a default.
 
-    `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
-    `lags`: how late the measures of a provider may come that is asked for them apart; one that is missing is not late.
-    `measures`: who measures machines beside their providers. `agents`: those that may speak.
+    `balances`: of prepaid accounts, as last fetched. `members`: resources brought up by controllers, ended ones too. `lags`: by
+    provider; a missing one is 0. `measures`: sources of samples beside the providers. `agents`: those that may report.
     """
 
     handling: Mapping[ResourceKey, Handling]
@@ -79,7 +72,7 @@ class PollResults:
     agents: tuple[Agent, ...]
 
     def find_source(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
-        """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""
+        """The source that can be asked about `key`, listed in `scope`; None: any scope of its account."""
         if scope is not None:
             return self.sources.get(scope)
         return next((source for one, source in self.sources.items() if one[:2] == key[:2]), None)

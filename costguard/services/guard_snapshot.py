@@ -1,20 +1,14 @@
 """The guard's snapshot: what is known at one moment, built in this one place for `watch`, `plan`, `status` and `top`.
 
-    runs before -> what lives -> budgets -> what conditions ask -> samples, wishes, what earlier runs left
+    earlier runs -> live resources -> budgets -> facts that conditions ask for -> samples, overrides, intents
 
-Example: AWS publishes its measures ten minutes late. Were the lags left out for one of the commands, that one would miss the
-two newest samples of each machine and call it unknown, where the others know it to be idle.
+Example: AWS publishes its measures ten minutes late. A command that left these lags out would miss the two newest samples of
+each machine and call it unknown, where the others know it to be idle. `simulate` has no ledger of the replayed moment:
+`guard.replay.history` states each field from the records.
 
-`simulate` has no ledger of the moment that it replays: `guard.replay.history` states each field from what is recorded.
-
-What a run asks the ledger for the whole fleet: wishes, intents, and what some condition names, nothing that none does.
-
-Lookback: the samples of the last 48 hours, of which a process that stays reads only what is new.
-
-What is remembered is samples, as they were read, in columns: no judgement (decision 0024). A run reads AGAIN of them anew, so
-that samples which came late are among them: those who measure ask for a quarter of an hour (`MEASURE_LOOKBACK`).
-
-What a guard run carries over in words, beside what has tables of its own: the breaker, and what idling had cost.
+Samples of the last 48 hours are kept in memory as columns, so that a resident process reads only new ones (decision 0024); the
+last stretch is read again, for samples that came late (`MEASURE_LOOKBACK`). A guard run stores two facts as text: the breaker,
+and what idling had cost at an act.
 """
 
 from __future__ import annotations
@@ -59,9 +53,8 @@ HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
 class PreviousRuns:
     """What earlier guard runs mean for one at this moment.
 
-    `facts`: to be recorded with this run. `gap`: why a run now could only observe, "" where it may act. `gap_ended_at`: what
-    was measured before it counts no more, None: all counts. `apart`: see `Sight`. `breaker`: as the last run left it, None:
-    closed.
+    `facts`: to be recorded with this run. `gap`: why a run now may only observe; "" where it may act. `gap_ended_at`: samples
+    before it no longer count; None: all count. `apart`: see GuardSnapshot. `breaker`: as the last run left it; None: closed.
     """
 
     facts: Mapping[str, str]
@@ -74,7 +67,7 @@ class PreviousRuns:
 def read_previous_runs(
     last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None
 ) -> PreviousRuns:
-    """What the newest run says. `guarded_until`: until when somebody guarded, None: nobody ever did."""
+    """What the newest run says. `guarded_until`: until when somebody guarded; None: never."""
     facts = dict(last.facts) if last else {}
     gap = explain_gap_doubt(guarded_until, rules.interval, rules.rails, now)
     gap_ended_at = now if gap and last else decode_instant(facts.get("gap_ended_at"))
@@ -103,11 +96,11 @@ def build_guard_snapshot(
     held: tuple[tuple[str, str], ...],
     lookback: SampleWindow,
 ) -> GuardSnapshot:
-    """Everything that is known at `now`, the same for whoever asks.
+    """Everything that is known at `now`, the same for every command.
 
-    `books`, `records`: what the ledger says of resources and money, and of the guard. `latest`: what it does not keep.
-    `wishes`: as `asked.wishes_lately` reads them, with those that a plan takes for made. `before`: as `read_runs_before` has
-    it. `held`: what holds every act of this run, by reason. `lookback`: reads the samples.
+    `books`: resources and money. `records`: what guard runs and people recorded. `latest`: what the ledger does not keep.
+    `wishes`: as `load_recent_overrides` reads them, with those that a plan assumes. `before`: of `read_previous_runs`. `held`:
+    what holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     return GuardSnapshot(
@@ -155,13 +148,13 @@ def load_cost_facts(
 
 
 def load_recent_overrides(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
-    """All that count, and those that have ended lately: a lease that ended starts windows anew."""
+    """Overrides in force, and those that ended recently: the end of a lease restarts the windows."""
     found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
 
 
 def load_recent_intents(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
-    """The open ones, and those that ended within a day."""
+    """Open intents, and those that ended within a day."""
     found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
     return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))
 
@@ -174,7 +167,7 @@ FULL_READ_EVERY = timedelta(hours=6)
 
 @dataclass(slots=True)
 class SampleWindow:
-    """What one process has read. `_read_at`: when it last read; `_whole_at`: when it last read all."""
+    """Samples that this process has read. `_read_at`: time of the last read; `_whole_at`: time of the last full read."""
 
     _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
     _read_at: datetime | None = None
@@ -194,7 +187,7 @@ class SampleWindow:
         return self._kept
 
     def _find_read_start(self, now: datetime) -> datetime | None:
-        """From when on to read; None: all, since nothing was read, or too long ago, or a clock went back."""
+        """From when on to read; None: read all (first read, too long ago, or the clock went back)."""
         if self._read_at is None or self._whole_at is None:
             return None
         steady = self._read_at <= now < self._whole_at + FULL_READ_EVERY and now - self._read_at < REREAD_SPAN / 2
@@ -204,7 +197,7 @@ class SampleWindow:
 def _join_columns(
     kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
 ) -> dict[ResourceKey, SampleColumns]:
-    """What was `kept` between `start` and `since`, and the `fresh` samples after it."""
+    """The kept samples between `start` and `since`, followed by the `fresh` ones."""
     found = dict[ResourceKey, SampleColumns]()
     for key in {**kept, **fresh}:
         old, new = kept.get(key, {}), fresh.get(key, {})
@@ -262,7 +255,7 @@ def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rat
 
 
 def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
-    """What each act was for, by the id of the intent whose evidence says so."""
+    """Intent id -> cost and saving of its act, where its evidence has them."""
     found = {}
     for intent in intents:
         said = json.loads(intent.evidence or "{}")

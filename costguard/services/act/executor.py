@@ -1,12 +1,8 @@
-"""Deeds of one guard run: intents are confirmed by what was listed, made for what is coming, cancelled, and done one at a time.
+"""Execute the plan of one guard run: confirm acts sent earlier, create and cancel intents, and perform due acts one at a time.
 
-What is asked right before a request is derived anew from a fresh look, from what people wish at that moment, and from measures
-taken then: somebody may have pressed keep, or started a job, since the plan was made.
-
-Probing: whether there is work right now, on a machine or on another one of its group, by samples taken at this moment.
-
-It is asked right before an act under an idle rule, and twice: doubt is work. The measures of a whole group are asked for in one
-question an account and scope.
+Everything is checked again right before a request, by a fresh look at the machine, the overrides of that moment and samples
+taken then: since the plan was made somebody may have run `costguard keep` or started a job. Under an idle rule the activity of
+the machine and of its group is measured again, twice; where a measure is missing, the machine counts as active.
 """
 
 from __future__ import annotations
@@ -64,11 +60,11 @@ TRIES_MAX = 5
 
 @dataclass(slots=True, kw_only=True)
 class ActionExecutor:
-    """The deeds of one run. `source_of`: who can be asked about a resource; `measures`: who measures any of them besides.
+    """Executes the intents of one run.
 
-    `sight`: what the run has before it; `hooks`: those of this process. `broken`: why nothing may be done any more.
-
-    `observes`: something holds every act of this run (its start, a gap, a clock), so that nothing is sent again either.
+    `source_of`: the account that can be asked about a resource. `measures`: sources of samples beside the providers. `sight`:
+    the snapshot of the run. `hooks`: those of this process. `broken`: why nothing more may be done; "" while all is well.
+    `observes`: every act of this run is held (first run, gap, clock), so nothing is sent again either.
     """
 
     book: GuardBook
@@ -89,7 +85,9 @@ class ActionExecutor:
         return {one.observation.key: one for one in self.sight.live}
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
-        """Move what may have been sent by what is seen of it now, and send again what a listing contradicts."""
+        """Update intents whose request may have gone out, by what is listed now; send again where the listing contradicts
+        them.
+        """
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
@@ -113,11 +111,10 @@ class ActionExecutor:
         return acted
 
     def execute_plan(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
-        """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes.
+        """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
 
-        One that is refused at its last look has taken no room of the rails, so the next one has it; and it comes after the
-        others for as long as it is remembered, so that none waits for ever behind it. Of each kind (of hard caps, and others)
-        MOST_TRIES are looked at in a run.
+        An act that is refused at its last check uses no headroom, so the next one gets it; the refused one then goes behind the
+        others, so that none waits forever. MOST_TRIES of each kind (hard caps, others) are tried in a run.
         """
         self.sight = replace(sight, breaker=found.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
@@ -151,7 +148,7 @@ class ActionExecutor:
             room -= self._execute_intent(intent)
 
     def _execute_intent(self, intent: Intent) -> bool:
-        """Do it; whether it took room of the rails."""
+        """Perform one intent; whether it used headroom."""
         now = self.clock.now()
         ready: Intent | None = intent
         if intent.state in (PLANNED, GRACE):
@@ -174,7 +171,7 @@ class ActionExecutor:
                 self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
 
     def _begin_hook(self, proposal: Proposal, case: PolicyCase, deadline: datetime | None) -> None:
-        """Look at it, record that its hook is about to begin, and let it begin. Nothing is begun that could not be recorded."""
+        """Check the machine, record that its hook begins, then start the hook; one that could not be recorded is not started."""
         now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
         hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
         run = HookRun(
@@ -220,7 +217,7 @@ class ActionExecutor:
         )
 
     def _plan_intent(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
-        """A new intent for `proposal`, as recorded; None where there is one already, or the turn is lost."""
+        """Record a new intent for `proposal`; None where an open one exists, or the leader lease is lost."""
         now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
         loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
         work = proposal.verdict.work
@@ -244,7 +241,7 @@ class ActionExecutor:
         return intent if self.book.plan_intent(intent) else None
 
     def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
-        """What waits, and is wanted no more or is held by something that does not pass by itself."""
+        """Cancel waiting intents that no policy wants any more, or that are held by something permanent."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
@@ -311,9 +308,9 @@ class ActionExecutor:
         return "" if meant else f"{policy.name} no longer matches it"
 
     def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
-        """Why there is work on it or in its group right now, by samples taken now where providers can be asked; "" for none.
+        """Why the machine or its group is active now, by samples taken now; "" where it is not.
 
-        One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
+        A stopped machine needs no sample.
         """
         if deed.rule != IDLE_RULE or seen.state in RESTING_STATES:
             return ""
@@ -334,7 +331,7 @@ class ActionExecutor:
 
 
 def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
-    """Hard caps first; those that were not refused lately before those that were, the one refused longest ago first."""
+    """Hard caps first; then intents that were not refused lately; then refused ones, the oldest refusal first."""
     policy = proposal.verdict.policy
     urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent
@@ -346,7 +343,7 @@ FindSource = Callable[[ResourceKey], InstanceSource | None]
 def find_group_members(
     seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
 ) -> tuple[GroupKey | None, list[Observation]]:
-    """The group of `seen`, and the others of it that run, as they were listed last."""
+    """The group of `seen` and the other running machines of that group, as last listed."""
     key = find_group(seen, group_from)
     if key is None:
         return None, []
@@ -366,9 +363,9 @@ def recheck_activity(
     now: datetime,
     also: Sequence[UtilizationSource] = (),
 ) -> str:
-    """Why `seen` may be at work, or one of the `others` of its `group`; "" where surely none is. `lags`: as in a `Sight`.
+    """Why `seen` or one of the `others` of its `group` may be active; "" where all are surely inactive.
 
-    `also`: who measures machines whatever their provider does; what any of them measures counts.
+    `lags`: as in GuardSnapshot. `also`: sources that measure machines of any provider; each of their samples counts.
     """
     late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
     samples, broken = _measure_now([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
@@ -398,7 +395,7 @@ def _measure_now(
     *,
     also: Sequence[UtilizationSource] = (),
 ) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
-    """The samples `since` then of each of `seen`, those taken now among them; and of which none could be taken, and why."""
+    """Samples taken `since` then of each of `seen`; and the machines without a sample, with the reason."""
     known = book.load_samples_since(since, [one.key for one in seen])
     samples = {one.key: set(known.get(one.key, ())) for one in seen}
     asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}

@@ -1,9 +1,9 @@
-"""Hooks run: each in a thread of its own, in a time of its own, with as little of ours as can be.
+"""Run hooks: each in its own thread, with a time limit and a minimal environment.
 
-A command gets no shell, a group of processes of its own, the few variables that every program needs, those that its hook names,
-and COSTGUARD_* facts; on its standard input the same facts as JSON. When its time is over its whole group is asked to end
-(SIGTERM) and, 5 s later, ended (SIGKILL). What left that group by itself is not followed. Of what it says the beginning and the
-end are kept. Nothing here writes the ledger: a guard run asks what has ended, and records it.
+A command gets no shell, its own process group, the few variables that every program needs, those that its hook names, and
+COSTGUARD_* facts; the same facts as JSON on standard input. At its time limit the group gets SIGTERM and, 5 s later, SIGKILL;
+processes that left the group are not followed. The beginning and the end of its output are kept. This module does not write the
+ledger: a guard run asks which hooks have ended and records it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ KEPT_BYTES = 4 * OUTPUT_CHARS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """What a hook is told. `id`: of this run, the same if it is told twice. `within_s`: seconds that it may take.
+    """What a hook is told. `id`: of this run; a repeated run has the same. `within_s`: seconds that it may take.
 
-    `deadline`: when the act before which it stands is due, None: no act comes after it.
+    `deadline`: when the act after it is due; None: no act follows.
     """
 
     id: str
@@ -116,7 +116,7 @@ def refuse_web_hook(call: HookCall) -> HookEnd:
 
 @dataclass(slots=True)
 class HookRunner:
-    """The hooks that run in this process. `post`: asks those that are urls."""
+    """Runs the hooks of this process. `post`: sends the hooks that are URLs."""
 
     post: PostHook = refuse_web_hook
     _going: dict[str, _RunningHook] = field(default_factory=dict)
@@ -174,9 +174,9 @@ class HookRunner:
 
 
 def record_hook_ends(book: HookRuns, hooks: HookRunner, now: datetime, *, lost: bool = True) -> None:
-    """Record how hooks of this process ended and, where `lost`, which of others are lost: their time is over, and no end came.
+    """Record ended hooks of this process and, with `lost`, mark as lost those of other processes whose time is over.
 
-    LedgerError where that cannot be written: then it is told again the next time.
+    LedgerError where that cannot be written; the next call tries again.
     """
     ends = hooks.get_ends()
     open_ = [run for run in book.load_hook_runs(now) if run.state == BEGUN]
@@ -197,9 +197,9 @@ class _RunningHook:
 def run_hook_command(
     call: HookCall, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None
 ) -> HookEnd:
-    """Run the command of `call` once, to its end or for as long as it may. `over`: set where it is to end now.
+    """Run the command of `call` once, until it ends or its time is over. `over`: an event that ends it now.
 
-    `prepare`: what the new process does before it becomes the command.
+    `prepare`: called in the new process before the command is executed.
     """
     until = monotonic() + call.within_s
     try:
@@ -220,7 +220,7 @@ def run_hook_command(
 
 
 def build_hook_environment(call: HookCall, ours: Mapping[str, str]) -> dict[str, str]:
-    """What a command finds in its environment: no key and no secret of ours, unless its hook names the variable."""
+    """Environment of a hook: no key or secret of costguard, unless the hook names the variable."""
     named = {name: ours[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in ours}
     return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
 

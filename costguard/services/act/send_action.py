@@ -1,15 +1,14 @@
-"""Acting: one instance is asked to stop or end, once, after a fresh look, and what came of it is proven by looking.
+"""Send one stop or terminate to a provider, once, after a fresh look, and confirm the outcome by looking again.
 
-This is the only place that asks a provider to stop or end anything (tests/test_acting_wall.py). Each state is committed before
-what it allows is done:
+This is the only module that asks a provider to stop or end anything (tests/test_acting_wall.py). Each state is committed before
+the step that it allows:
 
     READY -> look, may it? -> commit EXECUTING -> look again, may it? -> not late? -> send once -> commit VERIFYING
 
-19:05:00 READY; 19:05:01 it runs, nobody keeps it, EXECUTING until 19:05:31; 19:05:02 the second look says the same, one request
-goes out; 19:05:03 VERIFYING. Had the process been suspended before the request and gone on at 19:20, nothing would be sent.
-What an adapter does between that check and its request (a look of its own, a connection) may take long: its request is refused
-at the first byte where it is late by then, 10 s after the check (timely.py). A provider whose act takes no condition leaves the
-window after that.
+Example: 19:05:00 READY; 19:05:01 the machine runs, nobody keeps it, EXECUTING until 19:05:31; 19:05:02 the second look agrees
+and one request goes out; 19:05:03 VERIFYING. A process that was suspended before the request and resumed at 19:20 sends
+nothing. An adapter may take long between that check and its request; 10 s after the check the transport refuses the first byte
+(`send_deadline`). Providers without conditional requests leave the time after that unguarded.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ FindObjection = Callable[[Observation], str]
 
 
 def read_boot_time_s() -> float:
-    """Seconds that also pass while the machine sleeps and that nobody can set back."""
+    """Seconds since boot, including suspend; nobody can set this clock back."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPorts:
-    """What one account can do; None for what it cannot."""
+    """The acts that one account supports; None for each that it does not."""
 
     inspector: Inspector | None = None
     stopper: Stopper | None = None
@@ -68,7 +67,7 @@ class ActionPorts:
 
 
 def find_action_ports(source: object) -> ActionPorts:
-    """The hands of an account, by the ports that it keeps."""
+    """The acts of an account, by the ports that it implements."""
     return ActionPorts(
         inspector=source if isinstance(source, Inspector) else None,
         stopper=source if isinstance(source, Stopper) else None,
@@ -78,10 +77,10 @@ def find_action_ports(source: object) -> ActionPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What came of it. `intent`: as last committed. `sent`: whether a request went out now.
+    """Outcome of one attempt. `intent`: as last committed. `sent`: whether a request went out now.
 
-    `held`: why nothing was sent or settled though it stays open. `again`: it is due to be sent once more: `act` on it.
-    `broken`: why the ledger could not be written or read; from then on nothing may be done but observing.
+    `held`: why nothing was sent or settled although the intent stays open. `again`: due to be sent once more. `broken`: why the
+    ledger could not be read or written; after that only observing is allowed.
     """
 
     intent: Intent
@@ -93,7 +92,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLook:
-    """`seen`, or `why` there is nothing to see; asked for at `at_s`."""
+    """`seen`, or `why` nothing could be seen; asked for at `at_s`."""
 
     at_s: float
     seen: Observation | None
@@ -110,10 +109,10 @@ def send_action(
     epoch: int | None = None,
     seconds: ReadSeconds = read_boot_time_s,
 ) -> ActionResult:
-    """Do what `intent` says, where it `is_due`: one request at most, and none where anything is in doubt.
+    """Perform `intent` where it `is_due`: at most one request, and none where anything is in doubt.
 
-    `epoch`: of the turn in which it is done; None: the intent's own. `seconds`: a clock that only goes on, for the expiry.
-    It raises only what `still` raises; a LedgerError of that, too, is `broken` and nothing is sent after it.
+    `epoch`: of the leader lease; None: the intent's own. `seconds`: a monotonic clock for the expiry. `still` returns why the
+    act is not wanted any more, "" where it is; what it raises is raised here, and a LedgerError of it also counts as `broken`.
     """
     if not is_send_due(intent, clock.now()):
         return ActionResult(intent=intent, held=f"it is {intent.state}, and not due")
@@ -146,7 +145,7 @@ def send_action(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PendingAction:
-    """An intent with all it takes to do it."""
+    """An intent with everything needed to perform it."""
 
     intent: Intent
     send: Callable[[], ActionResponse]
@@ -162,7 +161,7 @@ class _PendingAction:
 
 
 def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
-    """Commit that it is about to be sent, look again, send it once, and commit how it was received."""
+    """Commit EXECUTING, look again, send once, and commit how the provider received it."""
     intent, seconds, now = deed.intent, deed.seconds, deed.clock.now()
     until, until_s = now + SEND_WITHIN, seconds() + SEND_WITHIN.total_seconds()
     executing, sent = None, False
@@ -203,10 +202,10 @@ def confirm_action(
     now: datetime,
     settling: timedelta = SETTLING_TIME,
 ) -> ActionResult:
-    """Move `intent`, in doubt, by what a listing or look that was asked for at `asked_at` says; it sends nothing.
+    """Update `intent`, in doubt, by a listing or look that was requested at `asked_at`; sends nothing.
 
-    `seen` None: it was not there, as in `absences` complete listings in a row. `still` is asked where nothing was done, and
-    it would be READY anew: it is CANCELLED if that says why not.
+    `seen` None: the machine was missing from `absences` complete listings in a row. `still` is asked where the act had no
+    effect and the intent would become READY again: a reason cancels it.
     """
     finding = confirm_outcome(intent, seen, absences=absences, asked_at=asked_at, now=now, settling=settling)
     try:
@@ -228,7 +227,7 @@ def settle_action(
     *,
     settling: timedelta = SETTLING_TIME,
 ) -> ActionResult:
-    """What a process left in doubt that is no more: look once, and move it by that. Where it cannot be seen it stays."""
+    """Look once at what a dead process left in doubt, and update the intent by it; unchanged where nothing can be seen."""
     if intent.state not in DOUBTFUL_STATES or hands.inspector is None:
         return ActionResult(intent=intent, held="it cannot be looked up individually, or nothing is pending")
     asked_at = clock.now()
@@ -239,7 +238,7 @@ def settle_action(
 
 
 def _choose_request(intent: Intent, hands: ActionPorts) -> Callable[[], ActionResponse] | None:
-    """The one request that `intent` allows. A stop never becomes a terminate, whatever the provider lacks."""
+    """The one request that `intent` allows. A stop never becomes a terminate."""
     key, stopper, terminator = intent.life.key, hands.stopper, hands.terminator
     if intent.act == STOP:
         return None if stopper is None else lambda: stopper.stop(key, lose=frozenset(intent.lose))
@@ -270,7 +269,7 @@ def _send_request(send: Callable[[], ActionResponse]) -> ActionResponse:
 
 
 def _record_reception(deed: _PendingAction, executing: Intent, reception: ActionResponse) -> ActionResult:
-    """A refusal is a failure only where no earlier request may have worked: one that is stopping refuses a second stop."""
+    """A refusal counts as failure only where no earlier request may have worked: a stopping machine refuses a second stop."""
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else VERIFYING
     told = f"{reception.said}: {reception.why}" if reception.why else reception.said
     moved = _move_intent(executing, deed.intents, state, deed.clock.now(), told)
@@ -278,14 +277,14 @@ def _record_reception(deed: _PendingAction, executing: Intent, reception: Action
 
 
 def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> ActionResult:
-    """Not to be done. What was sent before goes on being looked at; else it is over."""
+    """Not to be performed any more: one that was sent is still watched, any other is over."""
     if intent.state != READY:
         return ActionResult(intent=intent, held=why)
     return _move_intent(intent, intents, CANCELLED, clock.now(), why)
 
 
 def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool = False) -> ActionResult:
-    """Nothing was sent: it goes where it was before, but for one that is to be dropped and was READY. It counts as a send."""
+    """Nothing was sent: back to the state before, except for a dropped one that was READY. It counts as a send."""
     intent = deed.intent
     state = CANCELLED if drop and intent.state == READY else intent.state
     moved = deed.intents.move_intent(executing, state, deed.clock.now(), outcome=why)

@@ -1,7 +1,7 @@
-"""One training step really run, on tensors that hold no data: exact memory on a machine without a GPU.
+"""Run one training step on tensors without data: exact memory on a machine without a GPU.
 
-Needs the extra `exact` (torch, transformers, peft), and is imported by nobody who did not ask for it. Decision 0009 says
-what it measures and what it leaves out.
+Needs the extra `exact` (torch, transformers, peft); imported only for `size --exact`. Decision 0009 says what it measures and
+what it leaves out.
 """
 
 from __future__ import annotations
