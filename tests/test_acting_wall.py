@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PORTS, ACTS = frozenset(("Stopper", "Terminator")), frozenset(("stop", "terminate"))
-ACTING, OWN = "services/act/send_action.py", "providers/ports.py"
+ACTING, OWN = "services/act/send_action.py", "providers/ports/__init__.py"
 
 
 def faults(house: Path) -> list[str]:

@@ -42,47 +42,53 @@ def _tests(folder: str, names: str) -> tuple[str, ...]:
 
 AREAS = {
     "metering": Area(
-        {"core/metering": "*"},
-        _tests("core", "accrual accrual_overtaken unheard billing span observation"),
-        ("tests/core", "tests/providers/sim", "tests/reports", "tests/ledger"),
+        {"metering": "*"},
+        _tests("metering", "accrual accrual_overtaken unheard billing span observation"),
+        ("tests/metering", "tests/providers/sim", "tests/renderers", "tests/ledger"),
     ),
     "ledger": Area(
         {
-            "ledger": "audit audit_check chain lives paid posting reader reading rollup samples state sums turns views"
-            " wishes writing"
+            "ledger/spans": "*",
+            "ledger/guard": "audit_log guard_state store",
+            "ledger/db": "codecs schema",
+            "ledger": "guard_records",
         },
         _tests("ledger", "writing reading guardbook"),
-        ("tests/ledger", "tests/flows", "tests/cli/test_audit.py", "tests/reports"),
+        ("tests/ledger", "tests/services", "tests/cli/test_audit.py", "tests/renderers"),
     ),
     "evidence": Area(
-        {"core/guard": "evidence hanging judging proof signals tracks verdicts", "flows": "lookback"},
-        _tests("core/guard", "judging tracks proof"),
-        ("tests/core/guard", "tests/flows"),
+        {"guard": "signals signal_summary activity action_intents policy_evaluation", "services": "guard_snapshot"},
+        _tests("guard", "judging tracks proof"),
+        ("tests/guard", "tests/services"),
     ),
     "intents": Area(
-        {"core/guard": "incarnation intent", "flows": "accepting acting deeds", "ledger": "intents sends"},
-        (*_tests("flows", "acting deeds"), *_tests("ledger", "intents sends")),
-        ("tests/flows", "tests/core/guard", "tests/ledger"),
+        {"guard": "action_intents", "services/act": "executor send_action", "ledger/guard": "intents send_gate"},
+        (*_tests("services", "acting deeds"), *_tests("ledger", "intents sends")),
+        ("tests/services", "tests/guard", "tests/ledger"),
     ),
     "statement": Area(
-        {"core/statement": "*", "core": "display"},
-        (*_tests("core", "waste saved report_period display days_nobody_looked figures"), "tests/services/test_full_report.py"),
+        {"reporting/statement": "*"},
+        (
+            *_tests("reporting", "waste saved report_period figures"),
+            "tests/metering/test_days_nobody_looked.py",
+            "tests/services/test_full_report.py",
+        ),
         ("tests/services/test_report_adds_up.py", "tests/cli/test_report.py", "tests/ledger/test_accounts.py", "tests/golden"),
     ),
     "drift": Area(
-        {"core": "drift drift_matching drift_causes drift_notices tolerance focus_rows", "flows": "reconcile"},
+        {"bills": "drift reconciliation bill_files", "services": "reconcile"},
         ("tests/bills/test_drift.py", "tests/services/test_reconcile.py"),
         ("tests/cli/test_reconcile_files.py", "tests/providers/aws", "tests/cli/test_reconcile.py", "tests/golden"),
     ),
     "focus": Area(
-        {"core/focus": "check cells conditions rows services", "core/metering": "itemized", "core": "charge_item"},
+        {"reporting/focus": "*", "metering": "charge_item"},
         ("tests/reporting/test_focus_check.py", "tests/renderers/test_focus.py"),
-        ("tests/cli/test_focus.py", "tests/ledger/test_items.py", "tests/reports"),
+        ("tests/cli/test_focus.py", "tests/ledger/test_items.py", "tests/renderers"),
     ),
     "rails": Area(
-        {"core/guard": "planning railing owning", "ledger": "sends"},
-        _tests("core/guard", "railing planning owning"),
-        ("tests/core/guard", "tests/flows", "tests/ledger"),
+        {"guard": "action_plan limits overrides", "ledger/guard": "send_gate"},
+        _tests("guard", "railing planning owning"),
+        ("tests/guard", "tests/services", "tests/ledger"),
     ),
 }
 

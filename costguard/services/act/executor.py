@@ -85,9 +85,7 @@ class ActionExecutor:
         return {one.observation.key: one for one in self.sight.live}
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
-        """Update intents whose request may have gone out, by what is listed now; send again where the listing contradicts
-        them.
-        """
+        """Update intents that may have been sent by what is listed now; repeat requests that the listing contradicts."""
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
@@ -171,7 +169,7 @@ class ActionExecutor:
                 self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
 
     def _begin_hook(self, proposal: Proposal, case: PolicyCase, deadline: datetime | None) -> None:
-        """Check the machine, record that its hook begins, then start the hook; one that could not be recorded is not started."""
+        """Check the machine, record that its hook begins, then start the hook; without the record it is not started."""
         now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
         hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
         run = HookRun(
