@@ -1,4 +1,4 @@
-"""What people tell the guard: keep, protect, snooze, freeze, phase, approve. Each is recorded with who, why and when."""
+"""Overrides that people give the guard: keep, protect, snooze, freeze, phase, approve; each recorded with who, why and when."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan as
 
 
 def keep_resource(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard keep`: a lease. NoAnswerError where a policy allows none that long, or no more of them."""
+    """`costguard keep`: a lease. NoAnswerError where no policy allows one so long, or so many of them."""
     settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = get_now()
@@ -83,7 +83,7 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
 
 
 def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard protect`: never touched, until it is lifted; what its provider or its labels protect stays protected."""
+    """`costguard protect`: never acted on until lifted. Lifting does not remove protection by a provider or a label."""
     settings, now = read_settings(config), get_now()
     reason = "" if lift else require_reason(why, "costguard protect ID")
     live = _find_resource(stated, settings, now)
@@ -113,7 +113,7 @@ def protect_resource(stated: str, *, why: str | None, lift: bool = False, config
 
 
 def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard snooze`: quiet about a machine, or a policy, until then; nothing else changes."""
+    """`costguard snooze`: no notifications about a machine or a policy until then; acts are not affected."""
     settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
     name = stated.removeprefix("policy:")
@@ -134,7 +134,7 @@ def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, co
 
 
 def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard freeze`: no acts at all, until it is lifted."""
+    """`costguard freeze`: no acts at all until lifted."""
     settings, now = read_settings(config), get_now()
     reason = "" if lift else require_reason(why, "costguard freeze")
     with open_guard_store(settings) as book:
@@ -152,7 +152,7 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
 
 
 def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard phase`: what it does now is work, although nothing measures it."""
+    """`costguard phase`: count the machine as active although no measure shows it."""
     settings, now = read_settings(config), get_now()
     called = name.strip()
     if not called:
@@ -170,7 +170,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
 
 
 def approve_action(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard approve`: yes to one act on this one life of a machine, for a day."""
+    """`costguard approve`: allow one act on the present run of a machine, for a day."""
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
     live = _find_resource(stated, settings, now)
@@ -204,7 +204,7 @@ def require_reason(why: str | None, example: str) -> str:
 def make_override(
     what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = ""
 ) -> Override:
-    """A wish about no resource in particular."""
+    """An override about no particular resource."""
     return Override(
         id=secrets.token_hex(8), what=what, who=describe_user(), why=why, at=now, until=until, subject=subject, value=value
     )

@@ -1,4 +1,4 @@
-"""Policies as people look at them: lint, explain, test, arm."""
+"""`costguard policy`: lint, explain, test, arm."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def lint_policies(*, config: str | None = None) -> CommandAnswer:
-    """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
+    """`costguard policy lint`: an error where the settings are refused; else remarks on what is probably unintended."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
@@ -57,7 +57,7 @@ def explain_policies(name: str | None = None, *, config: str | None = None) -> C
 
 
 def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -> CommandAnswer:
-    """`costguard policy test`: what the policy finds of these facts, each `NAME=VALUE`."""
+    """`costguard policy test`: the verdict of the policy for these facts, each `NAME=VALUE`."""
     policy = _find_policy(read_settings(config), name)
     texts = dict(_parse_fact(one) for one in stated)
     facts = {fact: _parse_fact_value(fact, text) for fact, text in texts.items()}
@@ -65,7 +65,7 @@ def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -
 
 
 def arm_policy(name: str, level: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan; lowering it counts at once."""
+    """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan first; lowering it applies at once."""
     settings, at = read_settings(config), overrides.get_now()
     policy = _find_policy(settings, name)
     require_one_of(level, LEVELS, "LEVEL")
@@ -94,7 +94,7 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
 
 
 def _plan_with_override(config: str | None, wish: Override) -> CommandAnswer:
-    """What would be done if `wish` were recorded already."""
+    """The plan as if `wish` were recorded already."""
     from costguard.services import watch
 
     return watch.answer_plan(config=config, accept=None, supposed=(wish,))

@@ -1,21 +1,12 @@
-"""Poll: ask every provider what it has, and hand the answers to the ledger.
+"""Poll all accounts at once and write their listings to the ledger.
 
-All are asked at once. A provider that fails is itself a fact, and neither stops nor delays the others: each account is
-recorded as soon as it has answered, and what has not answered when the round is over is recorded as not seen. Where a listing
-lacks more than half of what was there, or has nothing left of a kind, each that is missing is looked up by itself before
-anything is believed.
+An account that fails neither stops nor delays the others: each is recorded as soon as it has answered, and one that has not
+answered within the time limit is recorded as not seen. Where a listing lacks more than half of the known resources, or all of
+one kind, each missing resource is looked up by itself before its absence is believed. Then the measures of running machines are
+fetched, from providers that state them apart from the listing; what cannot be measured is missing, never zero.
 
-One round of polls: who is asked what when, and when an account is done.
-
-Everything that waits runs in threads of a crew for each provider, so that one that hangs cannot use up the threads of
-another. Everything that decides, and all that touches the ledger, happens here in the thread of whoever plays the round.
-
-Looking up one by one what a listing lacks, before its absence is believed.
-
-Measure: ask every provider that measures work for the samples of what runs, apart from its listing.
-
-All are asked at once. What cannot be measured is missing, never zero, and the reason is a note: a machine without samples has
-an unknown state of work, and is never taken for idle.
+Everything that waits runs in threads, a pool for each provider, so that one that hangs uses up no thread of another. All
+decisions and ledger writes happen in the calling thread.
 """
 
 from __future__ import annotations
@@ -48,9 +39,10 @@ POLL_CYCLE_LIMIT_S = 75.0
 def poll_sources(
     sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, *, limit_s: float = POLL_CYCLE_LIMIT_S
 ) -> PollCycleResult:
-    """One round over every scope of every source, a transaction a source, within `limit_s` seconds. `clock` dates what broke.
+    """One poll cycle over every scope of every source within `limit_s` seconds, with one transaction for each source.
 
-    A poll dated ahead of `clock` is refused: once recorded, it would make the ledger ignore every other until then.
+    `clock` dates failures. A poll dated ahead of `clock` is refused: once recorded, the ledger would ignore every poll until
+    then.
     """
     return PollCycle(sources, ledger, clock, limit_s).run()
 
@@ -72,11 +64,11 @@ class ScopePoll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollCycleResult:
-    """What one round of polls came to, in the order of the sources.
+    """Result of one poll cycle, in the order of the sources.
 
-    `refused`: what was not recorded at all, a sentence each; `twins`: those of them that are accounts which another source
-    speaks for already. `notes`: what whole listings could not tell. `seen`: what was listed, in all that the ledger does not
-    keep: `handling`, and who may be asked about it.
+    `refused`: what was not recorded, a sentence each; `twins`: of those, accounts that another source already represents.
+    `notes`: what complete listings left out. `seen`: the listed resources, with `handling` and source, which the ledger does
+    not keep.
     """
 
     accrued: tuple[AccrualResult, ...]
@@ -87,13 +79,18 @@ class PollCycleResult:
 
     @property
     def unseen(self) -> tuple[AccrualResult, ...]:
-        """Scopes that were not read completely; those whose poll lies not after their last one, and was dropped, too."""
+        """Scopes that were not seen completely.
+
+        One whose poll was dropped, as it is not newer than the last one, is among them.
+        """
         return tuple(one for one in self.accrued if one.outcome != COMPLETE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountIntroduction:
-    """What an account says before it is polled. `identity` None: it does not say; `unsure`: it could not be asked today."""
+    """What an account says of itself before it is polled. `identity` None: it does not say. `unsure`: it could not be asked
+    now.
+    """
 
     scopes: tuple[ScopeKey, ...]
     identity: str | None = None
@@ -107,7 +104,7 @@ AccountReply = AccountIntroduction | Poll
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _AccountSlot:
-    """One source in the round. `said` and `broken`: what came of asking for its scopes. `waits`: scopes not settled yet."""
+    """One source of the cycle. `said`, `broken`: the answer to the question for its scopes. `waits`: scopes not settled yet."""
 
     number: int
     source: InstanceSource
@@ -134,7 +131,7 @@ class _AccountSlot:
 
 
 class PollCycle:
-    """The sources of one round, each in its seat. `limit_s`: after that long the rest counts as not seen."""
+    """The state of one poll cycle. `limit_s`: after so many seconds the rest counts as not seen."""
 
     def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
         self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
@@ -347,9 +344,9 @@ LOOKUPS_MAX = 100
 
 
 def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
-    """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial.
+    """`answer` with the results of looking up each of the `missing`. One that still exists makes the listing partial.
 
-    One that answers that it has ended is no contradiction: the listing left it out because of that.
+    A resource that is found ended does not contradict the listing.
     """
     missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
     for key in missing[:LOOKUPS_MAX]:
@@ -379,7 +376,7 @@ MEASURE_LIMIT_S = 45.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementResult:
-    """How many samples were recorded, and why there are none of others."""
+    """How many samples were recorded, and why others are missing."""
 
     samples: int = 0
     notes: tuple[str, ...] = ()
@@ -388,7 +385,7 @@ class MeasurementResult:
 def measure_activity(
     seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
 ) -> MeasurementResult:
-    """Ask for the samples of the instances that run among `seen`, and record them, an account a transaction."""
+    """Fetch the samples of running instances in `seen` and record them, one transaction an account."""
     running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
     for one in seen:
         if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):

@@ -1,4 +1,4 @@
-"""A look at the clouds before an answer is given: one round of polls into the ledger."""
+"""Poll the configured providers once, before a command answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BALANCE_LIMIT_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollNowResult:
-    """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
+    """Result of the poll beside what the ledger holds. `refused`: what could not be asked or recorded, a sentence each.
 
-    `notes`: what whole listings could not tell. `handling`: of each resource that was listed; `members`: those that controllers
-    bring up, ended ones as well. `balances`: of the accounts that are paid in advance, as far as they answered.
+    `notes`: what complete listings left out. `handling`: of each listed resource. `members`: resources brought up by
+    controllers, ended ones too. `balances`: of prepaid accounts, where they answered.
     """
 
     refused: tuple[str, ...]

@@ -1,11 +1,4 @@
-"""What a report asks of the ledger beside its sums.
-
-What the guard asks of its book, and what sends messages: the ports of the room that acts.
-
-What a replay asks of the ledger: what was recorded, one resource after the other.
-
-What the desk where agents report asks of its book and of whoever signs: the ports of the room that agents speak to.
-"""
+"""What services ask of the ledger, of notifiers and of signatures, where tests or several rooms implement it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""quote: job -> footprint on each kind of GPU -> fits? -> hours -> money -> ranked, and the rest refused with reasons.
+"""Build a quote: job -> memory on each kind of GPU -> does it fit? -> hours -> money -> ranking, and refusals with reasons.
 
-Time and memory depend on the kind and number of GPUs, not on who rents them out, so each (GPU, count) class is judged
-once, and only the cheapest offer of each provider and tier in it is priced.
-
-assumed: what other choices of the fields that nobody stated would do to an answer, each tried on its GPUs.
-
-template: a template's job on the hardware that its source names, beside what the source says.
+Memory and hours depend on the kind and number of GPUs, not on the provider: each (GPU, count) class is computed once, and only
+the cheapest offer of each provider and tier in it is priced. Fields that nobody stated are assumed; each assumption is varied
+to show its effect. A template's claim is compared with the quote on the hardware that its source names.
 """
 
 from __future__ import annotations
@@ -59,9 +56,10 @@ def build_quote(
     sort: str = "usd",
     booted: bool = False,
 ) -> Quote:
-    """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs per instance.
+    """Every way to run what was asked, ranked by `sort`, and why the others were refused.
 
-    `booted`: the machine runs already, so nobody waits for it.
+    `on`: stated hardware; None: the whole market. `counts`: numbers of GPUs an instance may have; None: any. `booted`: the
+    machine already runs, so no boot time is added.
     """
     chosen = select_market(asked, counts)
     found = list(
@@ -191,7 +189,7 @@ def _quote_rental(
 
 
 def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
-    """The part of the market that `asked.limits` leaves."""
+    """The part of the market that `asked.limits` allows."""
     limits = asked.limits
     return OfferSelection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
@@ -199,7 +197,7 @@ def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferS
 
 
 def check_split(job: Job, on: Hardware | None = None) -> None:
-    """What suits no number of GPUs, or not the stated one, is the user's mistake, whatever the market holds."""
+    """InputError where the stated split of the model fits no number of GPUs, or not the stated number."""
     parallel = job.parallel or Parallelism()
     ranks = parallel.model_ranks
     check_parallel(job.architecture, parallel, on.gpu_count * on.nodes if on else ranks * parallel.ep, job.recipe.seq_len)
@@ -259,7 +257,7 @@ def _estimate_best_effects(job: Job, best: QuoteOption, facts: FactSource) -> di
 def estimate_assumption_effects(
     job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource
 ) -> dict[str, str]:
-    """Assumed field -> how another value of it would move hours and memory of `job` as `placed` at `speed`."""
+    """Assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
     return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
 
 
@@ -291,7 +289,7 @@ EXCLUDED_TIER = "spot"
 def compare_with_claim(
     template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: FactSource
 ) -> TemplateComparison:
-    """The claim of `template` against what costguard says there; nothing where flags made `job` another one."""
+    """The claim of `template` beside our figures; None where flags made `job` a different one."""
     claim = template.claim
     if claim is None or changed:
         return TemplateComparison(template=template, changed=changed)

@@ -1,7 +1,4 @@
-"""What is asked before a run: quote, size, offers, breakeven, and the observed runs that shift them.
-
-What several commands need before they can answer: the job as asked for, the market's file, and what observed runs say.
-"""
+"""Commands before a run: quote, size, offers, breakeven, calibrate; and what they share: job, market file, calibration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bills held against charges: ask every account that has a bill, then compare what it stated, resource by resource."""
+"""Reconcile: ask every account for its bill, then compare each bill with the ledger's charges, resource by resource."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ BILL_SETTLES_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillAnswer:
-    """What one account of `name` answered: `billed`, or why it could not be asked. `period`: for which, until now at most.
+    """Answer of one account of `name`: `billed`, or why it could not be asked. `period`: which time it covers, up to now.
 
-    `providers`: whom it speaks for, mostly `name` alone.
+    `providers`: whom the account speaks for, usually `name` alone.
     """
 
     name: str
@@ -57,9 +57,10 @@ class BillAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillComparison:
-    """`results`: by provider, account and currency. `unstated`: (provider, account) with charges that no bill speaks of.
+    """`results`: by provider, account and currency. `unstated`: (provider, account) with charges and without a bill.
 
-    `set_aside`: (provider, statement) that another one stands for. `straddling`: by provider, lines over the period's edges.
+    `set_aside`: (provider, statement) that another statement replaces. `straddling`: by provider, lines over the period's
+    edges.
     """
 
     results: tuple[DriftResult, ...]
@@ -89,9 +90,9 @@ def reconcile_bills(
     missing: Mapping[str, str],
     asked: Mapping[str, Period],
 ) -> BillComparison:
-    """What the ledger holds of the bills of `providers` in `period`, beside its charges.
+    """Compare the bills of `providers` in the ledger with the charges of `period`.
 
-    `missing`: by provider, what its bill leaves out. `asked`: those that answered wholly, and for which period.
+    `missing`: by provider, what its bill leaves out. `asked`: accounts that answered completely, and for which period.
     """
     results, unstated = list[DriftResult](), list[tuple[str, str]]()
     aside, over = list[tuple[str, ProviderBill]](), dict[str, int]()

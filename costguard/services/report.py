@@ -1,6 +1,6 @@
-"""What a period cost: sums from the ledger, how much of the period they can speak for, and what is said beside them.
+"""Build the statement of a period: sums from the ledger, how far they are covered, and the sections beside them.
 
-What a report says beside its groups: each resource, waste, the period before, what acts saved, days and hours.
+Sections: dearest resources, waste, previous period, savings, forecast, chart data.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def build_statement(
     as_of: datetime,
     pause: timedelta,
 ) -> Statement:
-    """The statement of `period`, which people call `label` in `zone`, as known at `as_of`. `pause`: see `coverage.unseen`.
+    """The statement of `period`, called `label` in `zone`, as known at `as_of`.
 
-    Of a period that lies ahead nothing is asked but what was spent, which is nothing.
+    `pause`: longest gap between polls that counts as seen. For a period in the future only sums are read, which are zero.
     """
     asked = ReportPeriod(period=period, label=label)
     question = ReportQuestion(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
@@ -142,9 +142,10 @@ def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> Curr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportQuestion:
-    """What a report is asked. `by`: what to group by, in `zone`, as known at `as_of`. `pause`: see `coverage.unseen`.
+    """What a report asks. `by`: keys to group by, in `zone`, as known at `as_of`.
 
-    `group_from`: labels of machines that work together. `drawn`: what charts are drawn from, too.
+    `pause`: longest gap between polls that counts as seen. `group_from`: labels that mark machines working together. `drawn`:
+    whether chart data is wanted.
     """
 
     asked: ReportPeriod
@@ -234,9 +235,9 @@ def load_top_resources(accounts: Accounts, outlays: Sequence[ResourceCost]) -> t
 def measure_waste(
     accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
 ) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
-    """How much of what computed could be judged, and did nothing; of the resources `bearers` where those are told apart.
+    """Part of the computing cost that did nothing, where it could be judged; by resource for `bearers`.
 
-    The same by day where it is drawn: see `days_wasted`.
+    By day, too, where charts are drawn.
     """
     period, as_of, group_from = question.period, question.as_of, question.group_from
     gpus = {one.number: one.attribution.gpu_count for one in outlays if one.computes and one.us}
@@ -277,7 +278,7 @@ def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
 def forecast_running_period(
     accounts: Accounts, spending: Iterable[Spending], question: ReportQuestion
 ) -> tuple[MoneyInterval, ...]:
-    """What a running period comes to if what runs now keeps running, as `status` says; nothing of an ended one."""
+    """Cost of a running period if the machines running now keep running, as `status` states it; None for any other period."""
     if not question.running:
         return ()
     parts = [part.money for part in spending]
@@ -285,9 +286,9 @@ def forecast_running_period(
 
 
 def load_chart_data(accounts: Accounts, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
-    """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it.
+    """Cost of the elapsed part of the period by day and by hour; nothing where no chart is drawn.
 
-    Hours count from when somebody first looked, or something first billed: before that nothing is known, which is not zero.
+    Hours count from the first poll or the first charge: before that the cost is unknown, not zero.
     """
     passed, as_of = question.passed, question.as_of
     if not question.drawn or passed.start == passed.end:

@@ -1,11 +1,8 @@
-"""Reports as messages: the letter that people read, and the report itself where a channel takes files.
+"""Send reports: the letter, the report itself as an attachment, and the schedule of `[[report]]`.
 
-`costguard report --email` and `--notify`: a report to people, now, and what became of it.
-
-Reports that are due are put into the outbox: made first, without holding anything, then written with the mark that says so.
-
-A crash before that transaction leaves nothing, and the report is made again; after it, the outbox sends it. Of two processes
-that make one the second writes nothing. A schedule whose report cannot be made stops no other.
+A due report is made without holding a lock, then written to the outbox together with the mark that it was made. A crash before
+that transaction leaves nothing, and the report is made again; after it, the outbox sends it. Of two processes that make the
+same report the second writes nothing. A report that cannot be made stops no other.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ FILE_SUFFIXES = {"markdown": "md", "table": "txt", "focus": "csv"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLetter:
-    """A report on its way. `again`: the command that prints it. `before`: a paragraph that stands first, () for none."""
+    """A report to be sent. `again`: the command that prints it. `before`: a first paragraph, () for none."""
 
     statement: Statement
     document: Document
@@ -253,7 +250,10 @@ class ReportScheduleStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedReports:
-    """What came of one look. `seen`: schedules that are new. `put`: reports that are in the outbox now. `failed`: with why."""
+    """Result of one look at the schedules. `seen`: new schedules. `put`: reports in the outbox now.
+
+    `failed`: with the reason.
+    """
 
     seen: tuple[ReportSchedule, ...] = ()
     put: tuple[tuple[ReportSchedule, DueReport], ...] = ()
@@ -268,7 +268,7 @@ def queue_due_reports(
     zone: tzinfo,
     compose: Callable[[ReportSchedule, DueReport], Sequence[Notification]],
 ) -> QueuedReports:
-    """Put out all that is due at `now`. `compose` makes the messages of a report. LedgerError where marks cannot be read."""
+    """Put every report due at `now` into the outbox. `compose` makes its messages. LedgerError where marks cannot be read."""
     marks = book.load_marks()
     new, gone = find_schedule_changes(schedules, marks, now)
     if new or gone:

@@ -1,8 +1,6 @@
-"""Looking at the set-up: doctor, and what each provider can do.
+"""`doctor`, `providers` and `init`: what is configured, what works, and a first settings file.
 
-doctor: every account examined at once; one that hangs or breaks is itself a finding, and hides no other.
-
-init: a settings file from what is found on this machine.
+Every account is examined at once; one that hangs or fails is itself a finding, and hides no other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Simulate: replay policies over what the ledger recorded, one resource after the other, and then all together under the rails.
+"""Replay policies over recorded history: one resource after the other, then all together under the limits.
 
-    what was recorded -> each resource replayed without rails -> the rails over all of it -> stops, and what each saves
+    records -> each resource replayed without limits -> limits applied over all of it -> stops, and what each saves
 
-It asks no cloud and writes nothing.
-
-simulate: the policies of a settings file over the history of its ledger.
+No provider is asked, and nothing is written.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ COVERAGE_PAUSE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationFacts:
-    """What is known beside the ledger: how late each provider's measures come, what acts it has, and how it bills."""
+    """Facts beside the ledger: lags of measures, acts of each provider, billing rules."""
 
     lags: Mapping[str, timedelta]
     handling: Mapping[str, Handling]
@@ -67,7 +65,7 @@ class SimulationFacts:
 def simulate_policies(
     records: Records, rules: GuardConfig, period: Period, at: datetime, known: SimulationFacts, *, every_step: bool = False
 ) -> Simulation:
-    """What the policies of `rules` would have come to in `period`. `at`: now. `every_step`: look at every interval."""
+    """What the policies of `rules` would have done in `period`. `at`: now. `every_step`: evaluate at every interval."""
     stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
     back = ReplaySetup(
         rules=rules,

@@ -1,4 +1,4 @@
-"""size: what a job needs on each GPU, which GPUs hold it and how many, and which change would make it smaller."""
+"""Size a job: memory on each GPU, which GPUs hold it and how many, and which changes make it smaller."""
 
 from __future__ import annotations
 

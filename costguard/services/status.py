@@ -1,4 +1,4 @@
-"""What is so now: what burns, what the month has cost, how each scope is seen, and how each budget stands."""
+"""Build the status: what runs and costs now, the month so far, coverage of each scope, and budget statuses."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def build_status(
     balances: Sequence[PrepaidBalance] | None = None,
     stand: Sequence[BudgetStatus] | None = None,
 ) -> FleetStatus:
-    """The status at `now`, for the month of `zone`. `holds`: those that may still count; `intents`: those that are.
+    """The status at `now`, for the month of `zone`.
 
-    `beside`: what the guard knows of what lives; `overshoots`: by how much each hard budget could be exceeded at worst. `live`:
-    what `books` say lives at `now`, and `stand`: how the budgets stand, for who has asked already. `balances`: what prepaid
-    accounts have left, None: not asked.
+    `holds`: those that may still count. `intents`: open and recent ones. `beside`: the guard's annotations of live resources.
+    `overshoots`: by how much each hard budget could be exceeded at worst. `live`, `stand`: live resources and budget statuses,
+    where the caller has them. `balances`: of prepaid accounts; None: not asked.
     """
     month, live = find_month(now, zone), books.load_live(now) if live is None else live
     stand = load_budget_statuses(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand

@@ -1,4 +1,4 @@
-"""What `costguard top` asks of the rooms behind it: the present, a lease, a yes. It acts on nothing itself."""
+"""What `costguard top` reads and does: the present state, a lease, an approval. It sends no act itself."""
 
 from __future__ import annotations
 

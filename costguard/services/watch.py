@@ -1,7 +1,4 @@
-"""plan and watch: what the guard finds, and the process that goes on finding it.
-
-What a guard run found, as plan and watch show it.
-"""
+"""`plan` shows what the guard finds; `watch` is the process that runs it repeatedly."""
 
 from __future__ import annotations
 
@@ -57,9 +54,9 @@ OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
 def answer_plan(
     *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
 ) -> CommandAnswer:
-    """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash.
+    """`costguard plan`: the plan for the fleet as it is now. `accept`: approve the plan with this hash.
 
-    `supposed`: wishes that are taken for made.
+    `supposed`: overrides taken as recorded.
     """
     settings = read_settings(config)
     with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
@@ -90,9 +87,9 @@ def run_watch(
     offline: bool,
     serve: ServeWeb | None = None,
 ) -> int:
-    """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code.
+    """`costguard watch`: poll, evaluate, alert and act, once or until a signal; the exit code.
 
-    `serve`: answers agents and readers meanwhile, where the settings say at which address; not in a single run.
+    `serve`: serves agents and readers meanwhile, where the settings state an address; not in a single run.
     """
     settings = read_settings(config)
     every = (
@@ -124,7 +121,7 @@ def run_watch(
 
 
 def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
-    """InputError for the first account whose key others on this machine can read: a watchdog may act, and so might they."""
+    """InputError for the first account whose key other users of this machine can read: they could act as the watchdog may."""
     for source in sources:
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
         if isinstance(error, ExposedError):
@@ -267,7 +264,7 @@ def _queue_reports(made: WatchdogContext) -> list[Exception]:
 
 
 def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
-    """Duties by the settings as they are now. Policies, budgets and rails change; accounts and the ledger need a restart."""
+    """Duties by the current settings. Policies, budgets and limits change; accounts and ledger need a restart."""
     settings: Settings = read_settings(config)
     before = made.settings
     same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)

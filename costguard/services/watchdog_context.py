@@ -1,9 +1,8 @@
-"""Everything that watching needs, opened once: accounts, the ledger, the guard, the postman; and its jobs for the watchdog.
+"""Everything that `watch` keeps open: accounts, ledger, guard, dispatcher; and the duties of the watchdog.
 
-The address of `[watch] heartbeat_url`, asked: somebody outside listens there, and says so when nobody asks any more.
-
-The audit's head goes along as `User-Agent: costguard audit/1234:9f86d081884c7d65`. Most listeners keep that line of a request,
-and so heads are noted where nobody on this machine can change them (decision 0025).
+The heartbeat requests `[watch] heartbeat_url`; its listener alerts when requests stop. The head of the audit log goes along as
+`User-Agent: costguard audit/1234:9f86d081884c7d65`: most listeners log that header, where nobody on this machine can change it
+(decision 0025).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ BALANCE_EVERY, BALANCE_LIMIT_S = timedelta(minutes=5), 20.0
 
 
 class SerializedLedger:
-    """The ledger, for jobs that poll side by side."""
+    """The ledger writer behind a lock, for duties that poll in parallel."""
 
     def __init__(self, ledger: LedgerWriter, heard: AgentSampleCache | None = None) -> None:
         self._ledger, self._heard, self._lock = ledger, heard or AgentSampleCache(), threading.Lock()
@@ -87,10 +86,10 @@ class SerializedLedger:
 
 @dataclass(slots=True, kw_only=True)
 class WatchdogContext:
-    """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
+    """What is open. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
 
-    `heard`: what agents said lately. `agents`: those that may speak. `after_run`: told of each run. `committed_at`: of the last
-    run of this process that is in the ledger.
+    `heard`: cache of agents' samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time
+    of the last run of this process that is in the ledger.
     """
 
     settings: Settings
@@ -160,7 +159,7 @@ class WatchdogContext:
             return self._by_key.get(key)
 
     def run_guard(self) -> GuardRunResult:
-        """One guard run. That the ledger cannot be written is said on the console, at once and then every hour."""
+        """One guard run. A ledger that cannot be written is reported on the console, at once and then every hour."""
         guarded = self.guard.run()
         self.recorded = guarded.acting
         if guarded.committed and not guarded.broken:
@@ -195,7 +194,7 @@ class WatchdogContext:
                 record_hook_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
 
     def release_leadership(self) -> None:
-        """Give the turn back, once nothing is under way: whoever comes next need not wait until it has run out."""
+        """Give up the leader lease once nothing is under way, so that the next watchdog need not wait for its end."""
         with suppress(LedgerError):  # then it runs out
             turn = self.book.load_leader_lease()
             if turn is not None and turn.holder == self.guard.holder:

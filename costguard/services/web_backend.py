@@ -1,6 +1,6 @@
-"""What the watchdog answers over HTTP, put together: the desk where agents report, the board that readers read, who may read.
+"""What the watchdog serves over HTTP: the agents' gateway, the status board, and who may read.
 
-The rooms above hand in `serve`: this room knows no HTTP, and whoever serves knows no ledger.
+The `web` room hands in `serve`: services know no HTTP, and the server knows no ledger.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ ServeWeb = Callable[[WebServices], AbstractContextManager[object]]
 
 
 class StatusBoard:
-    """The status of the last run of the guard as one text, worked out once a run for all readers.
+    """The status after the last guard run as one text, built once a run for all readers.
 
-    While somebody reads it is made at the end of a run, and whoever asks meanwhile has the one before; else when it is asked.
+    While it is read regularly it is built at the end of each run, and readers meanwhile get the previous one; else on request.
     """
 
     def __init__(self, room: WatchdogContext) -> None:
@@ -98,7 +98,7 @@ class StatusBoard:
 
 @dataclass(slots=True)
 class ListedMachines:
-    """The machines as last listed, by key: what agents are held against. Before the first run, as the ledger has them."""
+    """The machines as last listed, by key, to check agents against; before the first run those of the ledger."""
 
     room: WatchdogContext
     _live: Mapping[ResourceKey, LiveResource] = field(default_factory=dict)

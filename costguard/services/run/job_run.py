@@ -1,8 +1,7 @@
-"""`costguard run`: the loop closed. Quote, ask, hold, lease, run, settle, learn.
+"""Run a command as a job: quote, ask, hold, lease, run, settle, learn.
 
-Nothing is written before the quote is accepted; from then on the record says how far it has come, before each step.
-
-When the program has ended: hold and lease settled, what it taught kept, and the document of it written.
+Nothing is written before the quote is accepted; from then on the record is written before each step. After the end hold and
+lease are settled, the speed is kept for later quotes, and the result document is written.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class RunState:
-    """One attempt from its plan to its end."""
+    """One attempt, from its plan to its end."""
 
     wanted: RunOptions
     settings: Settings
@@ -120,7 +119,7 @@ class RunState:
 
 
 def run_job(wanted: RunOptions) -> int:
-    """Run the command as a job, and answer its exit code as a shell has it."""
+    """Run the command as a job; its exit code, as a shell reports it."""
     if not hasattr(signal, "sigtimedwait") or not sys.platform.startswith("linux"):
         raise NoAnswerError("runs jobs on Linux only", field="costguard run", hint="run it on the rented machine")
     if not wanted.command:
@@ -172,7 +171,7 @@ def run_job(wanted: RunOptions) -> int:
 
 
 def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) -> None:
-    """Go on where a person says yes, or has said so; NoAnswerError where they say no, InputError where nobody can be asked."""
+    """Ask for confirmation; NoAnswerError where a person refuses, InputError where nobody can be asked."""
     for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
         write_message(line)
     if wanted.yes:
@@ -185,7 +184,7 @@ def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) ->
 
 
 def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals) -> ChildProcess | int:
-    """The program, begun, with all that stands before it; or the exit code where costguard was told to end before it began."""
+    """Start the program after hold and lease; or the exit code where costguard was told to end before that."""
     money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
         state.attempt,
@@ -258,7 +257,7 @@ def _take_lease(state: RunState, desk: RunLedger) -> None:
 
 
 def _release_all(state: RunState) -> None:
-    """The command never began: nothing of it stays."""
+    """The command never began: release hold and lease."""
     never = replace(state.attempt, state=NEVER)
     try:
         with open_run_ledger(state.settings) as desk:
@@ -328,7 +327,7 @@ SPEED_DIGITS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntSpeed:
-    """What a run taught: its tokens a second, or why nothing. `after`: the next quote of such a job."""
+    """Measured speed of a run in tokens a second, or why there is none. `after`: the next quote of such a job."""
 
     tokens_per_s: float | None = None
     unfit: str = ""
@@ -338,7 +337,7 @@ class LearntSpeed:
 def close_ended_attempt(
     book: RunRecordStore, attempt: JobAttempt, status: int, settings: Settings, now: datetime
 ) -> JobAttempt:
-    """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
+    """The attempt with its end written: to the record first, then to the ledger. Failures to write are printed."""
     ended = replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
     try:
         with open_run_ledger(settings) as desk:
@@ -359,7 +358,7 @@ def close_ended_attempt(
 def learn_speed(
     asked: RunRequest, found: RunEstimate, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt
 ) -> LearntSpeed:
-    """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
+    """Keep the measured speed for calibration, where it is fit for that, and quote such a job again."""
     if found.job is None or found.stated is None or found.hardware is None:
         return LearntSpeed(unfit="it was not quoted, so there is nothing to compare")
     speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)

@@ -47,7 +47,7 @@ DEVICES, PROC = Path("/dev"), Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAction:
-    """What is to be done when the job has ended. `always`: whatever its exit code. `yes`: without a terminal, too."""
+    """What to do when the job has ended. `always`: whatever its exit code. `yes`: also without a terminal."""
 
     act: str = NOTHING
     always: bool = False
@@ -58,7 +58,7 @@ NO_END_ACTION = EndAction()
 
 
 def check_end_action(after: EndAction) -> EndAction:
-    """`after` where it may be; InputError where it cannot be done. What it would lose is told now: later nobody may look."""
+    """`after` where it can be done here; InputError where not. What it would lose is printed now, while somebody reads."""
     require_one_of(after.act, END_ACTIONS, "--then")
     if after.act == NOTHING:
         return after
@@ -129,10 +129,10 @@ def _choose_way(
 
 
 def find_keeper(settings: Settings, live: LiveResource | None, place: MachineIdentity) -> str:
-    """Who wants the machine at `place` to stay, as the ledger has it now; "" for nobody.
+    """Who wants the machine at `place` to stay, by the ledger; "" for nobody.
 
-    `live`: what the run took it for. What cannot be read counts as somebody, and a freeze holds for machines that the ledger
-    does not know, too.
+    `live`: the machine that the run was started on. What cannot be read counts as somebody; a freeze also holds for machines
+    that the ledger does not know.
     """
     now = get_now()
     try:
@@ -175,7 +175,7 @@ def _wait_for_others(attempt: str) -> str:
 
 
 def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
-    """Who else works here, in words; also where that cannot be seen. What the job began and left running counts as well."""
+    """Who else works here, in words. What cannot be seen counts, and so do processes that the job left running."""
     within = os.environ.get(RUN_ENV)
     if within:
         yield f"attempt {within}, which began this run, goes on"

@@ -1,6 +1,6 @@
-"""While the program runs: its steps, what it cost so far, its leaving the quote, notices of its cloud; its record kept fresh.
+"""Watch the program while it runs: steps, cost so far, deviation from the quote, spot notices; keep the record current.
 
-Nothing here may harm the program: whatever fails is told once, and the next look tries again.
+Nothing here may harm the program: a failure is printed once, and the next tick tries again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOTICE_TEXT_MAX = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeReaction:
-    """What to do when the machine is about to be taken: a command to run, a signal to send to the program; None: neither."""
+    """What to do on a spot notice: a command to run, a signal to send to the program; empty and None: neither."""
 
     command: tuple[str, ...] = ()
     signal: int | None = None
@@ -57,10 +57,7 @@ def read_boot_clock_s() -> float:
 
 @dataclass(slots=True)
 class RunMonitor:
-    """What is known of the attempt while it runs.
-
-    `limit`: of money, as the job states it. `prepare`: what a hook's process does first.
-    """
+    """State of the attempt while it runs. `limit`: the job's own cap. `prepare`: called first in a hook's process."""
 
     book: RunRecordStore
     attempt: JobAttempt
@@ -118,14 +115,14 @@ class RunMonitor:
             self._say_once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
 
     def handle_end_signal(self, number: int) -> None:
-        """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
+        """Costguard got SIGTERM: on a provider that announces the end of a machine this way, treat it as a spot notice."""
         cloud = self.terms.machine.provider
         grace_s = get_sigterm_grace_s(cloud) if cloud and number == signal.SIGTERM else None
         if cloud and grace_s is not None:
             self.handle_notice(SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", grace_s), signals=False)
 
     def handle_notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
-        """The machine is about to be taken away: say it, run the hook, signal the program."""
+        """The machine will be taken away: print it, run the hook, signal the program."""
         text = shorten(to_one_line(notice.text), NOTICE_TEXT_MAX)
         self.noticed.append(f"{notice.cloud}: {text}")
         write_message(f"{notice.cloud} is about to take this machine away: {text}")

@@ -1,16 +1,11 @@
-"""Where `costguard run` writes: the record of the job, in a file of its own, and hold and lease, in the ledger.
+"""Record of a job in a file of its own, and its hold and lease in the ledger.
 
-The file is `runs/JOB.json` in the platform's data folder, or the one that `--record` names, beside the checkpoints. It is
-locked while a `costguard run` attends to the job, so that of two that start one job, one does.
+    attempt recorded -> hold taken -> lease taken -> [the command runs] -> hold committed, lease lifted -> attempt closed
 
-run: an attempt of a job is recorded, money is set aside, its machine is kept; and all of it is settled when it has ended.
-
-    attempt written down -> hold taken -> lease taken -> [the command runs] -> hold committed, lease lifted -> attempt closed
-
-Each step is written before the next one, so whoever comes after a crash finds what is open and settles it by looking: `closed`
-says what an open attempt is now, `settle` brings hold and lease to that. Both may be done twice.
-
-Hold: money is set aside for a run, or its refusal is recorded, so that the next guard run tells of it once.
+Each step is written before the next one, so after a crash the next run finds what is open and settles it: `close_unwatched`
+says what an open attempt is now, `settle_attempt` updates hold and lease. Both may run twice. The file is `runs/JOB.json` in
+the platform's data folder, or the one that `--record` names; it is locked while a `costguard run` attends to the job. A refused
+hold is recorded, so that the next guard run alerts once.
 """
 
 from __future__ import annotations
@@ -102,9 +97,9 @@ class RunRecordStore:
 
 @contextmanager
 def open_run_record(job: str | None, stated: str | None, otherwise: str) -> Iterator[RunRecordStore]:
-    """The record of the job, alone: NoAnswerError where another `costguard run` attends to it.
+    """The record of the job, locked: NoAnswerError where another `costguard run` has it.
 
-    `job`: as a flag names it; else the one of the file that is `stated`, else of the environment, else one like `otherwise`.
+    `job`: as stated by a flag; else of the file `stated`, else of the environment, else a name like `otherwise`.
     """
     path = expand_path(stated).absolute() if stated else None
     named = None if job is None else check_job_name(job, "--id-of-job")
@@ -282,9 +277,9 @@ def lease_machine(
 
 
 def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
-    """What an attempt is that nobody watches any more; or its processes, where some still run.
+    """The state of an attempt that nobody watches any more; or its processes, where some still run.
 
-    `here`: whether it ran in this boot of this machine: only then can its processes be looked for, and may any be left.
+    `here`: whether it ran in this boot of this machine; only then can its processes be found.
     """
     running = alive(attempt.id) if here else ()
     if running or attempt.state not in (PLANNED, OPEN):
@@ -298,7 +293,7 @@ def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], 
 
 
 def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple[str, ...]:
-    """Bring hold and lease to what became of `attempt`, and say what could not be brought there."""
+    """Update hold and lease to the outcome of `attempt`; a sentence for each that could not be updated."""
     notes = []
     if attempt.hold:
         try:

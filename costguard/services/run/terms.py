@@ -1,7 +1,7 @@
-"""What a run is expected to take and cost, on the machine that we are on: found, priced and quoted.
+"""Expected hours and cost of a run on this machine: find the machine, its price, and quote it.
 
-The price is that of the ledger where `--id` names the machine there; else `--rate`; else the market's cheapest offer of such
-GPUs by the cloud that we seem to be on; else it is unknown, and said so.
+The price is the ledger's where `--id` names the machine; else `--rate`; else the cheapest market offer of such GPUs by the
+provider of this machine; else it is unknown.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """The terms of a run, with what they come from. `job` None: it is run unquoted. `seen`: whether the GPUs were looked at.
+    """Terms of a run and their origin.
 
-    `differs`: how they are others than was stated.
+    `job` None: run without a quote. `seen`: whether the GPUs were looked at. `differs`: how they differ from what was stated.
     """
 
     terms: JobTerms
