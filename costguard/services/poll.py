@@ -88,9 +88,7 @@ class PollCycleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountIntroduction:
-    """What an account says of itself before it is polled. `identity` None: it does not say. `unsure`: it could not be asked
-    now.
-    """
+    """What an account says of itself before it is polled. `identity` None: it does not say. `unsure`: it cannot be asked."""
 
     scopes: tuple[ScopeKey, ...]
     identity: str | None = None

@@ -11,7 +11,7 @@ from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_token_valid
 from costguard.values.resource import ResourceKey
 from costguard.values.text_format import format_instant, format_length, format_local_time
-from costguard.views.document import Document, TableView
+from costguard.views.document import Column, Document, build_record, build_table
 
 LONGEST = 60
 REVOKED = "revoked"
@@ -50,76 +50,78 @@ def build_agents_document(
     agents: Sequence[Agent], live: Mapping[ResourceKey, LiveResource], now: datetime, *, did: str = ""
 ) -> Document:
     """Every agent, those that were revoked last. `did`: what was just done, in words."""
-    rows = [
-        _build_agent_data(one, live.get(one.key), now) for one in sorted(agents, key=lambda one: one.revoked_at is not None)
-    ]
+    listed = sorted(agents, key=lambda one: one.revoked_at is not None)
+    columns = _list_agent_columns(live, now)
+    rows = [build_record(columns, one) for one in listed]
     data = {"schema": "costguard.agents/1", "at": format_instant(now), "agents": rows}
-    table = TableView(
-        title="",
-        columns=("agent", "machine", "state", "heard", "version", "troubles"),
-        rows=tuple(
-            (
-                str(row["agent"]),
-                shorten(str(row["name"] or row["resource"]), LONGEST),
-                str(row["state"]),
-                f"{format_length(now - one.heard_at)} ago",
-                one.version or "-",
-                shorten("; ".join(one.troubles) or "-", LONGEST),
-            )
-            for row, one in zip(rows, sorted(agents, key=lambda one: one.revoked_at is not None), strict=True)
-        ),
-    )
-    lead = (did,) if did else () if agents else ("No agent has joined: enrol one with costguard agent enrol ID.",)
+    table = build_table(columns, listed, ("agent", "machine", "state", "heard", "version", "troubles"))
+    lead = (did,) if did else () if agents else ("No agent has joined: costguard agent enrol ID lets one.",)
     return Document(data=data, records=tuple(rows), lead=lead, tables=(table,) if agents else ())
 
 
 def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "", did: str = "") -> Document:
     """Every token by its name. `shown`: the one that was just made, which nobody is shown again."""
-    rows = [_build_token_data(one, now) for one in tokens]
+    columns = _list_token_columns(now)
+    rows = [build_record(columns, one) for one in tokens]
     data: dict[str, object] = {"schema": "costguard.tokens/1", "at": format_instant(now), "tokens": rows}
     if shown:
         data["token"] = shown
-    table = TableView(
-        title="",
-        columns=("name", "role", "state", "expires", "made by"),
-        rows=tuple(
-            (one.name, one.role, str(row["state"]), format_local_time(one.expires_at), one.who)
-            for row, one in zip(rows, tokens, strict=True)
-        ),
-    )
-    lead = [did] if did else [] if tokens else ["There is no token: create one with costguard web token NAME."]
+    table = build_table(columns, tokens, ("name", "role", "state", "expires", "made by"))
+    lead = [did] if did else [] if tokens else ["There is no token: costguard web token NAME makes one."]
     if shown:
         lead += ["", f"  {shown}", "", "It is shown only once: store it in the reader's configuration."]
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())
 
 
-def _build_agent_data(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, object]:
-    return {
-        "agent": one.id,
-        **_build_key_data(one.key),
-        "name": live.observation.name if live else "",
-        "state": REVOKED if one.revoked_at is not None else get_agent_state(one, live, now),
-        "through_restarts": one.life is None,
-        "joined_at": format_instant(one.joined_at),
-        "heard_at": format_instant(one.heard_at),
-        "version": one.version,
-        "troubles": "; ".join(one.troubles),
-        "revoked_at": format_instant(one.revoked_at) if one.revoked_at else None,
-        "revoked_by": one.revoked_by or None,
-    }
+def _list_agent_columns(live: Mapping[ResourceKey, LiveResource], now: datetime) -> tuple[Column[Agent], ...]:
+    def get_name(one: Agent) -> str:
+        return live[one.key].observation.name if one.key in live else ""
+
+    def get_state(one: Agent) -> str:
+        return REVOKED if one.revoked_at is not None else get_agent_state(one, live.get(one.key), now)
+
+    return (
+        Column("agent", "agent", lambda one: one.id),
+        Column("provider", "", lambda one: one.key.provider),
+        Column("account", "", lambda one: one.key.account),
+        Column("region", "", lambda one: one.key.region),
+        Column("resource", "", lambda one: one.key.id),
+        Column("name", "machine", get_name, lambda one: shorten(get_name(one) or one.key.id, LONGEST)),
+        Column("state", "state", get_state),
+        Column("through_restarts", "", lambda one: one.life is None),
+        Column("joined_at", "", lambda one: format_instant(one.joined_at)),
+        Column(
+            "heard_at",
+            "heard",
+            lambda one: format_instant(one.heard_at),
+            lambda one: f"{format_length(now - one.heard_at)} ago",
+        ),
+        Column("version", "version", lambda one: one.version, lambda one: one.version or "-"),
+        Column("troubles", "troubles", _join_troubles, lambda one: shorten(_join_troubles(one) or "-", LONGEST)),
+        Column("revoked_at", "", lambda one: format_instant(one.revoked_at) if one.revoked_at else None),
+        Column("revoked_by", "", lambda one: one.revoked_by or None),
+    )
 
 
-def _build_token_data(one: WebToken, now: datetime) -> dict[str, object]:
-    state = REVOKED if one.revoked_at is not None else "counts" if is_token_valid(one, now) else "run out"
-    return {
-        "name": one.name,
-        "role": one.role,
-        "state": state,
-        "made_by": one.who,
-        "made_at": format_instant(one.at),
-        "expires_at": format_instant(one.expires_at),
-        "revoked_at": format_instant(one.revoked_at) if one.revoked_at else None,
-    }
+def _join_troubles(one: Agent) -> str:
+    return "; ".join(one.troubles)
+
+
+def _list_token_columns(now: datetime) -> tuple[Column[WebToken], ...]:
+    def get_state(one: WebToken) -> str:
+        return REVOKED if one.revoked_at is not None else "counts" if is_token_valid(one, now) else "run out"
+
+    return (
+        Column("name", "name", lambda one: one.name),
+        Column("role", "role", lambda one: one.role),
+        Column("state", "state", get_state),
+        Column("made_by", "made by", lambda one: one.who),
+        Column("made_at", "", lambda one: format_instant(one.at)),
+        Column(
+            "expires_at", "expires", lambda one: format_instant(one.expires_at), lambda one: format_local_time(one.expires_at)
+        ),
+        Column("revoked_at", "", lambda one: format_instant(one.revoked_at) if one.revoked_at else None),
+    )
 
 
 def _build_key_data(key: ResourceKey) -> dict[str, object]:

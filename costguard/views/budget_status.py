@@ -8,7 +8,7 @@ from fractions import Fraction
 from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
 from costguard.values.money import Money
 from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval, format_interval_exact
-from costguard.views.document import TableView
+from costguard.views.document import Column, TableView, build_record, build_table
 
 PERCENT = 100
 
@@ -18,67 +18,77 @@ def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) ->
 
     `overshoot`: by how much a hard cap could be exceeded at worst, were the guard to act now; None: not hard, or not known.
     """
-    budget = standing.budget
-    return {
-        "name": budget.name,
-        "hard": budget.hard,
-        "period": {
-            "kind": budget.period,
-            "start": format_instant(standing.period.start),
-            "end": format_instant(standing.period.end),
-            "zone": str(budget.zone),
-        },
-        "currency": budget.cap.currency,
-        "cap": format_exact(budget.cap),
-        "spent": format_interval_exact(standing.spent),
-        "forecast": format_interval_exact(standing.forecast),
-        "burn_per_hour": format_interval_exact(standing.burn, RATE_PLACES),
-        "holds": format_exact(standing.holds),
-        "left": format_exact(standing.left),
-        "spent_share": _to_number(standing.fraction),
-        "pace": _to_number(standing.pace),
-        "time_to_cap_hours": _to_number(standing.time_to_cap_hours),
-        "worst_overshoot": format_exact(overshoot) if overshoot is not None else None,
-        "warnings": [{"measure": concern.measure, "says": concern.says} for concern in list_budget_warnings(standing)],
-        "notes": list(standing.notes),
-    }
+    return build_record(_list_budget_columns({standing.budget.name: overshoot} if overshoot is not None else {}), standing)
 
 
 def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
-    """A row a budget. `overshoots`: as in `standing_data`, by name."""
-    return TableView(
-        title="Budgets",
-        columns=(
-            "budget",
-            "period",
-            "cap>",
-            "spent>",
-            "share>",
-            "holds>",
-            "forecast>",
-            "cap reached in>",
-            "at worst over by>",
-            "warning",
-        ),
-        rows=tuple(_build_budget_row(standing, overshoots.get(standing.budget.name)) for standing in standings),
+    """A row a budget. `overshoots`: by name, as in `build_budget_data`."""
+    headings = (
+        *("budget", "period", "cap>", "spent>", "share>", "holds>", "forecast>"),
+        *("cap reached in>", "at worst over by>", "warning"),
     )
+    return build_table(_list_budget_columns(overshoots), standings, headings, title="Budgets")
 
 
-def _build_budget_row(standing: BudgetStatus, overshoot: Money | None) -> tuple[str, ...]:
-    budget, hours = standing.budget, standing.time_to_cap_hours
-    period = f"{budget.days} days" if budget.days else budget.period
+def _list_budget_columns(overshoots: Mapping[str, Money]) -> tuple[Column[BudgetStatus], ...]:
     return (
-        budget.name,
-        f"{period} ({budget.zone})",
-        f"{budget.cap.format()} {budget.cap.currency}",
-        format_interval(standing.spent),
-        f"{float(PERCENT * standing.fraction):.0f} %",
-        standing.holds.format(),
-        format_interval(standing.forecast),
-        "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached",
-        _format_overshoot(standing, overshoot),
-        "; ".join(concern.says for concern in list_budget_warnings(standing)) or "-",
+        Column("name", "budget", lambda one: one.budget.name),
+        Column("hard", "", lambda one: one.budget.hard),
+        Column("period", "period", _build_period_data, _format_period),
+        Column("currency", "", lambda one: one.budget.cap.currency),
+        Column("cap", "cap>", lambda one: format_exact(one.budget.cap), _format_cap),
+        Column("spent", "spent>", lambda one: format_interval_exact(one.spent), lambda one: format_interval(one.spent)),
+        Column(
+            "forecast", "forecast>", lambda one: format_interval_exact(one.forecast), lambda one: format_interval(one.forecast)
+        ),
+        Column("burn_per_hour", "", lambda one: format_interval_exact(one.burn, RATE_PLACES)),
+        Column("holds", "holds>", lambda one: format_exact(one.holds), lambda one: one.holds.format()),
+        Column("left", "", lambda one: format_exact(one.left)),
+        Column(
+            "spent_share", "share>", lambda one: _to_number(one.fraction), lambda one: f"{float(PERCENT * one.fraction):.0f} %"
+        ),
+        Column("pace", "", lambda one: _to_number(one.pace)),
+        Column("time_to_cap_hours", "cap reached in>", lambda one: _to_number(one.time_to_cap_hours), _format_time_to_cap),
+        Column(
+            "worst_overshoot",
+            "at worst over by>",
+            lambda one: format_exact(overshoots[one.budget.name]) if one.budget.name in overshoots else None,
+            lambda one: _format_overshoot(one, overshoots.get(one.budget.name)),
+        ),
+        Column("warnings", "warning", _build_warning_data, _format_warnings),
+        Column("notes", "", lambda one: list(one.notes)),
     )
+
+
+def _build_period_data(standing: BudgetStatus) -> dict[str, str]:
+    return {
+        "kind": standing.budget.period,
+        "start": format_instant(standing.period.start),
+        "end": format_instant(standing.period.end),
+        "zone": str(standing.budget.zone),
+    }
+
+
+def _format_period(standing: BudgetStatus) -> str:
+    budget = standing.budget
+    return f"{f'{budget.days} days' if budget.days else budget.period} ({budget.zone})"
+
+
+def _format_cap(standing: BudgetStatus) -> str:
+    return f"{standing.budget.cap.format()} {standing.budget.cap.currency}"
+
+
+def _format_time_to_cap(standing: BudgetStatus) -> str:
+    hours = standing.time_to_cap_hours
+    return "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached"
+
+
+def _build_warning_data(standing: BudgetStatus) -> list[dict[str, str]]:
+    return [{"measure": concern.measure, "says": concern.says} for concern in list_budget_warnings(standing)]
+
+
+def _format_warnings(standing: BudgetStatus) -> str:
+    return "; ".join(concern.says for concern in list_budget_warnings(standing)) or "-"
 
 
 def _format_overshoot(standing: BudgetStatus, overshoot: Money | None) -> str:

@@ -6,12 +6,14 @@ any Document into text. So a new format is one file there, and a new answer work
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
     from costguard.metering.charge_item import ChargeItems
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,46 @@ class TableView:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     sums: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One figure of a record, in every format: a new figure of a record is one more of these.
+
+    `key`: its name in JSON and CSV, where it is `value(record)`; "": it is in tables only. `heading`: its name in tables, where
+    it is `text(record)`, with `>` at the end of figures; "": it is in JSON only. `text` None: tables show the value, None as `-`.
+
+    Example: Column("usd_per_hour", "$/h>", lambda offer: format_rate(offer.rate)).
+    """
+
+    key: str
+    heading: str
+    value: Callable[[T], object]
+    text: Callable[[T], str] | None = None
+
+    def format_cell(self, record: T) -> str:
+        """The figure as tables show it."""
+        if self.text is not None:
+            return self.text(record)
+        value = self.value(record)
+        return "-" if value is None else str(value)
+
+
+def build_record(columns: Iterable[Column[T]], record: T) -> dict[str, object]:
+    """`record` as JSON and CSV have it: its keys in the order of `columns`."""
+    return {column.key: column.value(record) for column in columns if column.key}
+
+
+def build_table(
+    columns: Iterable[Column[T]], records: Iterable[T], headings: Sequence[str] = (), *, title: str = ""
+) -> TableView:
+    """A row for each of `records`. `headings`: the columns to show, in this order; none: all that have a heading."""
+    shown = [column for column in columns if column.heading]
+    if headings:
+        by_heading = {column.heading: column for column in shown}
+        shown = [by_heading[heading] for heading in headings]
+    rows = tuple(tuple(column.format_cell(record) for column in shown) for record in records)
+    return TableView(title=title, columns=tuple(column.heading for column in shown), rows=rows)
 
 
 STACKED, HEAT, BARS = "stacked", "heat", "bars"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
+from operator import itemgetter
 from typing import Protocol
 
 from costguard.quoting.breakeven import BreakEven, PurchaseAnswer
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.views.document import Document, TableView
+from costguard.views.document import Column, Document, TableView, build_record, build_table
 
 OFFERS_SCHEMA = "costguard.offers/1"
 
@@ -27,51 +28,53 @@ def build_offers_document(
     live: Collection[Offer] | None = None,
 ) -> Document:
     """`market`: facts about the file the offers come from. `live`: those that were asked for just now, None: nobody was."""
-    records = tuple(_build_offer_record(o, today) | ({} if live is None else {"live": o in live}) for o in offers)
+    columns = _list_offer_columns(today, live)
+    records = tuple(build_record(columns, offer) for offer in offers)
     data = {"schema": OFFERS_SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
-    rows = tuple(_build_offer_row(o, today, live=live is not None and o in live) for o in offers)
-    table = TableView(
-        title="",
-        columns=("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price"),
-        rows=rows,
-    )
+    headings = ("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price")
     return Document(
-        data=data, records=records, tables=(table,), notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers.")
+        data=data,
+        records=records,
+        tables=(build_table(columns, offers, headings),),
+        notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers."),
     )
 
 
-def _build_offer_record(o: Offer, today: date) -> dict[str, object]:
-    return {
-        "provider": o.provider,
-        "region": o.region,
-        "instance_type": o.instance_type,
-        "gpu": o.gpu,
-        "gpu_count": o.gpu_count,
-        "tier": o.tier,
-        "usd_per_hour": o.rate.format() if o.rate else None,
-        "observed_at": o.observed_on.isoformat(),
-        "age_days": o.count_age_days(today),
-        "stale": o.is_stale(today),
-        "source": o.source,
-        "vcpus": o.vcpus,
-        "ram_gb": o.ram_gb,
-        "disk_gb": o.disk_gb,
-    }
+def _list_offer_columns(today: date, live: Collection[Offer] | None) -> tuple[Column[Offer], ...]:
+    """`live`: those asked for just now; None: nobody was asked, and records do not say it."""
 
+    def format_age(offer: Offer) -> str:
+        if live is not None and offer in live:
+            return "live"
+        return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
 
-def _build_offer_row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
-    each = f"{o.rate.nano_per_hour / o.gpu_count / 1e9:.3f}" if o.rate else "unknown"
-    age = "live" if live else o.format_staleness(today) or f"{o.count_age_days(today)}d old"
     return (
-        o.provider,
-        o.region,
-        o.instance_type,
-        f"{o.gpu} x{o.gpu_count}",
-        o.tier,
-        o.rate.format() if o.rate else "unknown",
-        each,
-        age,
+        Column("provider", "provider", lambda offer: offer.provider),
+        Column("region", "region", lambda offer: offer.region),
+        Column("instance_type", "instance type", lambda offer: offer.instance_type),
+        Column("gpu", "GPU", lambda offer: offer.gpu, lambda offer: f"{offer.gpu} x{offer.gpu_count}"),
+        Column("gpu_count", "", lambda offer: offer.gpu_count),
+        Column("tier", "tier", lambda offer: offer.tier),
+        Column("usd_per_hour", "$/h>", _format_rate, lambda offer: _format_rate(offer) or "unknown"),
+        Column("", "$/GPU-h>", _format_rate, _format_gpu_rate),
+        Column("observed_at", "", lambda offer: offer.observed_on.isoformat()),
+        Column("age_days", "", lambda offer: offer.count_age_days(today)),
+        Column("stale", "", lambda offer: offer.is_stale(today)),
+        Column("", "price", format_age),
+        Column("source", "", lambda offer: offer.source),
+        Column("vcpus", "", lambda offer: offer.vcpus),
+        Column("ram_gb", "", lambda offer: offer.ram_gb),
+        Column("disk_gb", "", lambda offer: offer.disk_gb),
+        *(() if live is None else (Column[Offer]("live", "", lambda offer: offer in live),)),
     )
+
+
+def _format_rate(offer: Offer) -> str | None:
+    return offer.rate.format() if offer.rate else None
+
+
+def _format_gpu_rate(offer: Offer) -> str:
+    return f"{offer.rate.nano_per_hour / offer.gpu_count / 1e9:.3f}" if offer.rate else "unknown"
 
 
 PRICES_SCHEMA = "costguard.prices/1"
@@ -113,7 +116,7 @@ def build_prices_document(
         data=data,
         records=records,
         lead=(f"{market['path']}: {market['offers']} offers{told}.", *_format_price_answers(asked)),
-        tables=(_build_price_table(records),),
+        tables=(build_table(PRICE_COLUMNS, records),),
         notes=tuple(f"Warning: {warning}." for warning in warnings),
     )
 
@@ -137,10 +140,19 @@ def _format_price_answers(asked: PriceAnswers | None) -> Iterator[str]:
         yield f"{one['provider']}: {'could not be asked' if count is None else f'{count} live offers'}."
 
 
-def _build_price_table(records: Sequence[Mapping[str, object]]) -> TableView:
-    names = ("provider", "offers", "unpriced", "oldest", "newest", "age_days", "from")
-    heads = ("provider", "offers>", "unpriced>", "oldest", "newest", "days old>", "from")
-    return TableView(title="", columns=heads, rows=tuple(tuple(str(row[name]) for name in names) for row in records))
+PRICE_COLUMNS: tuple[Column[Mapping[str, object]], ...] = tuple(
+    Column(key, heading, itemgetter(key))
+    for key, heading in (
+        ("provider", "provider"),
+        ("offers", "offers>"),
+        ("unpriced", "unpriced>"),
+        ("oldest", "oldest"),
+        ("newest", "newest"),
+        ("age_days", "days old>"),
+        ("from", "from"),
+    )
+)
+"""A provider's prices, of the ledger's facts that `_build_price_record` completes."""
 
 
 BREAKEVEN_SCHEMA = "costguard.breakeven/1"

@@ -6,6 +6,7 @@ Tables of what a statement says beside its groups: the dearest resources, acts o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from costguard.errors import shorten
@@ -33,7 +34,7 @@ from costguard.values.text_format import (
     format_share,
     get_currency_sign,
 )
-from costguard.views.document import TableView
+from costguard.views.document import Column, TableView, build_record, build_table
 
 LONGEST_NAME = 60
 USD = "USD"
@@ -61,8 +62,8 @@ def build_section_data(statement: Statement) -> dict[str, object]:
             ),
             "machines": statement.rest.machines,
         },
-        "top": [_build_spender_data(one) for one in statement.spenders],
-        "quotes": [_build_quoted_data(one) for one in statement.quotes],
+        "top": [build_record(SPENDER_COLUMNS, one) for one in statement.spenders],
+        "quotes": [build_record(QUOTED_RUN_COLUMNS, one) for one in statement.quotes],
         "jobs": [_build_job_data(one) for one in group_runs_by_job(statement.quotes)],
         "prices": [_build_price_data(one, statement) for one in statement.prices],
     }
@@ -87,7 +88,7 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
         "acts": len({one.act.intent_id for one in saved.counted}),
         "suspected_false_stops": len({one.act.intent_id for one in saved.false}),
         "note": SAVED_MEANS,
-        "by_act": [_build_saving_data(one) for one in saved.savings],
+        "by_act": [build_record(SAVING_COLUMNS, one) for one in saved.savings],
     }
 
 
@@ -191,70 +192,12 @@ def _sum_judged(usd: CurrencySums) -> int:
     return sum(group.waste.judged for group in usd.groups if group.waste)
 
 
-def _build_spender_data(one: TopResource) -> dict[str, object]:
-    key, of = one.bearer.key, one.attribution
-    return {
-        "provider": key.provider,
-        "account": key.account,
-        "region": key.region,
-        "id": key.id,
-        "name": one.bearer.name,
-        "kind": of.kind,
-        "gpu": of.gpu or None,
-        "gpu_count": of.gpu_count,
-        "tier": of.tier or None,
-        "owner": of.owner or None,
-        "hours": _to_hours(one.us),
-        "currency": one.money.low.currency,
-        "cost": format_interval_exact(one.money),
-    }
-
-
-def _build_saving_data(one: Saving) -> dict[str, object]:
-    key = one.act.life.key
-    return {
-        "intent": one.act.intent_id,
-        "provider": key.provider,
-        "account": key.account,
-        "region": key.region,
-        "id": key.id,
-        "name": one.act.name,
-        "owner": one.act.owner or None,
-        "policy": one.act.policy,
-        "act": one.act.act,
-        "at": format_instant(one.at),
-        "confirmed_at": format_instant(one.act.confirmed_at),
-        "until": format_instant(one.until),
-        "ran_again_at": format_instant(one.again_at) if one.again_at else None,
-        "suspected_false_stop": one.false,
-        "currency": one.rest.currency,
-        "avoided": format_interval_exact(one.avoided),
-        "at_rest": format_exact(one.rest),
-        "saved": format_interval_exact(one.usd),
-    }
-
-
 def _format_savings(saved: Savings) -> str:
     acts = _format_count(len({one.act.intent_id for one in saved.counted}), "act")
     money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
     false = len({one.act.intent_id for one in saved.false})
     beside = f"; {_format_count(false, 'suspected false stop')} not counted" if false else ""
     return f"Saved by the guard: {money}, by {acts}{beside}."
-
-
-def _build_quoted_data(one: QuotedRun) -> dict[str, object]:
-    hold = one.hold
-    return {
-        "hold": hold.id,
-        "job": one.job or None,
-        "who": hold.who,
-        "why": hold.why,
-        "currency": hold.money.currency,
-        "quoted": format_exact(hold.money),
-        "actual": format_exact(one.actual),
-        "over": format_exact(one.over),
-        "ended_at": format_instant(hold.ended_at) if hold.ended_at else None,
-    }
 
 
 def _build_job_data(one: QuotedJob) -> dict[str, object]:
@@ -298,68 +241,22 @@ def _to_hours(us: int) -> float:
 def list_section_tables(statement: Statement) -> Iterator[TableView]:
     """The dearest resources, what was saved, quotes."""
     if len(statement.spenders) > 1:
-        yield TableView(
-            title="Dearest resources",
-            columns=("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>"),
-            rows=tuple(_build_spender_row(one) for one in statement.spenders),
-        )
+        headings = ("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>")
+        yield build_table(SPENDER_COLUMNS, statement.spenders, headings, title="Dearest resources")
     if statement.saved.savings:
-        yield TableView(
-            title="Acts of the guard",
-            columns=("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>"),
-            rows=tuple(_build_saving_row(one) for one in statement.saved.savings),
-        )
+        headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>")
+        yield build_table(SAVING_COLUMNS, statement.saved.savings, headings, title="Acts of the guard")
     if statement.quotes:
-        yield TableView(
-            title="Quoted and actual",
-            columns=("run", "who", "why", "quoted>", "actual>", "difference>"),
-            rows=tuple(_list_quoted_rows(statement.quotes)),
-        )
+        table = build_table(QUOTED_RUN_COLUMNS, statement.quotes, title="Quoted and actual")
+        yield replace(table, rows=tuple(_add_job_rows(table.rows, statement.quotes)))
 
 
-def _build_spender_row(one: TopResource) -> tuple[str, ...]:
-    of = one.attribution
-    gpu = f"{shorten(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
-    cost = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
-    return (
-        shorten(one.bearer.key.provider, LONGEST_NAME),
-        _format_machine_name(one.bearer.name, one.bearer.key.id),
-        gpu,
-        of.tier or "-",
-        shorten(of.owner or "-", LONGEST_NAME),
-        f"{one.us / HOUR_US:.1f}",
-        cost,
-    )
-
-
-def _build_saving_row(one: Saving) -> tuple[str, ...]:
-    code = get_currency_sign(one.rest.currency)
-    again = "-" if one.again_at is None else f"after {format_length(one.again_at - one.at)}"
-    return (
-        f"{one.act.life.key.provider} {_format_machine_name(one.act.name, one.act.life.key.id)}",
-        shorten(one.act.owner or "-", LONGEST_NAME),
-        one.act.policy,
-        one.act.act,
-        format_local_time(one.at),
-        again,
-        f"{code}{one.avoided.expected.format()}",
-        f"{code}{one.rest.format()}",
-        "false stop?" if one.false else f"{code}{format_interval(one.usd)}",
-    )
-
-
-def _build_quoted_row(one: QuotedRun) -> tuple[str, ...]:
-    hold, code = one.hold, get_currency_sign(one.hold.money.currency)
-    texts = (shorten(text or "-", LONGEST_NAME) for text in (hold.id, hold.who, hold.why))
-    return (*texts, f"{code}{hold.money.format()}", f"{code}{one.actual.format()}", f"{code}{one.over.format()}")
-
-
-def _list_quoted_rows(quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
-    """A row a run; below the last attempt of a job that took several, what they came to together."""
+def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
+    """The rows of runs; below the last attempt of a job that took several, their sum."""
     several = {(one.job, one.quoted.currency): one for one in group_runs_by_job(quotes) if one.attempts > 1}
     left = {key: one.attempts for key, one in several.items()}
-    for quote in quotes:
-        yield _build_quoted_row(quote)
+    for row, quote in zip(rows, quotes, strict=True):
+        yield row
         key = (quote.job, quote.hold.money.currency)
         if key in left:
             left[key] -= 1
@@ -374,3 +271,108 @@ def _format_machine_name(name: str, id_: str) -> str:
     return (
         f"{shorten(name, LONGEST_NAME)} ({shorten(id_, LONGEST_NAME)})" if name and name != id_ else shorten(id_, LONGEST_NAME)
     )
+
+
+def _format_signed_money(money: Money) -> str:
+    return f"{get_currency_sign(money.currency)}{money.format()}"
+
+
+SPENDER_COLUMNS: tuple[Column[TopResource], ...] = (
+    Column(
+        "provider", "provider", lambda one: one.bearer.key.provider, lambda one: shorten(one.bearer.key.provider, LONGEST_NAME)
+    ),
+    Column("account", "", lambda one: one.bearer.key.account),
+    Column("region", "", lambda one: one.bearer.key.region),
+    Column(
+        "id", "resource", lambda one: one.bearer.key.id, lambda one: _format_machine_name(one.bearer.name, one.bearer.key.id)
+    ),
+    Column("name", "", lambda one: one.bearer.name),
+    Column("kind", "", lambda one: one.attribution.kind),
+    Column(
+        "gpu",
+        "GPU",
+        lambda one: one.attribution.gpu or None,
+        lambda one: (
+            f"{shorten(one.attribution.gpu, LONGEST_NAME)} x{one.attribution.gpu_count:g}"
+            if one.attribution.gpu
+            else one.attribution.kind
+        ),
+    ),
+    Column("gpu_count", "", lambda one: one.attribution.gpu_count),
+    Column("tier", "tier", lambda one: one.attribution.tier or None),
+    Column(
+        "owner",
+        "owner",
+        lambda one: one.attribution.owner or None,
+        lambda one: shorten(one.attribution.owner or "-", LONGEST_NAME),
+    ),
+    Column("hours", "hours>", lambda one: _to_hours(one.us), lambda one: f"{one.us / HOUR_US:.1f}"),
+    Column("currency", "", lambda one: one.money.low.currency),
+    Column(
+        "cost",
+        "cost>",
+        lambda one: format_interval_exact(one.money),
+        lambda one: f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}",
+    ),
+)
+SAVING_COLUMNS: tuple[Column[Saving], ...] = (
+    Column("intent", "", lambda one: one.act.intent_id),
+    Column("provider", "", lambda one: one.act.life.key.provider),
+    Column("account", "", lambda one: one.act.life.key.account),
+    Column("region", "", lambda one: one.act.life.key.region),
+    Column(
+        "id",
+        "machine",
+        lambda one: one.act.life.key.id,
+        lambda one: f"{one.act.life.key.provider} {_format_machine_name(one.act.name, one.act.life.key.id)}",
+    ),
+    Column("name", "", lambda one: one.act.name),
+    Column("owner", "owner", lambda one: one.act.owner or None, lambda one: shorten(one.act.owner or "-", LONGEST_NAME)),
+    Column("policy", "policy", lambda one: one.act.policy),
+    Column("act", "act", lambda one: one.act.act),
+    Column("at", "stopped", lambda one: format_instant(one.at), lambda one: format_local_time(one.at)),
+    Column("confirmed_at", "", lambda one: format_instant(one.act.confirmed_at)),
+    Column("until", "", lambda one: format_instant(one.until)),
+    Column(
+        "ran_again_at",
+        "ran again",
+        lambda one: format_instant(one.again_at) if one.again_at else None,
+        lambda one: "-" if one.again_at is None else f"after {format_length(one.again_at - one.at)}",
+    ),
+    Column("suspected_false_stop", "", lambda one: one.false),
+    Column("currency", "", lambda one: one.rest.currency),
+    Column(
+        "avoided",
+        "avoided>",
+        lambda one: format_interval_exact(one.avoided),
+        lambda one: f"{get_currency_sign(one.rest.currency)}{one.avoided.expected.format()}",
+    ),
+    Column("at_rest", "at rest>", lambda one: format_exact(one.rest), lambda one: _format_signed_money(one.rest)),
+    Column(
+        "saved",
+        "saved>",
+        lambda one: format_interval_exact(one.usd),
+        lambda one: "false stop?" if one.false else f"{get_currency_sign(one.rest.currency)}{format_interval(one.usd)}",
+    ),
+)
+QUOTED_RUN_COLUMNS: tuple[Column[QuotedRun], ...] = (
+    Column("hold", "run", lambda one: one.hold.id, lambda one: shorten(one.hold.id or "-", LONGEST_NAME)),
+    Column("job", "", lambda one: one.job or None),
+    Column("who", "who", lambda one: one.hold.who, lambda one: shorten(one.hold.who or "-", LONGEST_NAME)),
+    Column("why", "why", lambda one: one.hold.why, lambda one: shorten(one.hold.why or "-", LONGEST_NAME)),
+    Column("currency", "", lambda one: one.hold.money.currency),
+    Column("quoted", "quoted>", lambda one: format_exact(one.hold.money), lambda one: _format_signed_money(one.hold.money)),
+    Column(
+        "actual",
+        "actual>",
+        lambda one: format_exact(one.actual),
+        lambda one: f"{get_currency_sign(one.hold.money.currency)}{one.actual.format()}",
+    ),
+    Column(
+        "over",
+        "difference>",
+        lambda one: format_exact(one.over),
+        lambda one: f"{get_currency_sign(one.hold.money.currency)}{one.over.format()}",
+    ),
+    Column("ended_at", "", lambda one: format_instant(one.hold.ended_at) if one.hold.ended_at else None),
+)
