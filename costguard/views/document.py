@@ -34,7 +34,7 @@ class Column(Generic[T]):
     """One figure of a record, in every format: a new figure of a record is one more of these.
 
     `key`: its name in JSON and CSV, where it is `value(record)`; "": it is in tables only. `heading`: its name in tables, where
-    it is `text(record)`, with `>` at the end of figures; "": it is in JSON only. `text` None: tables show the value, None as `-`.
+    it is `text(record)`, with `>` at the end of figures; "": it is in JSON only. `text` None: tables show the value, or `-`.
 
     Example: Column("usd_per_hour", "$/h>", lambda offer: format_rate(offer.rate)).
     """
