@@ -151,7 +151,7 @@ def _month(made: History, name: str, month: tuple[int, int], rounds: int) -> Ite
         for _ in range(rounds):
             grouped.append(cpu(lambda period=period: bare(made.path, period))[0])  # type: ignore[misc]  # a lambda with a default
             with SpendingReader(made.url, rules=fleet.rules()) as books:
-                seconds, found = cpu(lambda books=books, period=period: books.spending(period, as_of))  # type: ignore[misc]  # same
+                seconds, found = cpu(lambda books=books, period=period: books.load_spending(period, as_of))  # type: ignore[misc]  # same
             asked.append(seconds)
             queries.append(query_seconds(made.url, period, as_of))
         if sums(found) != full(made.path, period, as_of):

@@ -106,9 +106,7 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
     try:
         save_enrollment(folder, found)
     except OSError as error:
-        raise AgentError(
-            f"cannot keep what was joined in {folder}: {error.strerror}; run the same command again"
-        ) from error
+        raise AgentError(f"cannot keep what was joined in {folder}: {error.strerror}; run the same command again") from error
     return found
 
 

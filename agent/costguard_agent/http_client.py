@@ -264,7 +264,9 @@ def _parse_proxy(url: str, to: WatchdogAddress) -> SplitResult:
     except ValueError as error:
         raise AgentError(f"--proxy {url!r} is not an address ({error}): write http://HOST:PORT") from error
     if parts.scheme != "http" or not parts.hostname or port == 0 or parts.path not in {"", "/"}:
-        raise AgentError(f"--proxy {url!r} is not an address of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
+        raise AgentError(
+            f"--proxy {url!r} is not an address of a proxy: write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+        )
     if to.scheme != "https":
         raise AgentError("a proxy carries https alone: what goes to this machine needs none")
     return parts

@@ -174,9 +174,7 @@ def _parse_record(stated: object, field: str, odd: list[str]) -> AgentRecord:
     for name, value in signals.items():
         known = SIGNAL_NAMES.get(name)
         if known is None:
-            odd.append(
-                encode_plain(f"{describe_value(name)} was left out: unknown signal: update the watchdog")
-            )
+            odd.append(encode_plain(f"{describe_value(name)} was left out: unknown signal: update the watchdog"))
             continue
         least, most = SIGNAL_BOUNDS[known]
         given = _require_number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
@@ -295,9 +293,7 @@ REFUSALS: Mapping[str, MessageRefusal] = {
     TOO_SLOW: MessageRefusal(408, "the message did not arrive in time"),
     STALE: MessageRefusal(409, "the moment of sending is too far from this clock: set the machine's clock (chrony)"),
     REPLAYED: MessageRefusal(409, "its number does not increase: this message or a later one already arrived"),
-    DOUBLED: MessageRefusal(
-        409, "two machines use this key (a copied disk?), and both are refused: enrol each of them again"
-    ),
+    DOUBLED: MessageRefusal(409, "two machines use this key (a copied disk?), and both are refused: enrol each of them again"),
     REVOKED: MessageRefusal(410, "this agent was revoked: enrol another one with costguard agent enrol ID"),
     ANOTHER_LIFE: MessageRefusal(
         410, "the machine was restarted since it joined: enrol it again, optionally with --through-restarts"

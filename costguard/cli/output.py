@@ -41,9 +41,7 @@ def resolve_target(stated: str, *, force: bool) -> Path:
                 "is a folder, not a file", field=str(target), hint=f"name a file in it: {OUTPUT_FLAG} {target}/report"
             )
         if not target.parent.is_dir():
-            raise InputError(
-                f"no such folder: {target.parent}", field=OUTPUT_FLAG, hint="create it, or name another file"
-            )
+            raise InputError(f"no such folder: {target.parent}", field=OUTPUT_FLAG, hint="create it, or name another file")
         if target.is_symlink() or target.exists():
             _check_replaceable(target, force=force)
     except OSError as wrong:

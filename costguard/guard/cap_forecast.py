@@ -256,10 +256,7 @@ def list_cap_verdicts(
         policy, spent = build_cap_policy(foresight.standing.budget), foresight.standing.spent.low
         cap = foresight.standing.budget.cap
         why = (
-            (
-                f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from "
-                f"{foresight.acts_at.format()}"
-            ),
+            (f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.format()}"),
             f"until its stop is confirmed {foresight.reaction.total_seconds():.0f} s pass",
         )
         for victim in (*foresight.victims, *foresight.asked):

@@ -50,9 +50,7 @@ def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | No
         book.add_code(code)
     notes = ["The code can be used once. An agent can report and make requests for its own machine; it can never act."]
     if settings.web.url is None and parse_listen_address(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
-        notes.append(
-            "Only this machine can reach that address: set [web] url to an address others can reach, or use a tunnel."
-        )
+        notes.append("Only this machine can reach that address: set [web] url to an address others can reach, or use a tunnel.")
     document = build_enrolment_document(code, shown, called=format_resource(seen), address=address, notes=notes)
     return CommandAnswer(document=document)
 

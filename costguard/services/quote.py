@@ -104,9 +104,7 @@ def _quote_job(
             )
             continue
         if not gpu.runs_pytorch:
-            yield QuoteRefusal(
-                gpu=name, gpu_count=gpu_count, reason="memory is only computed for PyTorch on GPUs"
-            )
+            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="memory is only computed for PyTorch on GPUs")
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placed, ImpossiblePlacement):

@@ -101,9 +101,7 @@ def parse_duration(stated: object, field: str, *, least: timedelta = timedelta()
         raise InputError("is missing", field=field, hint=DURATION_HINT)
     found = DURATION_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
     if found is None:
-        unit = (
-            "must have a unit, not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a duration, not"
-        )
+        unit = "must have a unit, not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a duration, not"
         raise InputError(f"{unit} {describe_value(stated)}", field=field, hint=DURATION_HINT)
     seconds = sum(int(count or 0) * size for count, size in zip(found.groups(), UNIT_SECONDS.values(), strict=True))
     if seconds < least.total_seconds():

@@ -118,6 +118,8 @@ def _check_url(url: str, field: str) -> None:
         )
     parts = urlsplit(url)
     plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-    require(bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is not an address", 'write "https://guard.example"')
+    require(
+        bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is not an address", 'write "https://guard.example"'
+    )
     near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')

@@ -241,9 +241,7 @@ def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedR
         for measure, found in expected.findings:
             wrong = found.wrong or _explain_far_off(measure, found.ratio)
             if found.family is None or wrong:
-                left_out.append(
-                    ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "it has no expected value")
-                )
+                left_out.append(ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "it has no expected value"))
             else:
                 plausible[found.family, expected.run.same].append((expected.run.name, found.ratio))
     counted: dict[RunFamily, list[float]] = defaultdict(list)

@@ -81,11 +81,7 @@ def describe_foreign_writers(path: Path) -> str:
         return ""
     if not folder.st_mode & stat.S_ISVTX:
         return f"everybody may replace it (its folder's mode is {stat.S_IMODE(folder.st_mode):04o})"
-    return (
-        f"it is in a world-writable folder, and {describe_foreign_owner(path)}"
-        if describe_foreign_owner(path)
-        else ""
-    )
+    return f"it is in a world-writable folder, and {describe_foreign_owner(path)}" if describe_foreign_owner(path) else ""
 
 
 def describe_foreign_owner(path: Path) -> str:

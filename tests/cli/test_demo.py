@@ -100,7 +100,8 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
     record = LedgerWriter.record_polls
 
     def forgetful(self: LedgerWriter, polls: list[Poll]) -> object:
-        return record(self, polls[: len(polls) // 2])
+        kept = polls[: len(polls) // 2] if len(polls) > 1 else polls  # the weekend before it records one poll at a time
+        return record(self, kept)
 
     monkeypatch.setattr(LedgerWriter, "record_polls", forgetful)
     monkeypatch.setattr(showing, "play_fortnight", FORTNIGHT)

@@ -84,9 +84,7 @@ def test_a_terminate_that_its_provider_lacks_is_refused() -> None:
 
 def test_two_looks_that_differ_say_in_what() -> None:
     assert describe_difference(machine(), machine()) == ""
-    assert (
-        describe_difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was checked"
-    )
+    assert describe_difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was checked"
     changed = machine(name="b", labels=(("a", "b"),), handling=Handling())
     assert describe_difference(machine(), changed) == "its name and labels and handling changed while it was checked"
 

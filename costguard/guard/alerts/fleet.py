@@ -54,7 +54,8 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
     """
     standing, burn = cap.standing, cap.standing.burn.expected
     limit, spent = standing.budget.cap, standing.spent.low
-    said = [f"{alert.format_alert_sum(spent)} of {alert.format_alert_sum(limit)} of budget {standing.budget.name} is spent"]
+    of = f"{alert.format_alert_sum(limit)} of budget {standing.budget.name}"
+    said = [f"{alert.format_alert_sum(spent)} of {of} is surely spent"]
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)

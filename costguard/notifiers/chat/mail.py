@@ -27,16 +27,10 @@ SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"
 """Apprise's words for a talk without TLS, and for one that begins with it; the third one, starttls, turns to it."""
 
-CLEAR_TEXT_REFUSAL = (
-    "its address holds a password, which would be sent unencrypted: write mailtos://, or add mode=starttls"
-)
-NO_STARTTLS = (
-    "the server offers no STARTTLS: nothing was sent (mode=ssl and port 465, if it uses implicit TLS)"
-)
+CLEAR_TEXT_REFUSAL = "its address holds a password, which would be sent unencrypted: write mailtos://, or add mode=starttls"
+NO_STARTTLS = "the server offers no STARTTLS: nothing was sent (mode=ssl and port 465, if it uses implicit TLS)"
 NO_LOGIN = "the server does not support login: check its port, or remove name and password"
-DELIVERY_UNCERTAIN = (
-    "the server disconnected after the message was sent and may have it: a retry uses the same Message-ID"
-)
+DELIVERY_UNCERTAIN = "the server disconnected after the message was sent and may have it: a retry uses the same Message-ID"
 
 
 class _Refused(Exception):  # noqa: N818 - it is caught here, and says why

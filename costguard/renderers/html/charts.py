@@ -64,9 +64,7 @@ def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, s
     if empty:
         parts.append(make_element("p", "There is no data to draw.", class_="note"))
     else:
-        parts += (
-            [*DRAW_BY_KIND[chart.kind](chart, kept)] if known else [make_element("p", "No data.", class_="note")]
-        )
+        parts += [*DRAW_BY_KIND[chart.kind](chart, kept)] if known else [make_element("p", "No data.", class_="note")]
         if kept.left_out:
             parts.append(make_element("p", kept.left_out, class_="note"))
         if chart.kind != BARS or not known:
