@@ -95,8 +95,8 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
 def list_lead_sentences(statement: Statement) -> Iterator[str]:
     """What people are told first, after the total."""
     for forecast in statement.forecast:
-        money = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
-        yield f"By its end: {money}, if the machines running now keep running."
+        ahead = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
+        yield f"By its end: {ahead}, if the machines running now keep running."
     if statement.before is not None and not statement.blank:
         yield _format_comparison(statement.before, statement.usd)
     idle = _format_idle(statement.usd)
@@ -241,14 +241,18 @@ def _to_hours(us: int) -> float:
 def list_section_tables(statement: Statement) -> Iterator[TableView]:
     """The dearest resources, what was saved, quotes."""
     if len(statement.spenders) > 1:
-        headings = ("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>")
-        yield build_table(SPENDER_COLUMNS, statement.spenders, headings, title="Dearest resources")
+        spender_headings = ("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>")
+        yield build_table(SPENDER_COLUMNS, statement.spenders, spender_headings, title="Dearest resources")
     if statement.saved.savings:
-        headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>")
-        yield build_table(SAVING_COLUMNS, statement.saved.savings, headings, title="Acts of the guard")
+        saving_headings = ("machine", "owner", "policy", "act", "stopped", "ran again", "avoided>", "at rest>", "saved>")
+        yield build_table(SAVING_COLUMNS, statement.saved.savings, saving_headings, title="Acts of the guard")
     if statement.quotes:
-        table = build_table(QUOTED_RUN_COLUMNS, statement.quotes, title="Quoted and actual")
-        yield replace(table, rows=tuple(_add_job_rows(table.rows, statement.quotes)))
+        yield _build_quoted_table(statement.quotes)
+
+
+def _build_quoted_table(quotes: Sequence[QuotedRun]) -> TableView:
+    table = build_table(QUOTED_RUN_COLUMNS, quotes, title="Quoted and actual")
+    return replace(table, rows=tuple(_add_job_rows(table.rows, quotes)))
 
 
 def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from costguard.budgets.hold import COMMITTED, Hold
 from costguard.reporting.statement.sections import QuotedRun, group_runs_by_job
 from costguard.values.money import Money
-from costguard.views.report_sections import _list_quoted_rows
+from costguard.views.report_sections import _build_quoted_table
 
 TEN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() ->
     llama, other = group_runs_by_job(quotes)
     assert (llama.job, llama.attempts, llama.quoted, llama.actual) == ("llama", 2, Money.parse("14.94"), Money.parse("10.30"))
     assert other.attempts == 1
-    rows = list(_list_quoted_rows(quotes))
+    rows = _build_quoted_table(quotes).rows
     assert [row[0] for row in rows] == ["llama.1", ".2", "llama.3", "llama: 2 attempts", "other.4"]
     assert rows[3][3:] == ("$14.94", "$10.30", "$-4.64")
 
