@@ -259,7 +259,7 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
     """List the reasons against calling it idle, most important first; empty if it is idle."""
-    doubts = ["a sample or its start lies in the future: a clock jumped"] if jumped else []
+    doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT}:
         doubts.append(

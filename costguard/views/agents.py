@@ -55,7 +55,7 @@ def build_agents_document(
     rows = [build_record(columns, one) for one in listed]
     data = {"schema": "costguard.agents/1", "at": format_instant(now), "agents": rows}
     table = build_table(columns, listed, ("agent", "machine", "state", "heard", "version", "troubles"))
-    lead = (did,) if did else () if agents else ("No agent has joined: costguard agent enrol ID lets one.",)
+    lead = (did,) if did else () if agents else ("No agent has joined: enrol one with costguard agent enrol ID.",)
     return Document(data=data, records=tuple(rows), lead=lead, tables=(table,) if agents else ())
 
 
@@ -67,7 +67,7 @@ def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: s
     if shown:
         data["token"] = shown
     table = build_table(columns, tokens, ("name", "role", "state", "expires", "made by"))
-    lead = [did] if did else [] if tokens else ["There is no token: costguard web token NAME makes one."]
+    lead = [did] if did else [] if tokens else ["There is no token: create one with costguard web token NAME."]
     if shown:
         lead += ["", f"  {shown}", "", "It is shown only once: store it in the reader's configuration."]
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())

@@ -65,7 +65,7 @@ def _list_offer_columns(today: date, live: Collection[Offer] | None) -> tuple[Co
         Column("vcpus", "", lambda offer: offer.vcpus),
         Column("ram_gb", "", lambda offer: offer.ram_gb),
         Column("disk_gb", "", lambda offer: offer.disk_gb),
-        *(() if live is None else (Column[Offer]("live", "", lambda offer: offer in live),)),
+        *(() if live is None else (Column("live", "", lambda offer: offer in live),)),
     )
 
 

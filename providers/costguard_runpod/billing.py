@@ -216,7 +216,7 @@ def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[B
     """A line for each part of a bucket that is not zero."""
     try:
         bucket = msgspec.convert(record, BillRecord, strict=False)
-    except (msgspec.ValidationError, ArithmeticError) as odd:
+    except (msgspec.ValidationError, ArithmeticError, ValueError) as odd:  # ValueError: a signalling NaN as a number
         raise InputError(f"is not a bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
     stated = {name for name, value in record.items() if value is not None}
     if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:

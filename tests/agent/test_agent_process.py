@@ -280,7 +280,7 @@ def test_a_renewed_driver_starts_the_agent_anew_as_the_same_process(machine: Mac
     machine.start()
     dog.until(lambda: dog.beats)
     machine.gpus(GPU, renewed=True)
-    dog.until(lambda: any("starts itself anew" in line for line in machine.said()))
+    dog.until(lambda: any("the agent restarts" in line for line in machine.said()))
     dog.until(lambda: dog.told()[-1]["signals"].get("gpu_busy_count") == 1)
     assert machine.process is not None
     assert machine.process.poll() is None

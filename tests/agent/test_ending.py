@@ -149,7 +149,7 @@ def test_a_channel_that_refuses_for_certain_is_followed_by_the_other_and_one_tha
     [
         ({"RUNPOD_ENDPOINT_ID": "abc"}, "serverless worker"),
         ({"RUNPOD_API_KEY": ""}, "RUNPOD_API_KEY is set neither here"),
-        ({"RUNPOD_POD_ID": "../../pods"}, "no pod's id"),
+        ({"RUNPOD_POD_ID": "../../pods"}, "not a pod's id"),
         ({"RUNPOD_POD_ID": "k3v9x2m7q1w8ab"}, "names another pod than that of the first process"),
         ({"RUNPOD_API_KEY": "wrong"}, "neither GraphQL nor REST"),
     ],

@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_keeps_records_in_memory_and_says_so(tmp
     spool = RecordSpool(folder, NOW)
     spool.add(record(1), NOW)
     assert told(spool) == [1]
-    assert "records are kept in memory alone" in spool.trouble
+    assert "records are kept only in memory" in spool.trouble
     folder.mkdir()
     spool.add(record(2), NOW)
     assert (spool.trouble, told(RecordSpool(folder, NOW))) == ("", [1, 2])

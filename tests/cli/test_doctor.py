@@ -85,7 +85,7 @@ def test_where_none_is_configured_those_with_credentials_are_examined(
     ran = costguard("doctor", "--json")
     assert ran.code == 0
     assert list(outcomes(ran.data)) == ["one"]
-    assert ran.data["notes"] == ["No provider is configured; credentials were found of: one. costguard init writes them down."]
+    assert ran.data["notes"] == ["No provider is configured; credentials were found for: one. Run costguard init."]
 
 
 def test_offline_nothing_is_asked(costguard: Command, setup: Setup) -> None:

@@ -119,11 +119,11 @@ def test_what_a_run_came_to_where_nobody_lists_the_machine_stays_in_its_budget(b
     (bench.folder / "costguard.toml").write_text('[[budget]]\nname = "lab"\ncap = "7 USD"\nperiod = "month"\n')
     stated = ("--rate", "7200", "--max-usd", "5", "--yes")
     first = bench.run(bench.command(*stated, "--result", "r.json", "--", "sleep", "1.1"))
-    assert "budget lab has 7.00 of 7.00 USD left" in first.stderr
+    assert "$7.00 of $7.00 left" in first.stderr
     spent = Decimal(json.loads((bench.folder / "r.json").read_text())["actual"]["money"])
     assert spent >= 4
     again = bench.run(bench.command(*stated, "--", "touch", "ran"))
-    assert (again.returncode, f"has {7 - spent:.2f} of 7.00 USD left" in again.stderr) == (3, True), again.stderr
+    assert (again.returncode, f"${7 - spent:.2f} of $7.00 left" in again.stderr) == (3, True), again.stderr
     status = bench.run([sys.executable, "-m", "costguard", "status", "--json"])
     (lab,) = json.loads(status.stdout)["budgets"]
     assert (lab["spent"]["low"], Decimal(lab["spent"]["high"])) == ("0.00", spent)

@@ -210,7 +210,7 @@ def test_what_is_no_address_of_a_proxy_is_a_slip(costguard: Command, setup: Setu
     setup(Acme("one"))
     with (tmp_path / "costguard.toml").open("a") as file:
         file.write(f'[network]\nproxy = "{proxy}"\n')
-    costguard("status").says("network.proxy", "no address of a proxy", "http://proxy.example:3128")
+    costguard("status").says("network.proxy", "not an address of a proxy", "http://proxy.example:3128")
 
 
 def test_the_fix_of_a_wrong_key_is_not_cut_off(costguard: Command, setup: Setup) -> None:

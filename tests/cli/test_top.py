@@ -113,7 +113,7 @@ def test_a_row_says_what_a_machine_burns_and_how_busy_it_was(folder: Path) -> No
         first, second = lines(top)
         assert "eval  $3.0000  ············" in first
         assert "train  $2.0000  ···········█" in second
-        assert "$5.0000/h   1 of 1 scopes seen" in text(top, "#head")
+        assert "$5.0000/h   1 of 1 accounts read" in text(top, "#head")
         assert "2 machines by burn" in text(top, "#head")
 
     played(play)

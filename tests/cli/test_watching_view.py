@@ -80,9 +80,9 @@ def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
 def test_everything_that_matters_fits_the_terminal(width: int) -> None:
     out = drawn(VIEW, width)
     assert max(len(line) for line in out.splitlines()) <= width
-    for words in ("$32.7700/h", "month $100.00", "acting", "1 of 2 scopes seen", "not seen: aws/123/eu-west-1 (failed)"):
+    for words in ("$32.7700/h", "month $100.00", "acting", "1 of 2 accounts read", "not seen: aws/123/eu-west-1 (failed)"):
         assert words in out, out
-    for words in ("train-1", "idle 0.90", "1 h", "stop in 10 min", "hung 0.70", "somebody", "unknown"):
+    for words in ("train-1", "idle 0.90", "1 h", "stop in 10 min", "hung 0.70", "it has a lease", "unknown"):
         assert words in out, out
     for words in ("lab", "$482.10", "$500.00", "96%", "30 min", "$16.39", "unconfirmed", "train-1 is idle since"):
         assert words in out, out
@@ -139,7 +139,7 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
         ({"committed": False}, "could not be recorded"),
         ({"mode": "dry run"}, "burns $32.7700 an hour, dry run"),
         ({"notices": ("a new one",)}, "a new one"),
-        ({"scopes": (VIEW.scopes[0], build_scope_status(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is seen again"),
+        ({"scopes": (VIEW.scopes[0], build_scope_status(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is read again"),
         ({"acts": (replace(VIEW.acts[0], state="done", why=""),)}, "stop of aws/123/us-east-1/i-9: done"),
     ],
     ids=["gone", "frozen", "committed", "mode", "notice", "scope", "act"],

@@ -67,5 +67,5 @@ def test_the_judge_sees_a_call_that_nothing_let_go_and_what_is_lost(theatre: Sta
     assert in_file(folder / "ledger.db", folder).faults == [
         "run 99 of i-0 was asked to stop in life 2, and only another run of it was let go",
         "that i-0 1793966400.000001 became done was acknowledged, and is lost",
-        "run 99 of i-0 was stopped, and it was cancelled by a key press",
+        "run 99 of i-0 was stopped, and somebody kept it",
     ]

@@ -231,7 +231,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
 
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
-    because = ("$484.00 of $500.00 of budget all is spent",)
+    because = ("$484.00 of $500.00 of budget all is surely spent",)
     notice = alert.build_planned_alert(
         matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
@@ -256,7 +256,7 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
     )
     cap = forecast_cap(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
     assert explain_cap(cap, NOTICED, UTC) == (
-        "$484.00 of $500.00 of budget all is spent",
+        "$484.00 of $500.00 of budget all is surely spent",
         "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
         "a stop is confirmed after 10 min, so it acts at $483.61",
     )

@@ -121,7 +121,7 @@ def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, bo
         tell("UPDATE agent SET public_key = ? WHERE id = ?", [("theirs", "a1")])
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         (found,) = check_audit(ask)[1]
-        assert found.what.startswith("agent a1 is not as row")
+        assert found.what.startswith("agent a1 differs from row")
     assert any("guard" in fault or "trigger" in fault or "agent" in fault for fault in maintenance.check_ledger(url))
 
 

@@ -169,18 +169,18 @@ def test_the_audit_takes_no_edit_no_gap_and_no_branch(url: str, book: GuardStore
 
 
 TAMPERED = {
-    "UPDATE wish SET why = 'other' WHERE id = 'w1'": "wish w1 is not as row 2 tells it",
-    "UPDATE wish SET lifted_us = NULL, lifted_by = NULL WHERE id = 'w2'": "wish w2 is not as row 4 tells it",
-    "UPDATE intent SET state = 'cancelled'": "intent stop i-5 is not as row 8 tells it",
-    "UPDATE hook_run SET output = ''": "hook run h1 is not as row 10 tells it",
+    "UPDATE wish SET why = 'other' WHERE id = 'w1'": "wish w1 differs from row 2",
+    "UPDATE wish SET lifted_us = NULL, lifted_by = NULL WHERE id = 'w2'": "wish w2 differs from row 4",
+    "UPDATE intent SET state = 'cancelled'": "intent stop i-5 differs from row 8",
+    "UPDATE hook_run SET output = ''": "hook run h1 differs from row 10",
     "UPDATE intent_event SET why = 'x' WHERE moved_to = 'verifying'": "move 3 of intent stop i-5 differs from the audit log",
-    "DELETE FROM intent_event WHERE moved_to = 'verifying'": "intent stop i-5 made 3 moves, and the audit tells of 4",
-    "DELETE FROM wish WHERE id = 'w2'": "wish w2, of which row 4 tells, is not there",
+    "DELETE FROM intent_event WHERE moved_to = 'verifying'": "intent stop i-5 made 3 moves, and the audit log records 4",
+    "DELETE FROM wish WHERE id = 'w2'": "wish w2, recorded by row 4, is missing",
     "INSERT INTO wish SELECT 'w3', what, who, why, at_us, until_us, provider, account, region, external_id, life, subject,"
     " value, lifted_us, lifted_by FROM wish WHERE id = 'w1'": "wish w3 exists, but no row of the audit log records it",
     'UPDATE guard_run SET facts = \'[["settings","ff"]]\'': "the last run has settings ff in force",
     "UPDATE ledger_state SET ledger_id = 'other'": "and this is other",
-    "DELETE FROM audit WHERE seq = 11": "and the audit tells of none",
+    "DELETE FROM audit WHERE seq = 11": "and the audit log records none",
     "DELETE FROM audit WHERE seq >= 9": "hook run h1 exists, but no row of the audit log records it",
     "DELETE FROM audit": "row 1 is missing: the audit is empty",
 }

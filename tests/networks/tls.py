@@ -69,7 +69,7 @@ WORDS = {
     "handshake reset": ("", ""),
     "hello lost": ("the TLS connection was closed", "later"),
 }
-"""What is said of each, and of what to do; a byte that is changed may break anything, and of a reset reason unknown."""
+"""What is said of each, and of what to do; a changed byte may break anything, and the reason of a reset is unknown."""
 PLANS = {
     "garbage first": Fault(kind="garbage", side=CONNECT, times=None),
     "handshake cut": Fault(kind="cut", at=700, times=None),

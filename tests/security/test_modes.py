@@ -207,7 +207,7 @@ def test_settings_of_another_user_are_not_taken_from_the_working_folder(house: H
     assert asked
     os.chown(public / "costguard.toml", NOBODY, NOBODY)
     assert there.run("status") == 2
-    assert "is not taken from here: it lies in a folder where everybody may write" in there.said
+    assert "is not loaded from here: it is in a world-writable folder" in there.said
     assert "--config costguard.toml" in there.said
     assert len(house.rig.fake.asked) == asked
     assert there.run("--config", "costguard.toml", "status") == 0, there.said

@@ -156,11 +156,11 @@ def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
     book.close()
     whole = file.read_bytes()
     file.write_bytes((tmp_path / "early.db").read_bytes())
-    assert "is older than what was seen here: its audit ends at 1:" in mark.describe_doubt()
+    assert "is older than the one used last: its audit ends at 1:" in mark.describe_doubt()
     with GuardStore(mark.url, rails=WIDE) as again:
         again.add_override(wish("w1", who="eve"))
         again.add_override(wish("w2"))
-    assert f"tells another story than was seen here: its audit log does not contain {seen.anchor.seq}:" in mark.describe_doubt()
+    assert f"this ledger is not the one used last: its audit log does not contain {seen.anchor.seq}:" in mark.describe_doubt()
     file.unlink()
     with GuardStore(mark.url, rails=WIDE):
         assert "another ledger was here (" in mark.describe_doubt()
@@ -209,7 +209,7 @@ def test_a_backup_put_back_holds_the_watchdog_until_it_is_adopted(house: House) 
     (house.folder / "copy.db").rename(house.folder / "ledger.db")
     assert house.run("watch", "--once") == 0
     assert "not the one used last" in house.said
-    assert "older_ledger: this ledger is older than what was seen here" in notes(house)
+    assert "older_ledger: this ledger is older than the one used last" in notes(house)
     assert house.run("audit", "verify") == 3
     assert "this ledger is older than the one used last:" in house.said
     assert house.run("watch", "--once") == 0  # a run of its own moves the mark not

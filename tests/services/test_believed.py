@@ -63,7 +63,7 @@ def test_what_lies_with_another_provider_is_not_believed(change: dict[str, Any])
 
 @pytest.mark.parametrize("stated", [["cloud/lab/here"], [None], [("cloud", "lab", "here")], [ScopeKey("cloud", "", "x")]])
 def test_what_is_no_scope_is_said(stated: list[object]) -> None:
-    with pytest.raises(CostguardError, match="something else than scopes"):
+    with pytest.raises(CostguardError, match="did not return scopes"):
         check_own_scopes(stated, ("cloud",))
 
 

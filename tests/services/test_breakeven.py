@@ -52,5 +52,5 @@ def test_figures_below_zero_are_refused_even_where_they_would_not_count(tmp_path
 
 
 def test_what_nobody_rents_asks_for_a_rate(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nobody in the market rents T4 x3"):
+    with pytest.raises(InputError, match="no offer in the market for T4 x3"):
         asked(tmp_path, gpu=T4, count=3)

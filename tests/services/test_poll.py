@@ -186,7 +186,7 @@ def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
     done = poll_sources([cloud], ledger, Hands())
     assert cloud.looked == list(NAMES)
     assert done.accrued[0].outcome == "partial"
-    assert "lacks 3 that answer by themselves" in done.accrued[0].why
+    assert "lacks 3 machines that exist when looked up" in done.accrued[0].why
     assert (done.accrued[0].closed, done.accrued[0].logged) == ((), ())
 
 

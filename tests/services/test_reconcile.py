@@ -132,7 +132,7 @@ def test_sources_that_answer_for_others_or_have_no_bill_are_said(world: World) -
     sources = [("odd", Odd(clock=clock, world=world)), ("silent", Silent())]
     asked = ask_for_bills(sources, MONTH, clock.now())  # type: ignore[arg-type]  # on purpose
     assert [(one.name, one.billed) for one in asked] == [("odd", None), ("silent", None)]
-    assert ["for others" in asked[0].why, "no bill" in asked[1].why] == [True, True]
+    assert ["of other accounts" in asked[0].why, "no bill" in asked[1].why] == [True, True]
 
 
 def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:

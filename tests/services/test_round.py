@@ -167,7 +167,7 @@ def test_a_new_account_waits_where_nobody_can_say_today_whether_it_is_an_old_one
     both = [cloud(account="work", who=CostguardError("503")), cloud(account="home", who="7")]
     done = poll_sources(both, ledger, Hands(at=minute(19)))
     assert [one.state.scope.account for one in done.accrued] == ["work"]
-    assert "is new, and today nobody can tell whether it is account 1 (aws)" in done.twins[0]
+    assert "is new, and it cannot be determined today whether it is account 1 (aws)" in done.twins[0]
 
 
 def test_known_scopes_fail_where_one_account_breaks_but_not_those_that_another_lists() -> None:
@@ -185,7 +185,7 @@ def test_an_answer_about_another_scope_is_no_answer() -> None:
             return Poll(scope=ScopeKey("other", "x", "y"), at=minute(1), inventory=Complete(()))
 
     (one,) = poll_sources([Odd([])], Memory(), Hands()).accrued
-    assert (one.state.scope, one.outcome, "something else" in one.why) == (SCOPE, "failed", True)
+    assert (one.state.scope, one.outcome, "did not return a listing" in one.why) == (SCOPE, "failed", True)
 
 
 def test_measures_that_came_with_a_listing_are_kept_after_it_and_notes_are_told() -> None:

@@ -221,7 +221,7 @@ def test_what_stands_on_bert_follows_its_task(task: str, params: int) -> None:
 def test_a_model_whose_vision_nobody_can_count_is_its_language_model_and_says_so() -> None:
     model = build_architecture_from_config({"model_type": "llava", "text_config": LLAMA}, name="it")
     assert model.parameters == count(LLAMA)
-    assert "left out" in model.notes[0]
+    assert "excluded" in model.notes[0]
 
 
 # What cannot be read

@@ -78,14 +78,14 @@ def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> Non
         ({"gpu_count": 0}, ("gpu_count", "at least 1")),
         ({"tokens_per_s": "fast"}, ("tokens_per_s", "must be a number, not 'fast'")),
         ({"tokens_per_s": -1}, ("tokens_per_s", "between")),
-        ({"tokens_per_s_per_gpu": 5}, ("tokens_per_s", "beside tokens_per_s_per_gpu")),
+        ({"tokens_per_s_per_gpu": 5}, ("tokens_per_s", "together with tokens_per_s_per_gpu")),
         ({"hours": 3}, ("tokens", "is missing beside hours", "tokens = 50e6")),
-        ({"peak_gib": 3, "peak_gb": 3}, ("peak_gib", "beside peak_gb")),
+        ({"peak_gib": 3, "peak_gb": 3}, ("peak_gib", "together with peak_gb")),
         ({"peak_gib": 0}, ("peak_gib", "between")),
         ({"tokens_per_second": 5}, ("tokens_per_second", "did you mean tokens_per_s")),
         ({"method": "lorra"}, ("method", "lora")),
         ({"tp": 3, "gpu_count": 8}, ("parallel", "do not divide 8")),
-        ({"lora": 8, "lora_rank": 8}, ("lora", "no table")),
+        ({"lora": 8, "lora_rank": 8}, ("lora", "not a table")),
     ],
 )
 def test_a_wrong_cell_names_its_line_its_column_and_what_to_write(cells: dict[str, object], words: tuple[str, ...]) -> None:

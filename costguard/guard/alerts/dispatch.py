@@ -335,7 +335,7 @@ def format_title(message: Notification, encode: TextEncoder = encode_plain) -> s
 
 def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
     """Return the text below the title. Lines are encoded one by one, so that a name cannot inject a line."""
-    parts = [f"Told now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
+    parts = [f"Sent now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
     parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
     parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
     more = len(message.notices) - ALERTS_SHOWN

@@ -63,7 +63,7 @@ def test_a_list_that_breaks_off_is_not_examined_as_good(account: RunpodAccount, 
     rig.fake.fault(rig.lists, "status", status=500, skip=1)
     (bad,) = [check for check in account.examine() if check.outcome == "bad"]
     assert bad.subject == "permission: list pods"
-    assert "not whole" in bad.told
+    assert "incomplete" in bad.told
 
 
 @pytest.mark.parametrize("gpus", [[{"util": None}, {"util": 5}], [{}], [{"util": -1}, {"util": 200}]])

@@ -70,7 +70,7 @@ def test_ctrl_c_again_asks_to_end_and_once_more_ends_all_that_it_began() -> None
         settle()
         screen.type(CTRL_C)
         screen.until(b"got SIGTERM")
-        screen.until(b"Once more ends it at once")
+        screen.until(b"A third time kills it")
         settle()
         screen.type(CTRL_C)
         assert screen.end() == 137
