@@ -161,7 +161,7 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
     """The parts of one contract's charge."""
     try:
         charge = msgspec.convert(record, Charge, strict=False)
-    except (msgspec.ValidationError, ArithmeticError) as odd:
+    except (msgspec.ValidationError, ArithmeticError, ValueError) as odd:
         raise InputError(f"is not a charge: {shorten(str(odd), 80)}", field="record") from None
     start, end = parse_instant(charge.start), parse_instant(charge.end)
     if start is None or end is None:
