@@ -1,1 +1,1 @@
-"""The guard's judgement: from facts to states of work, verdicts, a plan, and intents. Pure, like all of core."""
+"""What the guard decides: activity of machines, verdicts of policies, a plan of acts, alerts. Pure."""

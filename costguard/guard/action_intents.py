@@ -1,15 +1,15 @@
-"""Intents: the row before the deed. One instance, one act, one life of it, an expiry, and a state that only moves forward.
+"""Intents: the row written before an act. One act on one life of one instance, with an expiry; its state only moves forward.
 
     PLANNED -> GRACE -> READY -> EXECUTING -> VERIFYING -> DONE | CANCELLED(why) | FAILED(why) | UNCONFIRMED
 
-PLANNED: the plan holds it. GRACE: its notice is out and the grace runs. READY: due. EXECUTING: committed, about to be sent or
-sent; after a crash nobody knows which, so it is looked at. VERIFYING: the provider took it, and the listing must prove it.
-UNCONFIRMED: not proven within ten minutes: paged, and looked at until it is.
+PLANNED: the plan has it. GRACE: its notification is out and the grace runs. READY: due. EXECUTING: committed, about to be sent
+or sent; after a crash the difference is unknown, so the machine is looked at. VERIFYING: the provider accepted it, and a
+listing must prove it. UNCONFIRMED: not proven within ten minutes: a page is sent, and the machine is looked at until it is
+proven.
 
-What one look at an instance says about an act on it: whether it may still be done, and whether it was done.
-
-Doubt never sends anything. Example: a stop was sent at 19:05 and the provider took it. 19:06 running: wait, it settles; 19:08
-running: send again; 19:07 stopped: done; 19:07 running since 19:06: done too, and what runs now is a life of its own.
+A look at the instance decides whether the act may still be sent, and whether it had its effect; doubt never sends anything.
+Example: a stop was accepted at 19:05. 19:06 running: wait; 19:08 running: send again; 19:07 stopped: done; 19:07 running since
+19:06: done, and what runs now is a new life.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The plan: every step that is due or will be, on every resource, and everything that holds it back.
+"""The action plan: every step that is due or will be due, on every resource, with all reasons that hold it.
 
-Example: a stop of an idle machine that is protected and frozen is held by both, and both are listed: lifting one of them must
-not be a surprise. A provider without a stop turns it into a question with the price of waiting, never into an end.
+Example: the stop of an idle machine that is protected and frozen is held by both, and both are listed, so that lifting one of
+them is no surprise. Where a provider has no stop, the step becomes a question that states the price of waiting, never a
+terminate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The audit as values: rows that name the row before them, heads that are noted elsewhere, and each row in words.
+"""The tamper-evident log as values: chained rows, anchors that are noted elsewhere, and each row described in words.
 
     audit 1234:9f86d081884c7d65        row 1234, and the first 16 digits of its hash
 
-Whoever has noted that knows that rows 1 to 1234 were so: any change of any of them changes that hash.
+An anchor proves rows 1 to 1234: any change of any of them changes that hash.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Foresight: when a hard cap must act so that it is kept, and on which machines.
+"""Forecast of hard caps: when a cap must act so that it is kept, and on which machines.
 
-Example: a cap of $500.00, $482.10 spent, one machine at $98.32 an hour. From a poll to a stop that is proven 600 s pass, in
-which it burns $16.39: so the cap acts at $483.61. The worst that could come of it now is $498.49, no overshoot.
-
-Money that surely was spent decides about acts; the high end is what people are told.
+Example: a cap of $500.00, $482.10 spent, one machine at $98.32 an hour. From a poll to a confirmed stop takes 600 s, in which
+it burns $16.39: so the cap acts at $483.61. The worst case now is $498.49, no overshoot. Acts depend on money that was
+certainly spent; people are shown the high end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a guard run has before it: what the settings say, and what is known.
+"""Inputs of a guard run: configuration, snapshot, results of earlier runs, and a context for each resource.
 
-One resource in a guard run, with what bears on it whatever the policy, and its state of work as each policy asks for it.
-
-Runs of the guard as recorded, and what the ledger can say for them: how well a resource is known, how long a stop takes.
+The activity of a resource is computed once, in its context, and shared by all policies that ask alike.
 """
 
 from __future__ import annotations

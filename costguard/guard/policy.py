@@ -1,21 +1,14 @@
-"""Policies: a rule, whom it concerns, how long it must hold, and what is done then, step by step.
+"""Policies as values: target, condition, steps, schedule; limits (`Rails`); the facts that conditions may use; verdicts.
 
-Example: `idle-gpu` waits for 45 min of idleness, notifies the owner, and stops 15 min after that notice. `after` counts from
-the first step, so that a notice that went out late gives its whole grace.
+Example: `idle-gpu` waits for 45 min of idleness, notifies the owner, and stops 15 min after that notification. `after` counts
+from the first step, so that a late notification still gives the whole grace.
 
-Conditions: what a policy asks of the facts about one resource. True, false, or unknown because a fact is missing.
+A condition is true, false, or unknown because a fact is missing: `state == "idle" && confidence >= 0.9` without a confidence is
+unknown, and false where the state is another one. Unknown is never a reason to act under an idle rule.
 
-A missing fact is no fact: `state == "idle" && confidence >= 0.9` without a confidence is unknown, and false where the state
-is another one. Unknown is never a reason to act under an idle rule.
-
-Verdicts and the plan: what each policy finds of each resource, what would be done and when, and what holds it back.
-
-Schedules: desired states by the clock of a zone. Never an event: what counts is what should be so now.
-
-Example: off 20:00-08:00 Berlin. At 20:41 it should be off since 20:00, whoever slept at 20:00; in the night in which clocks go
-back it should be off for 13 hours, and for 11 where they go forward.
-
-A time that the clocks skip is the instant at which they jump; of a time that comes twice the first is meant.
+A schedule is a desired state by the clock of a zone. Example: off 20:00-08:00 Berlin. At 20:41 it should be off since 20:00,
+whether or not a run took place at 20:00; it is off for 13 hours in the night when clocks go back, and for 11 when they go
+forward. A skipped time is the instant of the jump; of a repeated time the first is meant.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Tracks: what the samples of one signal prove within a window. Missing is never quiet. Times are whole microseconds.
+"""Summary of one signal within a window: busy, quiet or unknown; and hang detection. Times are whole microseconds.
 
-Example: 45 samples of GPU duty are due in 45 min. Five above 5 % are work. Four are noise. Four above 5 % of the 44 that came
-are not known to be either, since the one that is missing could have been the fifth.
+Example: 45 samples of GPU duty are due in 45 min. Five above 5 % are work, four are noise. Four above 5 % of 44 that arrived
+are unknown, since the missing one could have been the fifth. A missing sample is never quiet.
 
-Hanging: a machine that looks busy by its GPU duty, and sleeps by power and progress.
-
-Example: duty 100 % and 80 of 400 W since 02:10, and no step since: hung since 02:10, from 02:20 on.
+A hang is a machine that looks busy by GPU duty and idle by power and progress. Example: duty 100 % and 80 of 400 W since 02:10,
+and no step since: hung since 02:10, from 02:20 on.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""States of work: whether a resource does anything, how surely that is known, and why.
+"""Signals, their thresholds, activity states, and the samples of a resource in columns.
 
-Example: an 8xA100 whose training ended at 18:05, with GPU duty, CPU and disk at rest since and a sample of each every minute:
-at 18:50 it is idle since 18:05 with confidence 0.9, because "GPU duty 0 % since 18:05", "CPU 0.01 cores", "disk 0 B/s".
+Example: an 8xA100 whose training ended at 18:05 has GPU duty, CPU and disk at rest and a sample of each every minute: at 18:50
+it is idle since 18:05 with confidence 0.9. `unknown` is not `idle`: a signal that was not measured, not recently or too rarely,
+proves nothing.
 
-`unknown` is not `idle`: what was not measured, or not lately, or not often enough, says nothing.
-
-Signals: what each says of work, and from which value on. What their samples prove is in `tracks`.
-
-Evidence: the samples of a resource in columns, and those of them that count, in order, once for all policies.
-
-A fleet of 10,000 with 45 samples of 4 signals is 1.8 million samples, so from here to `tracks` a sample is no object: it is a
-place in two columns, and an instant is a whole number of microseconds. This is the one place that turns samples into columns.
+A fleet of 10,000 with 45 samples of 4 signals is 1.8 million samples, so from here to `signal_summary` a sample is no object
+but a place in two columns, and an instant is a whole number of microseconds. Only this module turns samples into columns.
 """
 
 from __future__ import annotations

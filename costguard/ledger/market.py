@@ -1,15 +1,10 @@
-"""The market file: what is for sale, as one SQLite file that is written once and only read afterwards.
+"""The market file: offers in one SQLite file that is written once and then only read.
 
 A *class* is a GPU model and a count; a *lot* is what one provider sells of a class in one tier. The index holds each lot's
-offers in order of price and carries every column a selection can ask for, so the cheapest of a lot is found by reading
-one entry. Writing sorts the offers: the same offers give the same bytes (with the same version of SQLite).
-
-Reading the market file: which classes of offers there are, and the best of each.
-
-A job's memory and time depend on the GPU and how many, not on the price. So a quote asks for the classes (GPU model and
-count) first, decides which of them can do the job, and reads only each provider's cheapest offer of those.
-
-Putting live offers into a market file beside the rows of an older one, each row with its own date and source.
+offers in order of price with every column that a selection uses, so the cheapest of a lot is found by reading one entry. Memory
+and hours of a job depend on the class: a quote reads the classes first, and then each provider's cheapest offer of those that
+can do the job. The same offers give the same bytes (with the same version of SQLite). Live offers are merged in beside older
+rows, each with its own date and source.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""From what providers say of their resources to money: inventories in; spans, coverage and charges out.
+"""From listings to money: inventories in; spans, coverage and charges out. Pure.
 
-Read `accrual` first: it turns one poll into what the ledger writes. `span` turns spans into money, `billing` turns an
-observation into what bills, by rules that are data. Everything here is pure.
+Read `accrual` first: it turns one poll into what the ledger writes. `billing` says what bills, by rules that are data; `span`
+turns spans into money.
 """

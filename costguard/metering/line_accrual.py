@@ -1,6 +1,4 @@
-"""All lines of one resource, walked through what an observation told: what `accrual` writes down in the end.
-
-Walking one line of one resource through moments: which span ends where, what nobody saw, which span begins.
+"""Accrue one resource line by line: which spans end, what nobody saw, which spans begin.
 
 Example: computing at $2 an hour, on until some moment in [12:00, 12:03), then off. The span is closed at 12:00, an EDGE of
 three minutes follows (it may have billed all of it or nothing), and nothing is open after it.

@@ -1,7 +1,4 @@
-"""What a provider is, and what it is handed when it is opened: the network, the time, GPU names, where keys are looked for.
-
-What reconciling asks of the outside: the bills that the ledger holds, and the charges beside them.
-"""
+"""`ProviderPlugin` and `ProviderContext`: what a plug-in provides, and what it is handed when it is opened."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""How time passes for whoever waits, and who answers meanwhile: by this machine's clock and threads, or by a simulated world's.
+"""Clock, sleep and executor, which a simulation can replace; and deadlines for sending.
 
-Everything that counts seconds, sleeps, or asks several questions at once does it through here. Of a world that is played there
-is one thread, and its time passes only where somebody waits:
+Everything that counts seconds, sleeps, or asks several questions at once uses this module. A simulated world has one thread,
+and its time passes only where somebody waits; it must be alone in its process:
 
     with passing_in(world):                     # an hour of Vast's 5.5 s pauses in a second, and the same each time
         account.poll(scope)
 
-A simulated world must be alone in its process: whoever waits anywhere in it waits by the world's clock.
-
-Until when a request may go out, known to whatever sends it in this thread: one that is late is not sent at all.
-
-Example: a stop may be sent until 12:00:30. At 12:00:06 its adapter takes a look of its own, and the process is suspended in it.
-At 12:07 it goes on, the answer is there, and the request that would follow ends before its first byte.
+A thread's send deadline stops a late request. Example: a stop may be sent until 12:00:30. At 12:00:06 its adapter looks again,
+and the process is suspended. At 12:07 it resumes, the answer is there, and the request that would follow is refused before its
+first byte.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Whom TLS trusts, and what is wrong with the other side in words that say what to do. Verification is always on.
+"""TLS and DNS: trusted authorities, errors in words that say what to do, name resolution with a time limit.
 
-Authorities are the system's, or those of one file: `ca_file` in [network]. No variable of the environment names any, and none
-turns anything off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY.
-
-The addresses of a name, within a time: the system's resolver knows no deadline, and may hang for half a minute.
+Authorities are the system's, or those of one file: `ca_file` in [network]. No environment variable names any or turns
+verification off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY. The
+system's resolver has no deadline and may hang for half a minute, so it is asked in a thread.
 """
 
 from __future__ import annotations

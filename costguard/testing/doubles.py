@@ -1,6 +1,4 @@
-"""A clock that stands still until it is told to go on.
-
-A channel that keeps what it is sent, and fails as often as it is told to.
+"""Test doubles: a clock that stands still until it is advanced, and a channel that records what it is sent.
 
 channel = RecordingNotifier()
 channel.fail(2)                      # the next two tries fail, and another may help

@@ -1,11 +1,7 @@
-"""What a provider says of itself before it is asked anything: its name, its settings, its credentials, what it can do.
+"""What a provider states before it is asked: its manifest; also results of `doctor` and how a provider received an act.
 
-A manifest is plain data, so that `costguard providers`, `init`, `doctor` and the settings file can be served without
-importing the provider's SDK.
-
-What `costguard doctor` finds: one check, what came of it, and what to do about it.
-
-How a provider received an act. That it was accepted proves nothing: a deed is done when the listing says so.
+A manifest is plain data, so that `costguard providers`, `init`, `doctor` and the settings need no SDK. That a provider accepted
+an act proves nothing: an act is confirmed by a listing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What bills, and where it was found.
+"""Keys of what bills: resource, scope, attribution, incarnation.
 
-A resource is known by (provider, account, region, id). An instance's *run* begins when it starts; together they are the
-incarnation that verdicts, leases and intents bind to: a restart is a new incarnation, a stop is the end of one.
-
-One life of an instance: what verdicts, leases and intents bind to, never a name and never an id alone.
+A resource is known by (provider, account, region, id). An instance's *run* begins when it starts; the instance together with
+that start is its incarnation, to which verdicts, leases and intents bind: a restart is a new incarnation.
 """
 
 from __future__ import annotations

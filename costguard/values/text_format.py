@@ -1,12 +1,8 @@
-"""Amounts, instants and lengths of time as the status and the report write them.
-
-Hostile names and tags, encoded for where they are shown: whoever can name a machine must not be able to do more than that.
+"""Text of amounts, instants and lengths of time for people; and encoding of hostile names for where they are shown.
 
 Example: a machine called `<!channel> ](https://x)` and an escape code. A terminal shows it without the code; a chat shows other
-brackets and an address that is no link, and nobody is woken.
-
-What would act is replaced by what looks like it rather than escaped: between us and a chat stands a library that unescapes, and
-an escape that is undone once is none.
+brackets and an address that is no link, and nobody is paged. Active characters are replaced by lookalikes, not escaped:
+libraries between costguard and a chat unescape, and an escape that is undone once has no effect.
 """
 
 from __future__ import annotations

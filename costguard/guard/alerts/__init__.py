@@ -1,1 +1,1 @@
-"""What people are told: alerts, when they hold, and which notifications they become."""
+"""Alerts: which hold after a guard run, what they say, and which notifications they become. Pure."""

@@ -1,9 +1,7 @@
-"""Notices: what people are told, why now, and what they can do about it; and what became of telling them.
+"""Alerts, notifications and their delivery as values; alerts about one machine (idle, hung, wasted, stopped, unknown).
 
-Notices about machines: what is said of one that idles, hangs, wastes, is stopped, or cannot be judged.
-
-Example: an 8xA100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "so far: $24.58", "per hour: $32.7700".
-Sums have two decimals and rates four (DESIGN 5.1); what is not known is said to be unknown, never 0.
+Example: an 8xA100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "so far: $24.58", "per hour: $32.7700". Sums have two
+decimals and rates four (DESIGN 5.1). What is not known is called unknown, never 0.
 """
 
 from __future__ import annotations

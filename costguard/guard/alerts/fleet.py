@@ -1,10 +1,6 @@
-"""What there is to tell of more than one machine: budgets, rails, scopes, balances, controllers, runs that were refused.
+"""Alerts about more than one machine: budgets, limits, accounts, balances, controllers, providers, the ledger, refused runs.
 
-Notices about more than one machine: budgets, balances, rails, providers and the ledger itself.
-
-Runs that were not admitted, as recorded and as told: the third hold of an agent is refused, and people hear of it once.
-
-A refusal writes no hold. It is kept as a wish that nobody could grant, for an hour, which the next guard run tells of.
+A refused run writes no hold. Its refusal is recorded as an override for an hour, and the next guard run alerts on it once.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Replay recorded history under other policies."""
+"""Replay recorded history under other policies (`costguard simulate`). Pure."""

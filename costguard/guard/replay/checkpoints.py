@@ -1,14 +1,10 @@
-"""When a replay must look again: at each record that could change what a run finds, and between two of them by halving.
+"""When a replay must evaluate again: at each record that could change the result, and between two of them by bisection.
 
-Example: nothing is recorded from 18:05 to 21:00 but quiet samples. A run at 18:05 finds work, one at 18:52 an idle machine: ten
-looks find the minute between them. From there on both ends find the same, so all between does.
+Example: from 18:05 to 21:00 only quiet samples are recorded. A run at 18:05 finds an active machine, one at 18:52 an idle one:
+ten evaluations find the minute between them. After that both ends agree, and so does everything between.
 
-When the evidence of a resource may turn: between two such times only time itself changes what a guard run finds.
-
-Example: GPU duty 97, 96, 0, 0, ..., 0, 31 %: the third sample and the last one turn it, and the quiet ones between them need
-not be looked at one by one. A sample that did not come when it was due turns it as well, and so does the next one.
-
-This says only when to look. What is found then, `judging` says.
+Samples change the evidence only at some instants. Example: GPU duty 97, 96, 0, 0, ..., 0, 31 %: the third and the last sample
+do, and the quiet ones between need no evaluation. A sample that is missing when it was due does, and so does the next one.
 """
 
 from __future__ import annotations

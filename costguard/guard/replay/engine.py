@@ -1,12 +1,8 @@
-"""What a replay found of one resource: acts that were wanted, acts that were held back, and when nothing could be said.
+"""Replay one resource: evaluate it at every checkpoint, on what was recorded until then.
 
-Replaying one resource: the guard's own survey at every time at which it may find something new, on what was recorded.
-
-Example: idle since 18:05 for 45 min. A run at 18:50 finds that it holds, and its notice goes out; the run at 19:05 wants to
-stop it. From then on it counts as stopped, until its real life ended, or its real samples say that it worked again.
-
-No rail holds here, and no other resource bears on it: see `letting` for both. `every_step` looks at every interval instead, and
-must come to the same.
+Example: idle since 18:05 for 45 min. The run at 18:50 notifies, and the run at 19:05 wants to stop it. From then on it counts
+as stopped, until its real life ended or its real samples show work. No limit holds here, and other resources have no effect:
+`simulation` applies the limits. `every_step` evaluates at every interval instead, and must find the same.
 """
 
 from __future__ import annotations

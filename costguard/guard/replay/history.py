@@ -1,12 +1,9 @@
-"""What the ledger remembers of one resource, and what a guard run would have had before it at any time.
+"""Recorded history of one resource, and the snapshot that a guard run would have had at any time of it.
 
 Example: logged at 16:00 as running and at 19:06 as stopped. At 19:05 it is running, with the spans that cover 19:05 and the
-samples of the 48 hours before. Nothing that was said later is known then.
-
-What a replay looks at beside the past of one resource, and the `Sight` that a guard run would have had of it at any time.
-
-Example: stopped in the replay at 19:05 while the real machine ran on: at 19:06 the run sees it stopped, with the lines that
-its provider's rule says a stopped machine bills. Somebody starts it again in the replay: then its run began at that moment.
+samples of the 48 hours before; nothing that was recorded later is known. Where the replay stopped it at 19:05 while the real
+machine ran on, the run at 19:06 sees it stopped, with the charges that its provider's billing rule states for a stopped
+machine.
 """
 
 from __future__ import annotations

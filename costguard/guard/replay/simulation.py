@@ -1,13 +1,11 @@
-"""What policies would have come to over recorded history: who would have been stopped, what that saves, and where it was wrong.
+"""Results of a replay: which machines would have been stopped, what that saves, and where it was wrong; limits applied.
 
-Example: an 8xA100 at $32.77 an hour is wanted at 19:05 on Friday, and really idled on until Monday 09:00: 61 h 55 min of
-computing, $2,029.01, less what its disk of 500 GB costs at rest, $3.39. A stop of a machine that worked again within the
-hour is a suspected false stop: what it saved until then counts all the same, and it is counted as false beside that.
+Example: an 8xA100 at $32.77 an hour is stopped at 19:05 on Friday, and really idled until Monday 09:00: 61 h 55 min of
+computing, $2,029.01, less $3.39 for its disk of 500 GB. A stop of a machine that worked again within the hour is a suspected
+false stop: counted as such, and what it saved until then still counts.
 
-What the rails would have let go of all that the policies want, and when.
-
-Example: two machines of ten are wanted at 19:05. One act a run: the first goes at 19:05, the other waits for `rate` and goes at
-19:06. One that worked again at 19:20 and found no room until then would never have been stopped.
+Limits: two machines of ten are due at 19:05. With one act a run the first goes at 19:05, the other waits for `rate` and goes at
+19:06.
 """
 
 from __future__ import annotations

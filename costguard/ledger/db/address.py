@@ -1,13 +1,9 @@
-"""Where a ledger is: the URL that a person wrote, as a file or a server.
+"""Address of a ledger: the URL as a file or a server; and database errors as errors that say what to do.
 
-`sqlite:///ledger.db` is a file beside the working folder, `sqlite:////data/ledger.db` one at the root, as everywhere else that
-uses such URLs; all after the third slash is the path as it stands. `postgresql://` and `postgresql+psycopg://` name a server;
-`postgresql:///costguard` is one on this machine, through its socket, and `?host=/run/postgresql` says where that is.
-
-What databases raise, as errors that say what to do. One place, so that every room of the ledger fails alike.
-
-Only what happens to a sound program is translated: a full disk, a lost server, a damaged file. Anything else is a bug of ours
-and passes through as it is.
+`sqlite:///ledger.db` is a file in the working folder, `sqlite:////data/ledger.db` one at the root; all after the third slash is
+the path. `postgresql://` and `postgresql+psycopg://` name a server; `postgresql:///costguard` is one on this machine, through
+its socket, and `?host=/run/postgresql` says where that is. Only faults of the surroundings are translated: a full disk, a lost
+server, a damaged file.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Values as rows and rows as values, without loss: what is read equals what was written.
+"""Encode values as rows and decode rows without loss; placeholders of SQL for SQLite and PostgreSQL.
 
-Times are whole microseconds since 1970 UTC, money whole nano-units, GPUs of a resource whole thousandths (a g6f has 125).
-
-How one text of SQL is asked of SQLite and of PostgreSQL alike, through SQLAlchemy's connection or a driver's own.
-
-Keys, lives and other values of the guard as columns of a ledger and back: what is read equals what was written.
-
-A life is its key's four columns and a text of its two times in microseconds, "-" where one is not known: "1795219200000000/-".
+Times are whole microseconds since 1970 UTC, money whole nano-units, GPUs of a resource whole thousandths (a g6f has 125). An
+incarnation is the four columns of its key and a text of its two times in microseconds, "-" where one is not known:
+"1795219200000000/-".
 """
 
 from __future__ import annotations

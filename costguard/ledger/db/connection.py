@@ -1,14 +1,11 @@
-"""Opening a ledger to write to it: the file or database is made, brought up to this version, and checked before use.
+"""Open a ledger for writing: create it or upgrade it, check it, and write transactions.
 
-    with writing(engine) as connection:
+    with begin_write(engine) as connection:
         connection.execute(insert(SCOPE), rows)
 
-is one write transaction: all or nothing, alone, and on the disk when the block ends.
-
-How to ask and to tell within a write transaction: plain statements, and tuples in bulk.
-
-`Pen` writes to a file through sqlite3 itself, on a connection that stays open: what SQLAlchemy does around a transaction of
-three small statements costs six times as much as SQLite does (0.4 ms against 0.07, 2026-11), and a poll is mostly that.
+is one write transaction: all or nothing, exclusive, and on the disk when the block ends. `WriteConnection` writes to a file
+through sqlite3 itself, on a connection that stays open: SQLAlchemy's work around a transaction of three small statements costs
+six times as much as SQLite's (0.4 ms against 0.07, 2026-11), and a poll is mostly that.
 """
 
 from __future__ import annotations

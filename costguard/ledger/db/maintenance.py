@@ -1,8 +1,7 @@
-"""Looking after a ledger: where it is, a copy of it, whether it adds up, and bringing it up to this version.
+"""`costguard db`: path, backup, check and upgrade of a ledger.
 
-A check trusts nothing that it can work out anew: amounts from the spans' own prices and times, days from the spans, in Python.
-
-Which SQLite this Python links, and whether it has the fault that can damage a file with a write-ahead log.
+The check recomputes everything that it can: amounts from the spans' own prices and times, daily sums from the spans, in Python.
+It also names an SQLite version with a fault that can damage a file with a write-ahead log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is at a ledger's address before anybody writes: this version's, an older one's, or something to keep away from.
+"""Open a ledger for reading only, through the database's own driver: `status` and `report` start without SQLAlchemy.
 
-A ledger opened for reading only, through the database's own driver: `status` and `report` start without SQLAlchemy.
-
-A snapshot is one read transaction: everything asked within it is answered as of one instant, whatever is written meanwhile.
+A snapshot is one read transaction: all its answers are of one instant, whatever is written meanwhile. Before that the address
+is identified: a ledger of this version, an older one, or a file of something else.
 """
 
 from __future__ import annotations

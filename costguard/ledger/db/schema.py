@@ -1,16 +1,13 @@
-"""Views for people with any SQL tool: times as ISO text in UTC, money as exact decimal text, never a float.
+"""Schema of a ledger: its revision, migrations to this version, and views for people with any SQL tool.
+
+The stored revision is read by one plain query, and Alembic (0.9 s to import) only where there is something to do. All
+migrations between two versions, with triggers and views, are one transaction on both databases: an upgrade that fails in the
+middle leaves the ledger as it was.
 
     SELECT date, provider, gpu, expected, currency FROM v_daily WHERE date >= '2026-11-01' ORDER BY date;
 
-Columns ending in `_nano` are the same money as integers, for sums. They can only be read. Like the guards they are no part of
-a migration, which takes them down and puts up those of this version, in its own transaction; a change here needs a revision,
-which may be empty.
-
-Which schema a ledger has, and the way to this version's.
-
-The stored revision is read by one plain query, and Alembic (0.9 s to import) only where there is something to do. All
-migrations between two versions, with the guards and views, are one transaction on both databases: an upgrade that fails in the
-middle leaves the ledger as it was.
+Views show times as ISO text in UTC and money as exact decimal text; columns ending in `_nano` are the same money as integers,
+for sums.
 """
 
 from __future__ import annotations

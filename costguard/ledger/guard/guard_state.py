@@ -1,12 +1,8 @@
-"""Wishes in the ledger: written once, and lifted once. Nothing that a listing says touches them.
+"""Overrides in the ledger; what a guard run leaves to the next one; and the leader lease.
 
-A wish whose `life` is given is read back with the key of that life.
-
-What a guard run leaves to the next one: climbs on ladders, protections that were seen, and the run itself.
-
-Whose turn it is to act: one row with an epoch that only rises. Whoever lost the turn is refused by its old epoch.
-
-Example: A takes epoch 1 until 12:03 and is suspended. At 12:04 B takes epoch 2. When A wakes up, its intents are not let go.
+An override is written once and lifted once; listings never touch it. One with a `life` is read back with the key of that life.
+The leader lease is one row with an epoch that only rises. Example: A takes epoch 1 until 12:03 and is suspended. At 12:04 B
+takes epoch 2. When A resumes, its intents are refused.
 """
 
 from __future__ import annotations

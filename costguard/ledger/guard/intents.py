@@ -1,9 +1,7 @@
-"""Intents in the ledger: the row as it stands, and every move of it in a history that is only added to.
+"""Intents and hook runs in the ledger: the current row, and every change in a history that is only appended to.
 
-An intent is moved from the very state that its mover read: by (state, moved_at, sends), so that of two who move it one wins,
-also where it went around and came back to the same state.
-
-Runs of hooks in the ledger: each written before it begins, and once more when it has ended.
+An intent is changed from the very state that its writer read, by (state, moved_at, sends): of two writers one wins, even where
+the intent went around and came back to the same state. A hook run is written before it begins, and again when it has ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The outbox: messages written together with what they tell of, and sent afterwards, at least once, so many times at most."""
+"""The outbox: notifications written together with the alerts they report, and delivered afterwards, at least once."""
 
 from __future__ import annotations
 

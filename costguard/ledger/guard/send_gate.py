@@ -1,11 +1,4 @@
-"""The last gate before a request: whether the ledger lets an intent go now, asked in the transaction that lets it go.
-
-Example: rails of 3 acts in 10 min and 10 % of the fleet, a fleet of 12. One machine was stopped five minutes ago: 10 % of 12 is
-one machine, so the next one has to wait. The first one's own stop may be sent again: it is no further machine.
-
-Every send counts in its guard run. In the other rails an intent counts once however often it is sent, and a machine counts
-once in the shares of the fleet. What was let go counts, whether or not a request went out in the end.
-"""
+"""The last check before a request: whether the ledger lets an intent be sent now, in the transaction that marks it as sent."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""The guard's book: wishes, intents, turns, climbs and messages; each change one transaction, on the disk when it returns.
+"""Write the guard's part of the ledger; each change is one transaction.
 
-    moved = book.move_intent(intent, EXECUTING, now)
-    if moved is not None:
-        ... only now may a request be sent, until moved.expires_at
-
-Whatever the code above it believes, no intent goes to EXECUTING here that has lost its turn or finds no room on the rails.
+Overrides, intents, leader lease, escalations, outbox.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""What a report asks beside sums: what each resource cost, days, acts and samples. All of it as of one instant.
+"""Read for a report: cost of each resource, daily costs, hourly burn, acts and samples, all as of one instant.
 
-A resource goes by the number of its row, which means nothing elsewhere: a report of 100,000 resources names a few of them.
-
-What began and ended to burn in each hour: what the chart of the hours of a week is drawn from.
-
-Example: a span of $2 from 23:30 to 00:30 burns $2 an hour: it begins in hour 23, half an hour in, and ends in hour 0.
-
-Acts that a listing confirmed, and what each machine billed around them: what a report reckons savings from.
+Resources are named by row number, so that a report of 100,000 resources names a few of them. Hourly burn example: a span of $2
+from 23:30 to 00:30 burns $2 an hour: it begins in hour 23, half an hour in, and ends in hour 0.
 """
 
 from __future__ import annotations

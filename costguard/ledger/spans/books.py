@@ -1,11 +1,7 @@
-"""What the ledger answers: sums of a period, the resources there are, and how well each scope is seen.
+"""Read the ledger: sums of a period, existing resources, coverage of each scope, and charge items.
 
-What is still open reaches as far as its scope's coverage says. All of it is integers, so the parts of a period add up to it to
-the nano-unit.
-
-The charge items of a period, one resource after the other: of a year of 100,000 machines no more than a few hundred at once.
-
-First the numbers of the resources that billed in the period, then their spans in lots, in the order of the resources.
+Open spans reach as far as their scope's coverage says. All amounts are integers, so the parts of a period add up to it to the
+nano-unit. Charge items are read a few hundred resources at a time.
 """
 
 from __future__ import annotations

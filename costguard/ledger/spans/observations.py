@@ -1,10 +1,7 @@
-"""What a guard run asks about the whole fleet at once: its latest samples, and for how long each resource has been known.
+"""Read for the whole fleet at once: latest samples and first listings; and each resource's history for a replay.
 
-Samples come back in columns: a fleet of 10,000 with 45 samples of 4 signals is 1.8 million of them, too many to be objects.
-
-The ledger's history for a replay: what was said of each resource and when, what it billed, and its samples.
-
-Samples are read one resource at a time, so a month of a fleet needs the memory of one machine's month.
+Samples are returned in columns: a fleet of 10,000 with 45 samples of 4 signals is 1.8 million of them, too many to be objects.
+A replay reads one resource at a time, so a month of a fleet needs the memory of one machine's month.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""One transaction's worth of rows: what polls changed, as bulk statements, with the roll-ups kept beside them.
+"""Write one transaction's changes of polls as bulk statements, with the daily sums kept beside them.
 
-A poll that changed nothing costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends.
-
-The roll-up by day of what closed spans come to, kept in the transaction that closes them.
-
-Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day, and $2 and an hour to the next. What a
-correction says of a span is the new amounts less the old ones, on the same days.
+A poll without changes costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends. Daily sums change
+in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
+and $2 and an hour to the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The shapes of the outside: what the flows ask for, and whoever can keep the promise may answer.
-
-A port is small on purpose: a provider implements those it can keep and leaves out the rest. Those of the guard stand in
-`ports.guarding`, which a quote does not import.
-"""
+"""Provider ports: what services ask of a cloud. Each port is small; a provider implements those that it can keep."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How costguard speaks HTTP: one client for every provider, bounded in time, bytes and haste, that never shows a secret.
+"""The HTTP client of all providers, bounded in time, bytes and rate; it never shows a secret.
 
-    Transport      the one httpx2 client of the process: one try at one request, within a deadline and a cap of bytes
-    Channel        one account's way to its provider: rate buckets, retries of reads, a circuit per scope, errors in words
-    Surroundings   what a provider is handed when it is opened
+    Transport         one httpx2 client of the process: one try at one request, within a deadline and a cap of bytes
+    ProviderChannel   one account's requests to its provider: rate limits, retries of reads, circuit breaker, errors in words
+    ProviderContext   what a provider is handed when it is opened
 
 A provider's SDK is given this transport in place of its own HTTP, so that the same bounds hold for it.
 """
