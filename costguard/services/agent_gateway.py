@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from secrets import token_hex
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, build_signed_request
 
@@ -40,11 +40,14 @@ from costguard.agents.messages import (
 )
 from costguard.agents.requests import AgentMachine, AgentVerdict
 from costguard.services.agent_writer import AgentBatchWriter, AgentSampleCache, CheckedMessage
-from costguard.services.ports import AgentBook, Seal
+from costguard.services.ports import Seal
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.instant import EPOCH, to_micros
 from costguard.values.resource import ResourceKey
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.agents.store import AgentStore
 
 JSON_DEPTH_MAX = 8
 """Levels of JSON that a message may have: a beat has four."""
@@ -72,7 +75,7 @@ class AgentGateway:
     `heard`: cache of recent samples. `commits`: the batch writer.
     """
 
-    book: AgentBook
+    book: AgentStore
     seal: Seal
     clock: Clock
     machine: Callable[[ResourceKey], AgentMachine | None]

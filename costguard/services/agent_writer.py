@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from costguard.agents.messages import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, AgentBeat, MessageRefusedError
 from costguard.agents.requests import AgentMachine, RequestContext, grant_requests
@@ -32,13 +33,15 @@ from costguard.agents.samples import (
 )
 from costguard.errors import LedgerError
 from costguard.metering.observation import Observation
-from costguard.services.ports import AgentBook, AgentPage
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
 from costguard.values.calendar import Period
 from costguard.values.instant import EPOCH, to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample, UtilizationSamples
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.agents.store import AgentStore, AgentTransaction
 
 BATCH_WAIT_S = 0.06
 """How long the first message of a transaction waits for others."""
@@ -82,7 +85,7 @@ class _AgentState:
 class AgentBatchWriter:
     """Writes messages in batches. `interval`: of the guard, the length of one sample. Call `start` first and `end` last."""
 
-    book: AgentBook
+    book: AgentStore
     heard: AgentSampleCache
     clock: Clock
     interval: timedelta
@@ -184,7 +187,7 @@ class AgentBatchWriter:
                 answer.set_exception(result) if isinstance(result, MessageRefusedError) else answer.set_result(result)
 
     def _accept_message(
-        self, page: AgentPage, incoming: CheckedMessage, staged: dict[str, _AgentState], now: datetime
+        self, page: AgentTransaction, incoming: CheckedMessage, staged: dict[str, _AgentState], now: datetime
     ) -> Mapping[str, str] | MessageRefusedError:
         agent, beat = incoming.agent, incoming.beat
         state = staged.get(agent.id) or self._states.get(agent.id)
@@ -208,7 +211,7 @@ class AgentBatchWriter:
         return self._grant_requests(page, incoming, now) if beat.asks else {}
 
     @staticmethod
-    def _grant_requests(page: AgentPage, incoming: CheckedMessage, now: datetime) -> Mapping[str, str]:
+    def _grant_requests(page: AgentTransaction, incoming: CheckedMessage, now: datetime) -> Mapping[str, str]:
         machine = incoming.machine
         answer = grant_requests(
             RequestContext(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
-from costguard.services.ports import FactSource
 from costguard.sizing.calibration import get_memory_family, get_speed_family
 from costguard.sizing.job import Table
 from costguard.sizing.memory.footprint import Footprint
@@ -24,6 +24,9 @@ from costguard.sizing.speed.duration import compute_duration, compute_job_speed
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
+if TYPE_CHECKING:  # types and no more
+    from costguard.data import ShippedFacts
+
 RunsReader = Callable[[list[tuple[str, Table]]], tuple[ObservedRun, ...]]
 
 
@@ -31,7 +34,7 @@ def calibrate_runs(
     fresh: Iterable[ObservedRun],
     *,
     kept: Iterable[ObservedRun] = (),
-    facts: FactSource,
+    facts: ShippedFacts,
     file: str = "",
     warnings: tuple[str, ...] = (),
 ) -> CalibrationAnswer:
@@ -76,7 +79,7 @@ def _warn_of_assumptions(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
     return (f"assumed, because not given: {named}",) if named else ()
 
 
-def compare_with_quote(run: ObservedRun, facts: FactSource) -> RunComparison:
+def compare_with_quote(run: ObservedRun, facts: ShippedFacts) -> RunComparison:
     """`run` beside what an uncalibrated quote says of it."""
     placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
     if isinstance(placed, ImpossiblePlacement):
@@ -84,7 +87,7 @@ def compare_with_quote(run: ObservedRun, facts: FactSource) -> RunComparison:
     return RunComparison(run=run, speed=_compare_speed(run, placed, facts), memory=_compare_memory(run, placed.footprint))
 
 
-def _compare_speed(run: ObservedRun, placed: Placement, facts: FactSource) -> FigureComparison:
+def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> FigureComparison:
     """From the stated speed; from the hours of the whole run where none is stated."""
     if run.tokens_per_s is None and run.hours is None:
         return FigureComparison()

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from costguard.budgets.hold import Hold
 from costguard.errors import LedgerError
@@ -44,10 +45,14 @@ from costguard.services.guard_snapshot import (
     load_recent_overrides,
     read_previous_runs,
 )
-from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
 from costguard.system.clock import Clock
 from costguard.system.process import pause_gc
 from costguard.values.resource import Incarnation
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.audit_log import RollbackMarker
+    from costguard.ledger.guard.store import GuardStore
+    from costguard.ledger.spans.books import SpendingReader
 
 LEADER_LEASE_MIN, ACTION_TIME_MAX = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS_USER = "settings file"
@@ -84,8 +89,8 @@ class GuardRunner:
     nothing is done on an older ledger than was seen; None: there is no marker.
     """
 
-    book: GuardBook
-    books: Callable[[], AbstractContextManager[GuardBooks]]
+    book: GuardStore
+    books: Callable[[], AbstractContextManager[SpendingReader]]
     rules: GuardConfig
     latest: Callable[[], PollResults]
     clock: Clock
@@ -96,7 +101,7 @@ class GuardRunner:
     supposed: tuple[Override, ...] = ()
     resident: bool = False
     hooks: HookRunner = field(default_factory=HookRunner)
-    mark: LedgerMark | None = None
+    mark: RollbackMarker | None = None
     seconds: Callable[[], float] = read_boot_time_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from costguard.budgets.hold import Hold
 from costguard.guard.action_intents import Intent
@@ -38,11 +39,14 @@ from costguard.guard.policy_evaluation import (
 from costguard.guard.signals import SAMPLE_LOOKBACK, SampleColumns
 from costguard.metering.spending import LiveResource
 from costguard.services.guard_inputs import PollResults
-from costguard.services.ports import GuardBooks, GuardRecords, Payments
+from costguard.services.ports import GuardRecords
 from costguard.services.status import load_budget_statuses
 from costguard.values.instant import to_micros
 from costguard.values.money import Money, PrepaidBalance, Rate
 from costguard.values.resource import ResourceKey
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.spans.books import SpendingReader
 
 DAY = timedelta(days=1)
 HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
@@ -87,7 +91,7 @@ def build_guard_snapshot(
     *,
     now: datetime,
     rules: GuardConfig,
-    books: GuardBooks,
+    books: SpendingReader,
     records: GuardRecords,
     latest: PollResults,
     holds: Sequence[Hold],
@@ -133,7 +137,7 @@ OVERRIDES_BACK = timedelta(days=100)
 
 
 def load_cost_facts(
-    rules: GuardConfig, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
+    rules: GuardConfig, books: SpendingReader, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
 ) -> CostFacts:
     """What the policies of `rules` ask about `live`."""
     names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & LOOKED_UP_FACTS

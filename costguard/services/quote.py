@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
@@ -28,7 +29,7 @@ from costguard.quoting.quote import (
 )
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
-from costguard.services.ports import FactSource, OfferSource
+from costguard.services.ports import OfferSource
 from costguard.sizing.assumptions import format_effect, list_alternatives
 from costguard.sizing.job import Job, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
@@ -45,12 +46,15 @@ from costguard.sizing.speed.throughput import Throughput
 from costguard.values.interval import Interval
 from costguard.values.resource import SPOT
 
+if TYPE_CHECKING:  # types and no more
+    from costguard.data import ShippedFacts
+
 
 def build_quote(
     asked: Job | Rental,
     *,
     market: OfferSource,
-    facts: FactSource,
+    facts: ShippedFacts,
     on: Hardware | None = None,
     counts: tuple[int, ...] | None = None,
     sort: str = "usd",
@@ -87,7 +91,7 @@ def build_quote(
 
 
 def _quote_job(
-    job: Job, chosen: OfferSelection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
+    job: Job, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts, on: Hardware | None, *, booted: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
@@ -127,7 +131,7 @@ def _list_gpu_classes(chosen: OfferSelection, market: OfferSource, on: Hardware 
     return market.list_classes(chosen)
 
 
-def _time_placement(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> TimedPlacement | QuoteRefusal:
+def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
     """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
     efficiency = facts.get_efficiency()
     speed = compute_job_speed(job, placed, efficiency)
@@ -142,7 +146,7 @@ def _time_placement(job: Job, placed: Placement, facts: FactSource, boot: Interv
 
 
 def _price_offers(
-    job: Job, timed: TimedPlacement, offers: list[Offer], facts: FactSource, disk: int, *, always: bool
+    job: Job, timed: TimedPlacement, offers: list[Offer], facts: ShippedFacts, disk: int, *, always: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
     place = timed.placement
@@ -159,7 +163,7 @@ def _price_offers(
         yield lacking or build_option(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
 
 
-def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
+def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: ShippedFacts) -> Duration | None:
     """How long the run takes on machines that may be taken back: each node is one more that can be."""
     if timed.duration is None:
         return None
@@ -174,7 +178,7 @@ def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: Fac
 
 
 def _quote_rental(
-    asked: Rental, chosen: OfferSelection, market: OfferSource, facts: FactSource
+    asked: Rental, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
     gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
@@ -207,7 +211,7 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
         )
 
 
-def _list_advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
+def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
     """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
     if over:
         return _describe_nearest(job, over)
@@ -238,7 +242,7 @@ def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:
     return QuoteRefusal(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
 
 
-def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSource) -> tuple[str, ...]:
+def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: ShippedFacts) -> tuple[str, ...]:
     """What was left unsaid, and what another choice would do to the best option."""
     if isinstance(asked, Rental):
         return ()
@@ -247,20 +251,20 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSou
     return (*(() if asked.tokens else unknown), *list_assumption_warnings(asked, told))
 
 
-def _estimate_best_effects(job: Job, best: QuoteOption, facts: FactSource) -> dict[str, str]:
+def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> dict[str, str]:
 
     return estimate_assumption_effects(job, best.placement, best.throughput, facts=facts)
 
 
 def estimate_assumption_effects(
-    job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource
+    job: Job, placed: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
 ) -> dict[str, str]:
     """Assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
     return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
 
 
 def _list_assumption_effects(
-    job: Job, placed: Placement, speed: Throughput | None, facts: FactSource
+    job: Job, placed: Placement, speed: Throughput | None, facts: ShippedFacts
 ) -> Iterator[tuple[str, str]]:
     for field, value, other in list_alternatives(job):
         try:
@@ -285,7 +289,7 @@ EXCLUDED_TIER = "spot"
 
 
 def compare_with_claim(
-    template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: FactSource
+    template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: ShippedFacts
 ) -> TemplateComparison:
     """The claim of `template` beside our figures; None where flags made `job` a different one."""
     claim = template.claim

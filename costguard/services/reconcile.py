@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from costguard.bills.bill_line import BillLines
 from costguard.bills.drift import (
@@ -26,9 +27,12 @@ from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
 from costguard.services.concurrency import run_all
-from costguard.services.ports import BillBook, ChargeBook
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.bills.reader import BillLedgerReader
+    from costguard.ledger.spans.books import SpendingReader
 
 BILLS_LIMIT_S = 300.0
 """Seconds for all bills: a month of Vast is 30 questions, one a second."""
@@ -81,8 +85,8 @@ def ask_for_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period,
 
 def reconcile_bills(
     *,
-    bills: BillBook,
-    charges: ChargeBook,
+    bills: BillLedgerReader,
+    charges: SpendingReader,
     providers: Iterable[str],
     period: Period,
     now: datetime,
@@ -183,7 +187,7 @@ class _ChargeWindows:
     quiet: Period | None
 
 
-def _cut_charges(charges: ChargeBook, view: _ChargeWindows) -> tuple[list[ChargedCell], set[str]]:
+def _cut_charges(charges: SpendingReader, view: _ChargeWindows) -> tuple[list[ChargedCell], set[str]]:
     """The charges of a provider, cut where its statements begin and end; and the accounts that no statement speaks of."""
     found, silent = list[ChargedCell](), set[str]()
     nothing = Period(start=view.period.start, end=view.period.start)

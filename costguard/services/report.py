@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
 
 from costguard.guard.activity import GroupKey, find_group
 from costguard.metering.billing import BillingRule, get_billing_rule
@@ -35,11 +36,14 @@ from costguard.reporting.statement.sections import (
     sum_resource_costs,
 )
 from costguard.reporting.statement.waste import ComputeRun, Waste, combine_group_hours, judge_hours, sum_waste, sum_waste_by_day
-from costguard.services.ports import Accounts, Books
+from costguard.services.ports import Books
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import RUNNING, ScopeKey
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.reports.reader import ReportReader
 
 
 def build_statement(
@@ -63,7 +67,7 @@ def build_statement(
 
 
 def build_full_statement(
-    *, accounts: Accounts, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
+    *, accounts: ReportReader, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
 ) -> Statement:
     """The same with all that is said `beside` it; all of it as of one instant."""
     with accounts.read_one_snapshot():
@@ -101,7 +105,11 @@ def _build_plain_statement(
 
 
 def _add_sections(
-    made: Statement, spending: Sequence[Spending], outlays: Sequence[ResourceCost], accounts: Accounts, question: ReportQuestion
+    made: Statement,
+    spending: Sequence[Spending],
+    outlays: Sequence[ResourceCost],
+    accounts: ReportReader,
+    question: ReportQuestion,
 ) -> Statement:
     period, as_of, by = question.period, question.as_of, question.by
     each, bearers = load_spending_by(accounts, outlays, question) if needs_resources(by) else (spending, {})
@@ -173,7 +181,7 @@ class ReportQuestion:
 
 
 def load_spending_by(
-    accounts: Accounts, outlays: Sequence[ResourceCost], question: ReportQuestion
+    accounts: ReportReader, outlays: Sequence[ResourceCost], question: ReportQuestion
 ) -> tuple[list[Spending], dict[int, BilledResource]]:
     """The outlays as spending of known resources, and those resources, as far as the keys ask for them."""
     labels = [key.removeprefix(LABEL_PREFIX) for key in question.by if key.startswith(LABEL_PREFIX)]
@@ -184,7 +192,7 @@ def load_spending_by(
     return [one.to_spending(bearers.get(one.number)) for one in outlays], bearers
 
 
-def load_previous_period(accounts: Accounts, question: ReportQuestion) -> PreviousPeriod | None:
+def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> PreviousPeriod | None:
     """The period before the one that was asked for."""
     period, by, as_of = question.asked.before, question.by, question.as_of
     if period is None:
@@ -219,7 +227,7 @@ def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -
     return len(holes) == len(names) and all(hole.never for hole in holes)
 
 
-def load_top_resources(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
+def load_top_resources(accounts: ReportReader, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
     """The dearest resources."""
     places = rank_top_resources(outlays)
     wanted = set(places)
@@ -233,7 +241,7 @@ def load_top_resources(accounts: Accounts, outlays: Sequence[ResourceCost]) -> t
 
 
 def measure_waste(
-    accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
+    accounts: ReportReader, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
 ) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
     """Part of the computing cost that did nothing, where it could be judged; by resource for `bearers`.
 
@@ -267,7 +275,7 @@ def measure_waste(
     return wastes, days
 
 
-def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
+def load_savings(accounts: ReportReader, question: ReportQuestion) -> Savings:
     """What the acts of the guard saved in the period."""
     passed = question.passed
     if passed.start == passed.end:
@@ -276,7 +284,7 @@ def load_savings(accounts: Accounts, question: ReportQuestion) -> Savings:
 
 
 def forecast_running_period(
-    accounts: Accounts, spending: Iterable[Spending], question: ReportQuestion
+    accounts: ReportReader, spending: Iterable[Spending], question: ReportQuestion
 ) -> tuple[MoneyInterval, ...]:
     """Cost of a running period if the machines running now keep running, as `status` states it; None for any other period."""
     if not question.running:
@@ -285,7 +293,7 @@ def forecast_running_period(
     return forecast_period(parts, accounts.load_burning(question.as_of), question.period, question.as_of)
 
 
-def load_chart_data(accounts: Accounts, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
+def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
     """Cost of the elapsed part of the period by day and by hour; nothing where no chart is drawn.
 
     Hours count from the first poll or the first charge: before that the cost is unknown, not zero.
@@ -304,7 +312,7 @@ def load_chart_data(accounts: Accounts, question: ReportQuestion) -> tuple[CostB
 
 
 def _list_groups(
-    accounts: Accounts, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
+    accounts: ReportReader, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
 ) -> list[list[int]]:
     """The machines that work together, where something of one of them was measured. Most often there are none."""
     if not _find_group_members(accounts, measured, group_from):
@@ -313,7 +321,9 @@ def _list_groups(
     return [of for of in groups if len(of) > 1 and any(number in measured for number in of)]
 
 
-def _find_group_members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
+def _find_group_members(
+    accounts: ReportReader, numbers: Collection[int], group_from: Sequence[str]
+) -> dict[GroupKey, list[int]]:
     """Which of the machines `numbers` carry the labels of a group."""
     members = defaultdict[GroupKey, list[int]](list)
     for number, bearer in (

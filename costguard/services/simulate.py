@@ -41,7 +41,6 @@ from costguard.metering.spending import LiveResource, PollStretch
 from costguard.providers import plugins
 from costguard.services import CommandAnswer
 from costguard.services.guard_inputs import build_guard_config, read_measurement_lags
-from costguard.services.ports import Records
 from costguard.settings import read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.calendar import Period
@@ -63,7 +62,13 @@ class SimulationFacts:
 
 
 def simulate_policies(
-    records: Records, rules: GuardConfig, period: Period, at: datetime, known: SimulationFacts, *, every_step: bool = False
+    records: HistoryReader,
+    rules: GuardConfig,
+    period: Period,
+    at: datetime,
+    known: SimulationFacts,
+    *,
+    every_step: bool = False,
 ) -> Simulation:
     """What the policies of `rules` would have done in `period`. `at`: now. `every_step`: evaluate at every interval."""
     stretches, wishes = records.load_stretches(), tuple(records.load_overrides())

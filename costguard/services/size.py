@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
-from costguard.services.ports import ExactSizer, FactSource
+from costguard.services.ports import ExactSizer
 from costguard.services.quote import check_split
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
@@ -15,6 +16,9 @@ from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement,
 from costguard.sizing.recipe import Parallelism
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.data import ShippedFacts
 
 GPU_COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
@@ -26,7 +30,7 @@ SAVING_BYTES_MIN = GIB // 20
 """Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
 
 
-def size_job(job: Job, *, facts: FactSource, on: Hardware | None = None) -> SizeAnswer:
+def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> SizeAnswer:
     """The memory of `job`, on stated hardware or on whatever holds it."""
     check_split(job, on)
     placer = Placer(job=job)

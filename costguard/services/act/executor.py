@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from costguard.errors import shorten, to_one_line
 from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, GRACE, OPEN_STATES, PLANNED, READY, Intent
@@ -45,11 +46,13 @@ from costguard.services.act.send_action import (
     settle_action,
 )
 from costguard.services.guard_snapshot import encode_evidence
-from costguard.services.ports import GuardBook
 from costguard.system.clock import Clock
 from costguard.values.calendar import Period
 from costguard.values.resource import Incarnation, ResourceKey
 from costguard.values.sample import Sample
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.store import GuardStore
 
 WAITABLE_REASONS = frozenset(("grace", "rate", "hook"))
 """What an intent may wait for; anything else cancels it."""
@@ -67,7 +70,7 @@ class ActionExecutor:
     `observes`: every act of this run is held (first run, gap, clock), so nothing is sent again either.
     """
 
-    book: GuardBook
+    book: GuardStore
     rules: GuardConfig
     source_of: Callable[[ResourceKey], InstanceSource | None]
     clock: Clock
@@ -354,7 +357,7 @@ def recheck_activity(
     group: GroupKey | None,
     others: Sequence[Observation],
     *,
-    book: GuardBook,
+    book: GuardStore,
     source_of: FindSource,
     interval: timedelta,
     lags: Mapping[str, timedelta],
@@ -386,7 +389,7 @@ def _recheck_machine(seen: Observation, samples: Sequence[Sample], interval: tim
 
 def _measure_now(
     seen: Sequence[Observation],
-    book: GuardBook,
+    book: GuardStore,
     source_of: FindSource,
     since: datetime,
     now: datetime,

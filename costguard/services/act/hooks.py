@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic, sleep
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from costguard.guard.escalation import (
     BEGUN,
@@ -33,9 +33,11 @@ from costguard.guard.escalation import (
     clip_output,
     settle_hook_runs,
 )
-from costguard.services.ports import HookRuns
 from costguard.values.instant import EARLIEST
 from costguard.values.text_format import encode_plain
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.store import GuardStore
 
 HOOKS_AT_ONCE_MAX = 8
 """Hooks that run at once; the others are due in the next guard run."""
@@ -173,7 +175,7 @@ class HookRunner:
             self._ends[call.id] = end
 
 
-def record_hook_ends(book: HookRuns, hooks: HookRunner, now: datetime, *, lost: bool = True) -> None:
+def record_hook_ends(book: GuardStore, hooks: HookRunner, now: datetime, *, lost: bool = True) -> None:
     """Record ended hooks of this process and, with `lost`, mark as lost those of other processes whose time is over.
 
     LedgerError where that cannot be written; the next call tries again.

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import Admission
@@ -47,11 +48,13 @@ from costguard.runs.record import (
 )
 from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.overrides import describe_user, get_now, open_guard_store
-from costguard.services.ports import HoldBook, Holds, RunWishes, Wishes
 from costguard.settings import Settings, expand_path, get_data_path, resolve_ledger_url
 from costguard.system.atomic_file import hold_file_lock, make_folder, write_file_atomically
 from costguard.system.child.process import list_attempt_processes
 from costguard.system.child.terminal import write_message
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.ledger.guard.store import GuardStore
 
 JOB_ENV = "COSTGUARD_JOB_ID"
 RECORD_BYTES_MAX = 2**22
@@ -251,8 +254,8 @@ def get_runs_folder() -> Path:
 class RunLedger:
     """Where money is set aside and machines are kept. `who`: for whom."""
 
-    holds: HoldBook
-    wishes: RunWishes
+    holds: HoldStore
+    wishes: GuardStore
     budgets: Sequence[Budget]
     who: str
 
@@ -311,7 +314,7 @@ def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple
     return tuple(notes)
 
 
-def take_hold(wanted: Hold, holds: Holds, wishes: Wishes, budgets: Iterable[Budget], now: datetime) -> Admission:
+def take_hold(wanted: Hold, holds: HoldStore, wishes: GuardStore, budgets: Iterable[Budget], now: datetime) -> Admission:
     """Take `wanted` if every one of `budgets` that it counts in has room; the one that decides says so."""
     admission = holds.take(wanted, budgets, now)
     wish = build_denial(wanted, admission, now, token_hex(8))
