@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from costguard.providers.ports import Cache, InstanceSource
 from costguard.system.clock import Clock
@@ -13,16 +16,9 @@ from costguard.values.gpu import GpuNames
 from costguard.values.provider import ProviderManifest
 
 if TYPE_CHECKING:  # types and no more
-    from costguard.providers.transport.client import Transport
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from datetime import datetime
-from io import BufferedReader
-from typing import TYPE_CHECKING, runtime_checkable
-
-if TYPE_CHECKING:  # types and no more
     from costguard.bills.bill_files import BillFiles
     from costguard.bills.bill_line import BillLines
+    from costguard.providers.transport.client import Transport
     from costguard.values.calendar import Period
 
 

@@ -7,11 +7,13 @@ and written whole or not at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,23 +25,15 @@ from costguard.providers.ports import InstanceSource
 from costguard.services.concurrency import run_all
 from costguard.services.listing_validation import may_speak_for
 from costguard.settings import Settings, expand_path, get_cache_path
+from costguard.system.atomic_file import write_file_atomically
 from costguard.system.file_security import disable_memory_dumps
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import ScopeKey
 
 if TYPE_CHECKING:  # the network is imported when a provider is opened
-    from costguard.providers.transport import ProviderContext, ProviderPlugin, Transport
-import re
-from contextlib import suppress
-from dataclasses import replace
-from hashlib import sha256
-from typing import TYPE_CHECKING
-
-from costguard.system.atomic_file import write_file_atomically
-
-if TYPE_CHECKING:  # most who open a provider read no bill
     from costguard.bills.bill_line import BillLines
     from costguard.providers.context import BillFilePiece
+    from costguard.providers.transport import ProviderContext, ProviderPlugin, Transport
     from costguard.values.calendar import Period
 
 

@@ -5,8 +5,8 @@ Charge items for the formats that are made of them: the ledger is opened when th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from costguard.ledger.holds import load_counting_holds
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.accrual import POLL_GAP
+from costguard.metering.charge_item import ChargeItem
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.reporting.status import annotate_resources, forecast_overshoots
@@ -29,18 +30,14 @@ from costguard.services import CommandAnswer
 from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.settings import Settings, load_zone, read_settings, resolve_ledger_url
 from costguard.system.process import pause_gc
+from costguard.values.calendar import Period
+from costguard.values.provider import Seller
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.reporting.statement import Statement
     from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import PollNowResult
     from costguard.views.document import Document
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
-from costguard.metering.charge_item import ChargeItem
-from costguard.values.calendar import Period
-from costguard.values.provider import Seller
 
 CHARTS_NEED, ITEMS_NEED = "charts", "items"
 """What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""

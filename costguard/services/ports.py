@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not pay for importing them
+    from costguard.guard.action_intents import Intent
+    from costguard.guard.alerts.alert import DeliveryResult, Notification
+    from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
+    from costguard.guard.escalation import HookRun
+    from costguard.guard.overrides import Override
+    from costguard.guard.policy import EscalationState
+    from costguard.guard.signals import SampleColumns
     from costguard.metering.inventory import Poll
     from costguard.metering.scope_state import AccrualResult
     from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
@@ -15,30 +22,6 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
     from costguard.sizing.job import Job, Table
     from costguard.values.calendar import Period
     from costguard.values.resource import ResourceKey, ScopeKey
-    from costguard.values.sample import Sample
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # types and no more
-    from costguard.guard.action_intents import Intent
-    from costguard.guard.alerts.alert import DeliveryResult, Notification
-    from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
-    from costguard.guard.escalation import HookRun
-    from costguard.guard.overrides import Override
-    from costguard.guard.policy import EscalationState
-    from costguard.guard.signals import SampleColumns
-    from costguard.values.resource import ResourceKey
-    from costguard.values.sample import Sample
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # types and no more
-    from costguard.guard.overrides import Override
-    from costguard.metering.spending import PollStretch
-    from costguard.values.calendar import Period
-    from costguard.values.resource import ResourceKey, ScopeKey
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # types and no more
-    from costguard.guard.overrides import Override
     from costguard.values.sample import Sample
 
 

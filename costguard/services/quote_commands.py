@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.data import ShippedFacts
-from costguard.errors import InputError, NoAnswerError
-from costguard.ledger.market import MarketReader
+from costguard.data import MARKET, ShippedFacts
+from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError, UnknownNameError
+from costguard.ledger.market import MarketReader, select_newest_market
 from costguard.quoting.offer import OfferSelection
 from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
 from costguard.services import CommandAnswer
@@ -16,13 +19,14 @@ from costguard.services.job_input import (
     JobInput,
     apply_hardware_flag,
     parse_hardware,
+    read_job,
     read_job_input,
     read_model_config,
     read_observed_runs,
     read_rental,
 )
-from costguard.settings import expand_path, read_rows, read_settings
-from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
+from costguard.settings import expand_path, get_cache_path, get_data_path, read_rows, read_settings
+from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.values import checks
 from costguard.values.gpu import GpuNames
 from costguard.values.money import Money, Rate
@@ -30,19 +34,6 @@ from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.quoting.template import TemplateComparison
-from collections.abc import Sequence
-from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from costguard.data import MARKET
-from costguard.errors import CostguardError, LedgerError, UnknownNameError
-from costguard.ledger.market import select_newest_market
-from costguard.services.job_input import read_job
-from costguard.settings import get_cache_path, get_data_path
-from costguard.sizing.job import JobLimits
-
-if TYPE_CHECKING:  # types and no more: a quote does not pay for importing them
     from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
 
 

@@ -7,6 +7,7 @@ Settings from the environment: `COSTGUARD_SECTION__FIELD` is laid over the file,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.guard.policy import Policy, Rails
     from costguard.reporting.schedule import ReportSchedule
     from costguard.values.money import ExchangeRate
-import os
 
 
 def load_zone(name: str, field: str) -> tzinfo:

@@ -18,51 +18,40 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from costguard.bills.simulated_bill import CloudBillCheck, ResourceBillCheck, SimulatedBillCheck
-from costguard.errors import CostguardError, InputError
-from costguard.ledger.db.address import parse_ledger_address
-from costguard.metering.accrual import accrue_poll, find_suspect_absences
-from costguard.metering.billing import BillingRule, get_billing_rule
-from costguard.metering.inventory import Poll
-from costguard.metering.scope_state import ScopeState
-from costguard.metering.spending import LifetimeCost
-from costguard.services import CommandAnswer
-from costguard.services.poll import verify_absences
-from costguard.settings import expand_path
-from costguard.values.calendar import Period
-from costguard.values.money import NANO, Money, MoneyInterval
-from costguard.values.resource import ScopeKey
-
-if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds, or writes
-    from costguard_sim.plan import WatchPlan
-    from costguard_sim.world import World
-
-    from costguard.ledger.spans.writer import LedgerWriter
-from pathlib import Path
-
 from costguard.budgets.hold import Hold
+from costguard.errors import CostguardError, InputError
 from costguard.guard.action_intents import DONE
 from costguard.guard.alerts.alert import REPEAT_DUE, Notification
 from costguard.guard.alerts.dispatch import format_body, format_title
 from costguard.guard.signals import ACTIVE
+from costguard.ledger.db.address import parse_ledger_address
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.holds import load_counting_holds
 from costguard.ledger.reports.reader import ReportReader
 from costguard.ledger.spans.books import SpendingReader
-from costguard.metering.accrual import POLL_GAP
-from costguard.metering.inventory import Failed
+from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
+from costguard.metering.billing import BillingRule, get_billing_rule
+from costguard.metering.inventory import Failed, Poll
+from costguard.metering.scope_state import ScopeState
+from costguard.metering.spending import LifetimeCost
 from costguard.reporting.statement.period import ReportPeriod
-from costguard.services.poll import poll_sources
+from costguard.services import CommandAnswer
+from costguard.services.poll import poll_sources, verify_absences
 from costguard.services.report import ReportQuestion, build_full_statement
-from costguard.settings import read_settings
+from costguard.settings import expand_path, read_settings
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.machine import SimulatedMachine
 from costguard.testing.story import StoryEvent
 from costguard.testing.story_parser import parse_story
 from costguard.testing.story_player import StoryOutcome, play_story
+from costguard.values.calendar import Period
+from costguard.values.money import NANO, Money, MoneyInterval
+from costguard.values.resource import ScopeKey
 from costguard.views.demo import (
     BY_WORLD,
     TOLD_TO_PEOPLE,
@@ -73,6 +62,12 @@ from costguard.views.demo import (
     build_weekend_document,
 )
 from costguard.views.demo import DONE_BY_COSTGUARD as BY_US
+
+if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds, or writes
+    from costguard_sim.plan import WatchPlan
+    from costguard_sim.world import World
+
+    from costguard.ledger.spans.writer import LedgerWriter
 
 DEMO_SEED, DEMO_DAYS, DEMO_SIZE = 41, 14, 32
 PACE_S = (260.0, 295.0)

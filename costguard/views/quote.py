@@ -13,6 +13,8 @@ from costguard.quoting.offer import Offer
 from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, explain_uncertainty
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.subscription import Subscription
+from costguard.sizing.memory.footprint import Footprint
+from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
 from costguard.views.job import (
     build_interval_data,
@@ -27,8 +29,6 @@ from costguard.views.job import (
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.quoting.template import TemplateComparison
-from costguard.sizing.memory.footprint import Footprint
-from costguard.values.gpu import GIB
 
 SCHEMA = "costguard.quote/1"
 REFUSALS_SHOWN = 6

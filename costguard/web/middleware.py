@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from costguard_agent.protocol import BODY_MOST, JOIN_PATH
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from costguard.watchdog import Log
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 
 BODY_S, WHOLE_S = 10.0, 60.0
 """Seconds that a body may take to come, and a request to be answered."""

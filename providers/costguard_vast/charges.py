@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -27,11 +28,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from costguard.bills import bill_line as kinds
-from costguard.bills.bill_line import BillLine, BillLines
-from costguard.errors import ProviderError, shorten, to_one_line
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
+from costguard.bills.bill_line import BillLine, BillLines, parse_bill_amount
+from costguard.errors import InputError, ProviderError, shorten, to_one_line
 from costguard.providers.transport import Deadline
 from costguard.values.calendar import Period
-from costguard.values.instant import EPOCH, parse_instant
+from costguard.values.instant import DAY_US, EPOCH, from_micros, parse_instant, to_micros
 from costguard.values.money import Money
 from costguard_vast.api import format_reason, read_rows
 from costguard_vast.translation import PROVIDER
@@ -39,12 +41,6 @@ from costguard_vast.wire import Charge, ChargePart, parse_finite, to_nano
 
 if TYPE_CHECKING:
     from costguard_vast.account import VastAccount
-from dataclasses import replace
-
-from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
-from costguard.bills.bill_line import parse_bill_amount
-from costguard.errors import InputError
-from costguard.values.instant import DAY_US, from_micros, to_micros
 
 DAY = timedelta(days=1)
 SOURCE = "GET /api/v0/charges"

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from costguard.errors import LedgerError
-from costguard.ledger.db.address import LedgerAddress
+from costguard.errors import InputError, LedgerError, OlderLedgerError
+from costguard.ledger.db.address import LedgerAddress, parse_ledger_address, translate_ledger_errors
+from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders
 from costguard.ledger.db.schema import APPLICATION_ID, HEAD_REVISION, REVISIONS
 from costguard.system.file_security import describe_foreign_writers
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
-
-from costguard.errors import InputError, OlderLedgerError
-from costguard.ledger.db.address import parse_ledger_address, translate_ledger_errors
-from costguard.ledger.db.codecs import Query, SqlRow, adapt_placeholders
 
 CHECK_BYTES_MAX = 32 * 2**20
 """Bytes. A ledger up to this size is checked for damage (0.1 s) where its last writer left a log behind."""

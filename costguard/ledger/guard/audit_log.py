@@ -30,7 +30,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from costguard.guard.audit import (
@@ -40,25 +44,19 @@ from costguard.guard.audit import (
     HASH_DIGITS_SHOWN,
     MOVED,
     SETTINGS,
+    AuditAnchor,
     AuditEntry,
     AuditFinding,
     AuditRecord,
     format_anchor,
 )
 from costguard.ledger.db.codecs import Execute, Query
+from costguard.ledger.db.reader import LedgerReader
+from costguard.system.atomic_file import write_file_atomically
 from costguard.values.checks import require
 
 if TYPE_CHECKING:
     from costguard.ledger.db.codecs import SqlRow
-from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-
-from costguard.guard.audit import AuditAnchor
-from costguard.ledger.db.reader import LedgerReader
-from costguard.system.atomic_file import write_file_atomically
 
 ENTRY_COLUMNS = "seq, at_us, kind, body, previous, hash"
 ENTRY_PAGE_ROWS = 5000
