@@ -38,7 +38,7 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.document import Document, TableView
+from costguard.views.document import Column, Document, TableView, build_record, build_table
 
 RECONCILE_SCHEMA = "costguard.reconcile/1"
 MOST_SENTENCES = 5
@@ -79,7 +79,7 @@ def build_reconciliation_document(found: Reconciliation) -> Document:
         "tolerance": found.tolerance.format(),
         "imports": [_build_import_data(one) for one in found.imports],
         "not_asked": [{"provider": name, "why": why} for name, why in found.not_asked],
-        "accounts": [_build_result_data(one) for one in found.results],
+        "accounts": [build_record(RESULT_COLUMNS, one) for one in found.results],
         "notes": list(found.notes),
         "told": found.told,
     }
@@ -139,11 +139,8 @@ def _format_import(one: BillImport) -> str:
 
 def _list_tables(found: Reconciliation) -> Iterator[TableView]:
     if found.results:
-        yield TableView(
-            title="Bills and charges",
-            columns=("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome"),
-            rows=tuple(_build_result_row(one) for one in found.results),
-        )
+        headings = ("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome")
+        yield build_table(RESULT_COLUMNS, found.results, headings, title="Bills and charges")
     causes = tuple(_build_cause_row(one, part) for one in found.results for part in one.parts)
     if causes:
         yield TableView(
@@ -151,24 +148,6 @@ def _list_tables(found: Reconciliation) -> Iterator[TableView]:
             columns=("provider", "account", "cause", "charge", "what", "amount>", "why"),
             rows=causes,
         )
-
-
-def _build_result_row(one: DriftResult) -> tuple[str, ...]:
-    low, expected, high = (_to_money(nano, one.currency).format() for nano in one.charged)
-    mark = get_currency_sign(one.currency)
-    billed, off = _to_money(abs(one.billed), one.currency).format(), _to_money(one.unexplained, one.currency).format()
-    drift = _format_signed_amount(one.drift, one.currency)
-    names = (one.provider, shorten(to_one_line(one.account), LONGEST_NAME))
-    return (
-        *names,
-        f"{'-' * (one.billed < 0)}{mark}{billed}",
-        f"{mark}{expected}",
-        low,
-        high,
-        drift,
-        off,
-        OUTCOMES[one.outcome],
-    )
 
 
 def _build_cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:
@@ -204,24 +183,6 @@ def _build_import_data(one: BillImport) -> dict[str, object]:
     }
 
 
-def _build_result_data(one: DriftResult) -> dict[str, object]:
-    return {
-        "provider": one.provider,
-        "account": one.account,
-        "currency": one.currency,
-        "outcome": one.outcome,
-        "why": one.why or None,
-        "billed": format_exact(_to_money(one.billed, one.currency)),
-        "charged": _format_amounts(one.charged, one.currency),
-        "drift": format_exact(_to_money(one.drift, one.currency)),
-        "unexplained": format_exact(_to_money(one.unexplained, one.currency)),
-        "allowed": format_exact(_to_money(one.allowed, one.currency)),
-        "causes": [_build_part_data(part, one.currency) for part in one.parts],
-        "days": [_build_day_data(day, one.currency) for day in one.cells],
-        "resources": [_build_group_data(group, one.currency) for group in one.groups],
-    }
-
-
 def _build_part_data(part: DriftPart, currency: str) -> dict[str, object]:
     return {
         "cause": part.cause,
@@ -235,6 +196,49 @@ def _build_part_data(part: DriftPart, currency: str) -> dict[str, object]:
         "why": part.reason,
         "some": list(part.named),
     }
+
+
+RESULT_COLUMNS: tuple[Column[DriftResult], ...] = (
+    Column("provider", "provider", lambda one: one.provider),
+    Column("account", "account", lambda one: one.account, lambda one: shorten(to_one_line(one.account), LONGEST_NAME)),
+    Column("currency", "", lambda one: one.currency),
+    Column("outcome", "outcome", lambda one: one.outcome, lambda one: OUTCOMES[one.outcome]),
+    Column("why", "", lambda one: one.why or None),
+    Column(
+        "billed",
+        "billed>",
+        lambda one: format_exact(_to_money(one.billed, one.currency)),
+        lambda one: f"{'-' * (one.billed < 0)}{get_currency_sign(one.currency)}{_format_nano(abs(one.billed), one)}",
+    ),
+    Column(
+        "charged",
+        "charged>",
+        lambda one: _format_amounts(one.charged, one.currency),
+        lambda one: f"{get_currency_sign(one.currency)}{_format_nano(one.charged[1], one)}",
+    ),
+    Column("", "low>", lambda one: one.charged[0], lambda one: _format_nano(one.charged[0], one)),
+    Column("", "high>", lambda one: one.charged[2], lambda one: _format_nano(one.charged[2], one)),
+    Column(
+        "drift",
+        "drift>",
+        lambda one: format_exact(_to_money(one.drift, one.currency)),
+        lambda one: _format_signed_amount(one.drift, one.currency),
+    ),
+    Column(
+        "unexplained",
+        "unexplained>",
+        lambda one: format_exact(_to_money(one.unexplained, one.currency)),
+        lambda one: _format_nano(one.unexplained, one),
+    ),
+    Column("allowed", "", lambda one: format_exact(_to_money(one.allowed, one.currency))),
+    Column("causes", "", lambda one: [_build_part_data(part, one.currency) for part in one.parts]),
+    Column("days", "", lambda one: [_build_day_data(day, one.currency) for day in one.cells]),
+    Column("resources", "", lambda one: [_build_group_data(group, one.currency) for group in one.groups]),
+)
+
+
+def _format_nano(nano: int, one: DriftResult) -> str:
+    return _to_money(nano, one.currency).format()
 
 
 def _build_day_data(day: CellAmounts, currency: str) -> dict[str, object]:

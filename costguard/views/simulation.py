@@ -5,8 +5,8 @@ One record a would-be stop. Money is an interval a currency: what computing was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from costguard.errors import shorten
 from costguard.guard.replay.engine import REST_ENDINGS
@@ -29,17 +29,12 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
-from costguard.views.document import Document, TableView
+from costguard.views.document import Column, Document, TableView, build_record, build_table
 
 SCHEMA = "costguard.simulate/1"
 LONGEST_NAME = 48
 MOST_REASONS = 5
 """Of why nothing could be said, that people are shown."""
-POLICY_COLUMNS = (
-    "policy", "armed", "stops>", "machines>", "saved>", "false>", "unknown>", "held>", "notices>", "asks>", "blind h>",
-)  # fmt: skip
-STOP_COLUMNS = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
-HELD_COLUMNS = ("machine", "owner", "policy", "act", "from", "until", "held back by")
 FALSE_STOP_TEXTS = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
 
 
@@ -53,15 +48,15 @@ def build_simulation_document(found: Simulation) -> Document:
         "interval_s": int(found.interval.total_seconds()),
         "resources": found.resources,
         "hourly_until": format_instant(found.hourly_until) if found.hourly_until else None,
-        "policies": [_build_policy_data(one) for one in found.policies],
+        "policies": [build_record(POLICY_COLUMNS, one) for one in found.policies],
         "totals": {
             "stops": len(stops),
             "machines": len({stop.key for stop in stops}),
             "suspected_false_stops": sum(stop.false_stop == YES for stop in stops),
             "saved": _build_money_data(found.saved),
         },
-        "stops": [_build_stop_data(stop) for stop in stops],
-        "held": [_build_held_data(one) for one in _list_held_actions(found)],
+        "stops": [build_record(STOP_COLUMNS, stop) for stop in stops],
+        "held": [build_record(HELD_COLUMNS, one) for one in _list_held_actions(found)],
         "not_replayed": list(found.not_replayed),
     }
     return Document(
@@ -79,74 +74,8 @@ def list_simulation_warnings(found: Simulation) -> tuple[str, ...]:
     return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
 
 
-def _build_policy_data(one: PolicySimulation) -> dict[str, object]:
-    stops = len(one.stops)
-    return {
-        "name": one.name,
-        "armed_today": one.level,
-        "stops": stops,
-        "machines": one.machines,
-        "saved": _build_money_data(one.saved),
-        "suspected_false_stops": one.count_false_stops(),
-        "suspected_false_share": round(one.count_false_stops() / stops, 4) if stops else None,
-        "false_stops_not_known": one.count_false_stops(NOT_KNOWN),
-        "held_back": len(one.held),
-        "notices": one.notices,
-        "questions": one.questions,
-        "blind_hours": _to_hours(one.blind.total),
-        "blind": [{"reason": reason, "hours": _to_hours(length)} for reason, length in one.blind.reasons],
-    }
-
-
-def _build_stop_data(stop: SimulatedStop) -> dict[str, object]:
-    key = stop.key
-    return {
-        "provider": key.provider,
-        "account": key.account,
-        "region": key.region,
-        "id": key.id,
-        "name": stop.name,
-        "owner": stop.owner or None,
-        "gpu": stop.gpu or None,
-        "life_started_at": format_instant(stop.life.started_at) if stop.life.started_at else None,
-        "policy": stop.policy,
-        "act": stop.act,
-        "work": {"state": stop.work.state, "confidence": stop.work.confidence, "reasons": list(stop.work.reasons)},
-        "since": format_instant(stop.since) if stop.since else None,
-        "noticed_at": format_instant(stop.told_at) if stop.told_at else None,
-        "wanted_at": format_instant(stop.wanted_at),
-        "at": format_instant(stop.at),
-        "held_by": [{"reason": reason, "says": says} for reason, says in stop.held_by],
-        "until": format_instant(stop.until),
-        "because": stop.because,
-        "false_stop": stop.false_stop,
-        "worked_at": format_instant(stop.worked_at) if stop.worked_at else None,
-        "avoided": _build_money_data(stop.avoided),
-        "at_rest": _build_money_data(stop.at_rest),
-        "saved": _build_money_data(stop.saved),
-    }
-
-
-def _build_held_data(one: SimulatedHold) -> dict[str, object]:
-    key = one.life.key
-    return {
-        "provider": key.provider,
-        "account": key.account,
-        "region": key.region,
-        "id": key.id,
-        "name": one.name,
-        "owner": one.owner or None,
-        "policy": one.policy,
-        "act": one.act,
-        "since": format_instant(one.since),
-        "until": format_instant(one.until),
-        "by_rails": one.rails,
-        "held_by": [{"reason": reason, "says": says} for reason, says in one.reasons],
-    }
-
-
 def _build_stop_record(stop: SimulatedStop) -> Mapping[str, object]:
-    whole = _build_stop_data(stop)
+    whole = build_record(STOP_COLUMNS, stop)
     names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
     flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
     saved = next(iter(stop.saved), None)
@@ -188,47 +117,32 @@ def _format_money(money: Sequence[MoneyInterval]) -> str:
 
 
 def _list_tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
-    yield TableView(title="By policy", columns=POLICY_COLUMNS, rows=tuple(_build_policy_row(one) for one in found.policies))
+    yield build_table(POLICY_COLUMNS, found.policies, title="By policy")
     if stops:
-        yield TableView(
-            title="Machines that would have been stopped",
-            columns=STOP_COLUMNS,
-            rows=tuple(_build_stop_row(stop) for stop in stops),
-        )
+        headings = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
+        yield build_table(STOP_COLUMNS, stops, headings, title="Machines that would have been stopped")
     held = _list_held_actions(found)
     if held:
-        yield TableView(title="Held back", columns=HELD_COLUMNS, rows=tuple(_build_held_row(one) for one in held))
+        yield build_table(HELD_COLUMNS, held, title="Held back")
 
 
-def _build_policy_row(one: PolicySimulation) -> tuple[str, ...]:
-    counts = (one.count_false_stops(), one.count_false_stops(NOT_KNOWN), len(one.held), one.notices, one.questions)
-    head = (one.name, one.level, str(len(one.stops)), str(one.machines), _format_money(one.saved) if one.stops else "-")
-    return (*head, *map(str, counts), f"{one.blind.total.total_seconds() / 3600:.1f}")
-
-
-def _build_stop_row(stop: SimulatedStop) -> tuple[str, ...]:
+def _format_stop_time(stop: SimulatedStop) -> str:
     late = f" (wanted {format_local_time(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
-    false = FALSE_STOP_TEXTS[stop.false_stop]
+    return f"{format_local_time(stop.at)}{late}"
+
+
+def _format_false_stop(stop: SimulatedStop) -> str:
     if stop.worked_at is not None and stop.false_stop == YES:
-        false = f"yes: worked after {format_length(stop.worked_at - stop.at)}"
-    return (
-        _format_machine_name(stop.key.provider, stop.name, stop.key.id),
-        shorten(stop.owner or "-", LONGEST_NAME),
-        stop.policy,
-        format_local_time(stop.since) if stop.since else "-",
-        format_local_time(stop.told_at) if stop.told_at else "-",
-        f"{format_local_time(stop.at)}{late}",
-        format_local_time(stop.until),
-        REST_ENDINGS[stop.because],
-        _format_money(stop.saved),
-        false,
-    )
+        return f"yes: worked after {format_length(stop.worked_at - stop.at)}"
+    return FALSE_STOP_TEXTS[stop.false_stop]
 
 
-def _build_held_row(one: SimulatedHold) -> tuple[str, ...]:
-    by = "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-"
-    who = (_format_machine_name(one.life.key.provider, one.name, one.life.key.id), shorten(one.owner or "-", LONGEST_NAME))
-    return (*who, one.policy, one.act, format_local_time(one.since), format_local_time(one.until), by)
+def _list_reasons(reasons: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"reason": reason, "says": says} for reason, says in reasons]
+
+
+def _format_optional(at: datetime | None) -> str | None:
+    return format_instant(at) if at else None
 
 
 def _format_machine_name(provider: str, name: str, id_: str) -> str:
@@ -247,3 +161,96 @@ def _list_notes(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[s
         if why:
             yield f"{one.name} could not judge: {'; '.join(why)}."
     yield from limit_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")
+
+
+POLICY_COLUMNS: tuple[Column[PolicySimulation], ...] = (
+    Column("name", "policy", lambda one: one.name),
+    Column("armed_today", "armed", lambda one: one.level),
+    Column("stops", "stops>", lambda one: len(one.stops)),
+    Column("machines", "machines>", lambda one: one.machines),
+    Column(
+        "saved", "saved>", lambda one: _build_money_data(one.saved), lambda one: _format_money(one.saved) if one.stops else "-"
+    ),
+    Column("suspected_false_stops", "false>", lambda one: one.count_false_stops()),
+    Column(
+        "suspected_false_share",
+        "",
+        lambda one: round(one.count_false_stops() / len(one.stops), 4) if one.stops else None,
+    ),
+    Column("false_stops_not_known", "unknown>", lambda one: one.count_false_stops(NOT_KNOWN)),
+    Column("held_back", "held>", lambda one: len(one.held)),
+    Column("notices", "notices>", lambda one: one.notices),
+    Column("questions", "asks>", lambda one: one.questions),
+    Column(
+        "blind_hours",
+        "blind h>",
+        lambda one: _to_hours(one.blind.total),
+        lambda one: f"{one.blind.total.total_seconds() / 3600:.1f}",
+    ),
+    Column("blind", "", lambda one: [{"reason": reason, "hours": _to_hours(length)} for reason, length in one.blind.reasons]),
+)
+STOP_COLUMNS: tuple[Column[SimulatedStop], ...] = (
+    Column("provider", "", lambda stop: stop.key.provider),
+    Column("account", "", lambda stop: stop.key.account),
+    Column("region", "", lambda stop: stop.key.region),
+    Column(
+        "id", "machine", lambda stop: stop.key.id, lambda stop: _format_machine_name(stop.key.provider, stop.name, stop.key.id)
+    ),
+    Column("name", "", lambda stop: stop.name),
+    Column("owner", "owner", lambda stop: stop.owner or None, lambda stop: shorten(stop.owner or "-", LONGEST_NAME)),
+    Column("gpu", "", lambda stop: stop.gpu or None),
+    Column("life_started_at", "", lambda stop: _format_optional(stop.life.started_at)),
+    Column("policy", "policy", lambda stop: stop.policy),
+    Column("act", "", lambda stop: stop.act),
+    Column(
+        "work",
+        "",
+        lambda stop: {"state": stop.work.state, "confidence": stop.work.confidence, "reasons": list(stop.work.reasons)},
+    ),
+    Column(
+        "since",
+        "since",
+        lambda stop: _format_optional(stop.since),
+        lambda stop: format_local_time(stop.since) if stop.since else "-",
+    ),
+    Column(
+        "noticed_at",
+        "noticed",
+        lambda stop: _format_optional(stop.told_at),
+        lambda stop: format_local_time(stop.told_at) if stop.told_at else "-",
+    ),
+    Column("wanted_at", "", lambda stop: format_instant(stop.wanted_at)),
+    Column("at", "stopped", lambda stop: format_instant(stop.at), _format_stop_time),
+    Column("held_by", "", lambda stop: _list_reasons(stop.held_by)),
+    Column("until", "until", lambda stop: format_instant(stop.until), lambda stop: format_local_time(stop.until)),
+    Column("because", "because", lambda stop: stop.because, lambda stop: REST_ENDINGS[stop.because]),
+    Column("false_stop", "false stop", lambda stop: stop.false_stop, _format_false_stop),
+    Column("worked_at", "", lambda stop: _format_optional(stop.worked_at)),
+    Column("avoided", "", lambda stop: _build_money_data(stop.avoided)),
+    Column("at_rest", "", lambda stop: _build_money_data(stop.at_rest)),
+    Column("saved", "saved>", lambda stop: _build_money_data(stop.saved), lambda stop: _format_money(stop.saved)),
+)
+HELD_COLUMNS: tuple[Column[SimulatedHold], ...] = (
+    Column("provider", "", lambda one: one.life.key.provider),
+    Column("account", "", lambda one: one.life.key.account),
+    Column("region", "", lambda one: one.life.key.region),
+    Column(
+        "id",
+        "machine",
+        lambda one: one.life.key.id,
+        lambda one: _format_machine_name(one.life.key.provider, one.name, one.life.key.id),
+    ),
+    Column("name", "", lambda one: one.name),
+    Column("owner", "owner", lambda one: one.owner or None, lambda one: shorten(one.owner or "-", LONGEST_NAME)),
+    Column("policy", "policy", lambda one: one.policy),
+    Column("act", "act", lambda one: one.act),
+    Column("since", "from", lambda one: format_instant(one.since), lambda one: format_local_time(one.since)),
+    Column("until", "until", lambda one: format_instant(one.until), lambda one: format_local_time(one.until)),
+    Column("by_rails", "", lambda one: one.rails),
+    Column(
+        "held_by",
+        "held back by",
+        lambda one: _list_reasons(one.reasons),
+        lambda one: "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-",
+    ),
+)
