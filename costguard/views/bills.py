@@ -293,7 +293,7 @@ def _build_amount_record(
     }
 
 
-OUTCOMES = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
+OUTCOMES: Mapping[str, str] = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
 
 
 def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
