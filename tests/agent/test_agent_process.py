@@ -161,7 +161,7 @@ def test_only_changes_are_logged(machine: Machine, dog: Watchdog) -> None:
     dog.until(lambda: any("lost" in text for text in dog.beats[-1]["troubles"]))
     machine.end()
     said = [line.removeprefix("costguard-agent: ") for line in machine.said()]
-    assert [line.split(" (")[0].split(" looks")[0] for line in said] == [
+    assert [line.split(" (")[0].split(" monitors")[0] for line in said] == [
         "0.1.0",
         "the watchdog answers",
         f"the watchdog at {dog.url} cannot be reached: it hung up",
