@@ -164,7 +164,7 @@ def test_only_changes_are_logged(machine: Machine, dog: Watchdog) -> None:
     assert [line.split(" (")[0].split(" monitors")[0] for line in said] == [
         "0.1.0",
         "the watchdog answers",
-        f"the watchdog at {dog.url} cannot be reached: it hung up",
+        f"the watchdog at {dog.url} cannot be reached: it closed the connection",
         "the watchdog answers",
         "GPU 0 is lost",
         "ended",
