@@ -1,4 +1,4 @@
-"""`costguard agent`: who may report from a machine. What is typed on the machine itself goes to the agent's own commands."""
+"""`costguard agent`: which agents may report. The agent's own commands run on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard audit`: does what was recorded of wishes and acts still hold, and what does it tell?"""
+"""`costguard audit`: show or verify the tamper-evident log, or adopt a ledger."""
 
 from __future__ import annotations
 

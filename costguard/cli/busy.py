@@ -1,4 +1,4 @@
-"""`costguard busy`: a machine works, whatever it looks like: a phase without a name."""
+"""`costguard busy`: mark a machine busy, overriding metrics."""
 
 from __future__ import annotations
 

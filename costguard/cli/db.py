@@ -1,4 +1,4 @@
-"""`costguard db`: where the ledger is, a copy of it, whether it adds up, and bringing it up to this version."""
+"""`costguard db`: path, backup, check and upgrade of the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard demo`: a quote, a simulated weekend that is guarded, a fortnight beside its bill; no account and no network."""
+"""`costguard demo`: a quote, a guarded simulated weekend, and a fortnight beside its bill; no account and no network."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Options that several commands share, and how a flag finds its place in the job's table.
+"""Options that several commands share, and where a flag goes in the job's table.
 
-Every option is text here: `core` checks each value once, wherever it was written, and names its field.
+Every option is text here: settings and services check each value once, wherever it was written, and name its field.
 """
 
 from __future__ import annotations

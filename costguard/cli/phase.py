@@ -1,4 +1,4 @@
-"""`costguard phase`: what a machine does now is work, although nothing that is measured shows it."""
+"""`costguard phase`: count a machine as active for a while, although no measure shows it."""
 
 from __future__ import annotations
 

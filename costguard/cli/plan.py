@@ -1,4 +1,4 @@
-"""`costguard plan`: what each policy finds of the fleet as it is now, what would be done and when, and what holds it back."""
+"""`costguard plan`: the verdict of each policy now, what would be done and when, and what holds it."""
 
 from __future__ import annotations
 

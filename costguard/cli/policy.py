@@ -1,4 +1,4 @@
-"""`costguard policy`: are the policies sound, what do they say in words, what would one find, and how far may one go?"""
+"""`costguard policy`: lint, explain, test and arm policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard protect`: a machine that nothing touches until the protection is lifted."""
+"""`costguard protect`: never act on a machine until the protection is lifted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard providers`: what can be asked of whom."""
+"""`costguard providers`: what each provider can be asked."""
 
 from __future__ import annotations
 

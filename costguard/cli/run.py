@@ -1,4 +1,4 @@
-"""`costguard run`: a command as a job. Quoted before, attended to while it runs, held against the quote when it has ended."""
+"""`costguard run`: run a command with a quote, a budget hold and tracking."""
 
 from __future__ import annotations
 

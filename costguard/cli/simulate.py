@@ -1,4 +1,4 @@
-"""`costguard simulate`: policies over recorded history: who would have been stopped, and where that would have been wrong."""
+"""`costguard simulate`: replay policies over recorded history, and show which machines would have been stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard top`: the present on the whole terminal, with keys."""
+"""`costguard top`: the running machines on the whole terminal, with keys."""
 
 from __future__ import annotations
 

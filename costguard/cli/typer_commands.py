@@ -1,9 +1,9 @@
 """Commands that take option values as they were typed, without typer's pydantic adapters.
 
-typer 0.29 builds a pydantic TypeAdapter for every option of the command that runs: importing pydantic and building forty
-of them is half of a quote's CPU time. Ours are text, flags and lists of text, which `core` checks, so nothing is to be
-coerced. This is the one place that trades a private name of typer (`_runtime_param`, pinned in constraints.txt) for
-speed; `tests/cli/test_imports.py` fails when it stops working.
+typer 0.29 builds a pydantic TypeAdapter for every option of the command that runs: importing pydantic and building forty of
+them is half of a quote's CPU time. Our options are text, flags and lists of text, which settings and services check. This is
+the one place that uses a private name of typer (`_runtime_param`, pinned in constraints.txt) for speed;
+`tests/cli/test_imports.py` fails when it stops working.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`costguard watch`: poll, judge, tell and act, until it is told to end."""
+"""`costguard watch`: poll, evaluate, notify and act until a signal ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard web`: who may read status over HTTP. `costguard watch` answers, where `[web] listen` says."""
+"""`costguard web`: tokens of readers of status over HTTP; `costguard watch` serves it at `[web] listen`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What sections of plain fields say, checked as a whole when they are read, so that a slip is told at the start.
+"""Checks of the settings as a whole, when they are read; `[providers.NAME]` tables must hold no secret.
 
-The `[providers.NAME]` tables: handed on as they stand, unless one holds a secret.
-
-Secrets come from each provider's own place (its environment variable, its own file), never from the settings file: that is
+Secrets come from each provider's own place (its environment variable, its own file), never from the settings file, which is
 committed, copied and shown.
 """
 

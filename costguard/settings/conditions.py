@@ -1,8 +1,8 @@
-"""Conditions as they are evaluated: checked by `condition_text`, compiled once by the CEL library.
+"""Conditions as they are evaluated: checked by `condition_syntax`, compiled once by the CEL library.
 
-Three-valued. A missing fact makes unknown whatever hangs on it, and nothing more: `state == "idle" && confidence >= 0.9` of a
-machine without a confidence is unknown while it is idle, and false while it is active. A label that a machine does not carry is
-a missing fact too: `labels["team"] == "vision"` is unknown of it, `"team" in labels && labels["team"] == "vision"` is false.
+Three-valued. A missing fact makes its expression unknown, and nothing more: `state == "idle" && confidence >= 0.9` of a machine
+without a confidence is unknown while it is idle, and false while it is active. A label that a machine does not have is a
+missing fact, too: `labels["team"] == "vision"` is unknown of it, `"team" in labels && labels["team"] == "vision"` is false.
 
 Money counts in USD. An amount in another currency is a missing fact.
 """

@@ -1,7 +1,4 @@
-"""What every table of the settings file is read with: texts, lists of them, names, flags. Errors name the field.
-
-How long, as people write it: "45m", "7d", "90s", "2h30m".
-"""
+"""Readers of single settings: texts, lists, names, flags, numbers, durations ("45m", "7d", "2h30m"). Errors name the field."""
 
 from __future__ import annotations
 

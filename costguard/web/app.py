@@ -1,4 +1,4 @@
-"""The application: routes, and the words in which they refuse. Around it stands the `door`."""
+"""The FastAPI application: routes and refusals, behind the limits of `middleware`."""
 
 from __future__ import annotations
 

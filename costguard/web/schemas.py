@@ -1,4 +1,4 @@
-"""What is said and answered over HTTP, as JSON schemas for `/openapi.json`. What is checked is in `core.agents.beat`."""
+"""JSON schemas of requests and answers for `/openapi.json`. `agents/messages.py` checks what agents send."""
 
 from __future__ import annotations
 

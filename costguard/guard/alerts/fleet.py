@@ -313,7 +313,7 @@ def build_breaker_alert(
 
 
 def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Alert:
-    """Run after run comes after a gap, and each only observes: nothing is ever done.
+    """Every run comes after a gap and only observes, so nothing is ever stopped.
 
     Example: `*/5 * * * * costguard watch --once` with the usual interval of 60 s, which makes three minutes a gap.
     """

@@ -1,8 +1,6 @@
-"""One file a subject: each makes a router of the parts that it serves.
+"""Routes: agents join and report; readers get the status with a token, health and the agent's program without one.
 
-Where agents join and report. A beat is answered after the commit that counts it, and the answer is signed.
-
-What may be read: the status with a token, health and the agent itself without one.
+A message of an agent is answered after the commit that counts it, and the answer is signed.
 """
 
 from __future__ import annotations
