@@ -32,19 +32,25 @@ MEMORY := /dev/shm
 IN_MEMORY = $(shell d=$$(mktemp -d $(MEMORY)/costguard.XXXXXX 2>/dev/null) && { cp "$$(command -v env)" $$d/env && $$d/env true \
   && [ "$$(df -Pk $$d | awk 'NR == 2 { print $$4 }')" -gt 4000000 ] && echo TMPDIR=$(MEMORY); rm -r $$d; } 2>/dev/null)
 
+# Play the tests that a marker expression names. With RETRY=1, as in CI, what failed is played once more, alone: a fault fails
+# again, a test that real processes and a busy machine made late does not, and both are printed.
+pytest = env $(IN_MEMORY) $(2) $(BIN)/python -m pytest -m "$(1)"
+play = @$(pytest) -n auto --dist worksteal $(ARGS) $(if $(RETRY),|| { \
+  [ $$? = 1 ] && echo "once more and alone:" >&2 && $(pytest) --last-failed; })
+
 test: .venv/.dev
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal -m "not proof" $(ARGS)
+	$(call play,not proof)
 
 check: .venv/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q tests/test_house.py
+	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/test_house.py # no cache: `make test` may run beside it
 
 # What `make test` leaves out (tests/campaign.py): tests and cases marked `proof`, and hypothesis with all its examples.
 campaigns: .venv/.dev
-	@$(IN_MEMORY) COSTGUARD_EXAMPLES=full $(BIN)/python -m pytest -n auto --dist worksteal -m "proof or hypothesis" $(ARGS)
+	$(call play,proof or hypothesis,COSTGUARD_EXAMPLES=full)
 
 # Each of the four has stretches in which one process works: two at a time keep two cores busy to the end.
 FLEETS ?= 72

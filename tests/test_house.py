@@ -48,7 +48,7 @@ def remove(path: str) -> Callable[[Path], None]:
     return lambda root: (root / path).unlink()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -43,6 +43,7 @@ def clean(tmp_path: Path) -> dict[str, str]:
     return kept | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
 def test_every_reading_command_speaks_json_and_nothing_else_on_stdout(costguard: Command, command: tuple[str, ...]) -> None:
     ran = costguard(*command, "--json")
@@ -50,6 +51,7 @@ def test_every_reading_command_speaks_json_and_nothing_else_on_stdout(costguard:
     assert ran.data["schema"].startswith(f"costguard.{command[0]}/")
 
 
+@pytest.mark.sampled(3, first=1)
 @pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
 def test_csv_has_a_header_and_rows_of_its_length(costguard: Command, command: tuple[str, ...]) -> None:
     rows = list(csv.reader(io.StringIO(costguard(*command, "--csv").out)))
@@ -58,6 +60,7 @@ def test_csv_has_a_header_and_rows_of_its_length(costguard: Command, command: tu
     assert len(set(rows[0])) == len(rows[0])
 
 
+@pytest.mark.sampled(3, first=2)
 @pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
 def test_text_in_a_pipe_has_no_colours_and_no_trailing_spaces(costguard: Command, command: tuple[str, ...]) -> None:
     for extra in ((), ("--markdown",)):
