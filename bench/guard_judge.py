@@ -173,7 +173,7 @@ def told(number: int) -> Mapping[str, float]:
 def seen(url: str, now: datetime) -> GuardSnapshot:
     """What a guard run reads about a fleet of which nobody wished anything."""
     with SpendingReader(url, rules=fleet.rules()) as books, GuardStore(url, rails=Rails(), rules=fleet.rules()) as book:
-        rules, last = GuardConfig(), book.load_last_run()
+        rules, last = GuardConfig(admin_route=True), book.load_last_run()
         return build_guard_snapshot(
             now=now,
             rules=rules,

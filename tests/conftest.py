@@ -31,8 +31,9 @@ for _key, _handler in _KEYS:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers a core: tests that start processes wait for them (610 s of CPU time took 8 min 14 s with one, 6 min 19 s
-    with two, on two cores, 2026-11-23).
+    """Two workers a core: tests that start processes wait for them.
+
+    610 s of CPU time took 8 min 14 s with one worker a core and 6 min 19 s with two, on two cores (2026-11-23).
     """
     return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

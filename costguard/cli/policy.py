@@ -1,4 +1,4 @@
-"""`costguard policy`: lint, explain, test and arm policies."""
+"""`costguard policy`: lint, explain, test, arm and accept policies."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from costguard.cli.options import Names, Text
 from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
-ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2)}
+ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2), "accept": (1, 100)}
 """Action -> how many words may follow it."""
 USAGE = {
     "lint": "costguard policy lint",
     "explain": "costguard policy explain [NAME]",
     "test": "costguard policy test NAME --fact state=idle",
     "arm": 'costguard policy arm NAME LEVEL --why "..."',
+    "accept": "costguard policy accept DIGEST...",
 }
 EXAMPLES = """Examples:
 
@@ -27,9 +28,11 @@ EXAMPLES = """Examples:
   costguard policy explain idle-gpu
   costguard policy test idle-gpu --fact state=idle --fact confidence=0.95 --fact "rate=2.99 USD"
   costguard policy arm idle-gpu stop --why "watched it for two weeks"
+  costguard policy accept 3f9a1c0d2b4e5f60
 
 Levels: observe, notify, stop, terminate. Raising one shows the plan, counts for 90 days, and goes no further than the settings
-say; lowering one counts at once.
+say; lowering one counts at once. More than notify counts for the policy as it is now: an edited one only observes. For a
+reviewed file that is rolled out, accept arms the policies of these digests as far as the file says; policy lint prints them.
 """
 
 
@@ -37,7 +40,9 @@ say; lowering one counts at once.
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
-    words: Annotated[Names, typer.Argument(metavar="[NAME] [LEVEL]", help="The policy, and for arm its level.")] = None,
+    words: Annotated[
+        Names, typer.Argument(metavar="[NAME] [LEVEL]", help="A policy, and for arm a level; accept: digests.")
+    ] = None,
     fact: Annotated[Names, typer.Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeatable).")] = None,
     why: Annotated[
         Text, typer.Option("--why", metavar="TEXT", help="The reason for the change; it is shown to others.")
@@ -46,7 +51,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of the four and print what came of it."""
+    """Do one of the five and print what came of it."""
     require_one_of(action, ACTIONS, "ACTION")
     given, (least, most) = list(words or ()), ACTIONS[action]
     if not least <= len(given) <= most:
@@ -62,5 +67,7 @@ def command(
         write_answer(policy.explain_policies(given[0] if given else None, config=config), ctx)
     elif action == "test":
         write_answer(policy.try_policy(given[0], tuple(fact or ()), config=config), ctx)
+    elif action == "accept":
+        write_answer(policy.accept_policies(given, why=why, config=config), ctx)
     else:
         write_answer(policy.arm_policy(given[0], given[1], why=why, config=config), ctx)

@@ -54,6 +54,7 @@ HoldReason = tuple[str, str]
 class PolicyCase:
     """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
 
+    `limited`: what keeps `level` below the `arm` of its file, with the cure; "" for nothing.
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
     `in_doubt`: an earlier act on it is not confirmed yet, in words. `hooks`: what runs of its ladder's hooks came to.
     """
@@ -62,6 +63,7 @@ class PolicyCase:
     live: LiveResource
     climb: EscalationState | None = None
     level: str = OBSERVE
+    limited: str = ""
     owner: str = ""
     claimed: bool = False
     protection: Protection = UNPROTECTED
@@ -142,6 +144,10 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
     waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
     for due in (*waiting, *ahead):
         step = resolve_step(due.step, case)
+        if (
+            step.do in case.approved and case.climb is not None and case.climb.done
+        ):  # who says yes was told, and waits for nothing
+            due = replace(due, at=min(due.at, around.now), unsent=False, untold=False)  # noqa: PLW2901 - the same step
         if STOP in {step.do, step.act} and seen.state in RESTING_STATES:
             continue
         held = tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting))
@@ -184,7 +190,8 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
     if _is_unknown(case):
         yield "unknown", "; ".join(found.reasons[:2]) or "its condition is unknown"
     if not yes and not reaches_level(case.level, STEP_LEVELS[step.do]):
-        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}"
+        limited = f": {case.limited}" if case.limited else ""
+        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}{limited}"
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
@@ -221,8 +228,10 @@ def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) 
     now, rails = around.now, around.rails
     if due.hook:
         yield "hook", due.hook
-    if due.at > around.now or due.untold:
-        yield "grace", "no notification was sent yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
+    if due.untold:
+        yield "untold", "its notification was sent, and no channel has confirmed the delivery; the grace begins then"
+    if due.at > around.now or due.unsent:
+        yield "grace", "no notification was sent yet" if due.unsent else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
         seen, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
         yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"

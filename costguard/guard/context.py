@@ -22,6 +22,7 @@ from costguard.guard.activity import (
     counts_for_group,
     find_group,
 )
+from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.escalation import Hook, HookRun
 from costguard.guard.limits import Breaker
 from costguard.guard.overrides import (
@@ -54,8 +55,13 @@ from costguard.values.sample import Sample
 class GuardConfig:
     """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: all of them.
 
-    `group_from`: the labels that put machines into groups, () for none.
+    `group_from`: the labels that put machines into groups, () for none. `admin_route`: some route takes every warning, so that
+    nobody's machine is stopped untold; without one nothing beyond notify is armed. `journals`: channels whose sending is no
+    delivery: the console and logs.
     """
+
+    admin_route: bool
+    journals: frozenset[str] = frozenset()
 
     policies: tuple[Policy, ...] = ()
     budgets: tuple[Budget, ...] = ()
@@ -83,7 +89,7 @@ class GuardSnapshot:
     `held`: what holds every act.
     `hooks`: runs of hooks, those that have not ended and late ones.
     `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
-    `agents`: those that may speak.
+    `agents`: those that may speak. `deliveries`: confirmed notices of the present climbs, by topic and subject.
     """
 
     now: datetime
@@ -107,6 +113,7 @@ class GuardSnapshot:
     apart: timedelta | None
     breaker: Breaker | None
     held: tuple[tuple[str, str], ...]
+    deliveries: Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]
 
 
 ACTIVITY_WINDOW = timedelta(minutes=45)

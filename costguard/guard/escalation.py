@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
@@ -198,14 +199,16 @@ NOTIFYING_STEPS = (NOTIFY, ASK)
 
 @dataclass(frozen=True, slots=True)
 class DueStep:
-    """Step `number` (from 0) is due `at`. `untold`: a notification before it is still to be sent.
+    """Step `number` (from 0) is due `at`. `unsent`: a notification before it is still to be sent.
 
-    `hook`: the hook that it waits for, in words; "" for none.
+    `untold`: one was sent, and no channel has confirmed its delivery; `at` is then the earliest time that is possible. `hook`:
+    the hook that it waits for, in words; "" for none.
     """
 
     number: int
     step: PolicyStep
     at: datetime
+    unsent: bool = False
     untold: bool = False
     hook: str = ""
 
@@ -217,15 +220,26 @@ def advance_escalation(
 
     `stopped`: the resource is stopped or stopping. `fresh_since`: end of its last lease, which restarts all escalations but
     those of hard caps; None: no lease. After a stop it continues while that life stays stopped: later steps handle its disks.
+    One whose policy was edited begins again and keeps what it promised.
     """
     if climb is not None and (not is_same_life(climb.life, found.life) or _is_outdated(climb, found, fresh_since)):
         climb = None
+    promised = climb.promised if climb is not None else ()
+    if climb is not None and climb.meaning != found.policy.digest:
+        climb = None if climb.meaning and climb.done else replace(climb, meaning=found.policy.digest)
     if climb is not None and continues_after_stop(climb, found.policy, stopped=stopped):
         return replace(climb, left_polls=0)
     pending = climb is None or not climb.done
     if found.since is not None and (found.finding == HOLDS or (found.finding == NOT_YET and pending)):
         if climb is None or pending:
-            return EscalationState(policy=found.policy.name, life=found.life, since=found.since, started_at=found.since)
+            return EscalationState(
+                policy=found.policy.name,
+                life=found.life,
+                since=found.since,
+                started_at=found.since,
+                meaning=found.policy.digest,
+                promised=promised,
+            )
         return replace(climb, left_polls=0)
     if climb is None or climb.left_polls + 1 >= ENDS_AFTER_RUNS:
         return None
@@ -257,7 +271,7 @@ def list_due_steps(
         return ()
     done = climb.done if climb is not None else ()
     base = climb.started_at if climb is not None and climb.done else max(_find_first_due(found), found.at)
-    return tuple(_build_due_step(found, n, base, done, hooks) for n in range(len(policy.then)) if n not in done)
+    return tuple(_build_due_step(found, n, base, climb, hooks) for n in range(len(policy.then)) if n not in done)
 
 
 def continues_after_stop(climb: EscalationState | None, policy: Policy, *, stopped: bool) -> bool:
@@ -274,17 +288,45 @@ def compute_grace(policy: Policy, step: PolicyStep, *, attended: bool) -> timede
     return (2 if attended else 1) * max(step.after - told_after, GRACE_MIN)
 
 
-def _build_due_step(found: Verdict, number: int, base: datetime, done: tuple[int, ...], hooks: HookProgress) -> DueStep:
-    policy = found.policy
+def mark_delivered(climb: EscalationState, deliveries: Iterable[NoticeDelivery]) -> EscalationState:
+    """Set when the first notice of this climb was delivered. `deliveries`: of its policy and resource, on channels that count.
+
+    A notice from before the climb began tells nobody about it.
+    """
+    if not climb.done or climb.delivered_at is not None:
+        return climb
+    at = min((one.delivered_at for one in deliveries if one.notice_at >= climb.started_at), default=None)
+    return climb if at is None else replace(climb, delivered_at=at)
+
+
+def keep_promise(climb: EscalationState, act: str, due_at: datetime) -> EscalationState:
+    """Record that `act` was announced for `due_at`; an earlier promise of a later time stays."""
+    promised = dict(climb.promised)
+    if climb.delivered_at is None or promised.get(act, due_at) > due_at or promised.get(act) == due_at:
+        return climb
+    return replace(climb, promised=tuple(sorted((promised | {act: due_at}).items())))
+
+
+def _build_due_step(found: Verdict, number: int, base: datetime, climb: EscalationState | None, hooks: HookProgress) -> DueStep:
+    policy, done = found.policy, climb.done if climb is not None else ()
     step = policy.then[number]
     if step.do in DESTRUCTIVE:
-        at = base + _find_first_notice_delay(policy) + compute_grace(policy, step, attended=found.work.attended)
+        grace = compute_grace(policy, step, attended=found.work.attended)
+        at = base + _find_first_notice_delay(policy) + grace
         at = max(at, found.since or at)  # a schedule that is announced turns off in the future
         ahead = [n for n, s in enumerate(policy.then[:number]) if s.do in (*NOTIFYING_STEPS, HOOK) and n not in done]
-        told = any(n in done for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
-        waits = not told or any(policy.then[n].do in NOTIFYING_STEPS for n in ahead)
+        sent = any(n in done for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
+        unsent = not sent or any(policy.then[n].do in NOTIFYING_STEPS for n in ahead)
+        delivered_at = climb.delivered_at if climb is not None else None
+        if sent:
+            at = max(at, (delivered_at or found.at) + grace, dict(climb.promised if climb else ()).get(step.do, at))
         return DueStep(
-            number, step, max(at, hooks.not_before or at), untold=waits, hook=_explain_hook_wait(policy, ahead, found.at, hooks)
+            number,
+            step,
+            max(at, hooks.not_before or at),
+            unsent=unsent,
+            untold=sent and delivered_at is None,
+            hook=_explain_hook_wait(policy, ahead, found.at, hooks),
         )
     at = base + step.after
     if step.do == HOOK and found.work.attended and policy.rule != CAP_RULE:

@@ -32,12 +32,21 @@ from costguard.guard.cap_forecast import (
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, ResourceContext, build_contexts, is_started_after_hours
 from costguard.guard.context import ProtectionSighting as Sighted
-from costguard.guard.escalation import advance_escalation, find_ended_steps, mark_step_done, summarize_hook_runs
+from costguard.guard.escalation import (
+    advance_escalation,
+    find_ended_steps,
+    keep_promise,
+    mark_delivered,
+    mark_step_done,
+    summarize_hook_runs,
+)
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import Override, find_armed_level
+from costguard.guard.overrides import ArmedLevel, Override, find_armed_level
 from costguard.guard.policy import (
+    DESTRUCTIVE,
     FINDINGS,
     HOLDS,
+    NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
     STOP,
@@ -47,6 +56,7 @@ from costguard.guard.policy import (
     Proposal,
     Verdict,
     evaluate_schedule,
+    reaches_level,
 )
 from costguard.guard.policy_evaluation import (
     BUDGET_FACTS,
@@ -59,6 +69,11 @@ from costguard.guard.policy_evaluation import (
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
+
+NO_ADMIN_ROUTE = (
+    "no route of [notify] takes every warning on a channel that reaches a person, so nothing beyond notify is armed: "
+    "add a [[notify.route]] without match.owners and match.topics"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +99,8 @@ class GuardEvaluation:
 def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     """Evaluate all policies and hard budgets of `rules` for every resource in `sight`, and plan the actions. Sends nothing."""
     seats = build_contexts(rules, sight)
-    climbs = {
-        (c.policy, c.life.key): c
-        for c in _mark_executed_steps(sight.climbs, (*rules.policies, *build_cap_policies(rules.budgets)), sight)
-    }
-    levels = {policy.name: find_armed_level(policy, sight.wishes, sight.now) for policy in rules.policies}
+    climbs = {(c.policy, c.life.key): c for c in _mark_executed_steps(rules, sight)}
+    levels = {policy.name: limit_armed_level(policy, rules, sight) for policy in rules.policies}
     cases = [
         case
         for seat in seats
@@ -106,11 +118,13 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
         held=sight.held,
     )
+    proposals = build_action_plan(cases, around)
+    cases = _keep_promises(cases, proposals)
     return GuardEvaluation(
         at=sight.now,
         works=works,
         cases=tuple(cases),
-        proposals=build_action_plan(cases, around),
+        proposals=proposals,
         climbs=tuple(case.climb for case in cases if case.climb is not None),
         sighted=tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules)),
         foresights=foresights,
@@ -118,6 +132,14 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
         quarantine=around.quarantine,
         fleet=fleet,
     )
+
+
+def limit_armed_level(policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> ArmedLevel:
+    """How far `policy` may go: as it is armed, and no further than notify where some owner's notice would reach nobody."""
+    armed = find_armed_level(policy, sight.wishes, sight.now)
+    if rules.admin_route or not reaches_level(armed.level, STOP):
+        return armed
+    return ArmedLevel(NOTIFY, NO_ADMIN_ROUTE)
 
 
 def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraints:
@@ -139,7 +161,7 @@ def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, s
     found = Verdict(
         policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
     )
-    level = find_armed_level(policy, sight.wishes, sight.now)
+    level = limit_armed_level(policy, rules, sight)
     return _build_case(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
 
 
@@ -147,7 +169,9 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     """Explain why `policy` no longer holds for the resource, or only on stale or incomplete samples; "" if it holds."""
     seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    case = _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
+    case = (
+        _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: ArmedLevel(OBSERVE)}) if seat else None
+    )
     if case is None:
         return "it is no longer listed"
     found = case.verdict
@@ -198,7 +222,7 @@ def _evaluate_case(
     sight: GuardSnapshot,
     *,
     climbs: Mapping[tuple[str, ResourceKey], EscalationState],
-    levels: Mapping[str, str],
+    levels: Mapping[str, ArmedLevel],
 ) -> PolicyCase | None:
     """Evaluate `policy` for one resource; None if a complete listing lacks it. `levels`: armed level by policy name."""
     live, now = seat.live, sight.now
@@ -237,7 +261,7 @@ def _build_case(
     climb: EscalationState | None,
     *,
     lease: Override | None,
-    level: str,
+    level: ArmedLevel,
     rules: GuardConfig,
     sight: GuardSnapshot,
 ) -> PolicyCase:
@@ -246,7 +270,8 @@ def _build_case(
         verdict=found,
         live=seat.live,
         climb=climb,
-        level=level,
+        level=level.level,
+        limited=level.why,
         owner=seat.owner,
         claimed=is_claimed(rules.claims, seat.live),
         protection=seat.protection,
@@ -310,21 +335,34 @@ def _build_cap_cases(
     for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
-        level = find_armed_level(found.policy, sight.wishes, sight.now)
+        level = limit_armed_level(found.policy, rules, sight)
         cases.append(_build_case(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
     return cases
 
 
-def _mark_executed_steps(
-    climbs: Iterable[EscalationState], policies: Sequence[Policy], sight: GuardSnapshot
-) -> list[EscalationState]:
-    """Mark the steps of `climbs` as done that an intent sent or a hook ran.
+def _keep_promises(cases: Iterable[PolicyCase], proposals: Iterable[Proposal]) -> list[PolicyCase]:
+    """Record in each climb for when its delivered notice announced an act, so that no later run acts earlier."""
+    announced: dict[tuple[str, Incarnation], list[Proposal]] = {}
+    for one in proposals:
+        if one.step.do in DESTRUCTIVE:
+            announced.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one)
+    found = []
+    for case in cases:
+        climb = case.climb
+        for one in announced.get((case.verdict.policy.name, case.verdict.life), ()) if climb is not None else ():
+            climb = keep_promise(climb, one.step.do, one.due_at) if climb is not None else None
+        found.append(case if climb is case.climb else replace(case, climb=climb))
+    return found
+
+
+def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
+    """Mark the steps of the climbs in `sight` as done that an intent sent or a hook ran, and which notices were delivered.
 
     A crash between sending an action and storing its step then does not send it twice.
     """
-    by_name = {policy.name: policy for policy in policies}
+    by_name = {policy.name: policy for policy in (*rules.policies, *build_cap_policies(rules.budgets))}
     found = []
-    for climb in climbs:
+    for climb in sight.climbs:
         policy, done = by_name.get(climb.policy), climb
         if policy is None:
             continue
@@ -336,7 +374,8 @@ def _mark_executed_steps(
                         done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
         for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
             done = mark_step_done(done, policy, number, began_at)
-        found.append(done)
+        told = sight.deliveries.get((f"policy:{climb.policy}", "/".join(climb.life.key)), ())
+        found.append(mark_delivered(done, [one for one in told if one.channel not in rules.journals]))
     return found
 
 

@@ -212,7 +212,19 @@ def find_churning_controllers(
 
 _PASSING_HOLDS = frozenset(
     (
-        *("grace", "hook", "rate", "working", "not_confident", "first_seen", "stale", "in_doubt", "breaker", "quarantine"),
+        *(
+            "grace",
+            "untold",
+            "hook",
+            "rate",
+            "working",
+            "not_confident",
+            "first_seen",
+            "stale",
+            "in_doubt",
+            "breaker",
+            "quarantine",
+        ),
         *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
     )
 )

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import InputError, shorten
-from costguard.guard.policy import LEVELS, NOTIFY, Policy
+from costguard.guard.policy import LEVELS, NOTIFY, OBSERVE, Policy
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, Rate
@@ -231,15 +231,44 @@ def decide_lease(
     return LeaseDecision(allowed=not why, why=why, renewals=len(row), costs=costs)
 
 
-def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> str:
+class ArmedLevel(NamedTuple):
+    """How far a policy may go now. `why`: what keeps it below the `arm` of its file, with the cure; "" for nothing."""
+
+    level: str
+    why: str = ""
+
+
+def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> ArmedLevel:
     """How far `policy` may go now: what its file says, no further than the newest arming that counts.
 
-    Without one it only notifies: its arming has run out, or was never recorded.
+    An arming above notify belongs to the digest that it was recorded with (decision 0041). A policy that was edited since then
+    only observes. One that was never armed, or whose arming has run out, notifies.
     """
-    counting = [w for w in wishes if w.what == ARM and w.subject == policy.name and is_override_open(w, now)]
-    newest = max(counting, key=lambda w: w.at, default=None)
-    allowed = newest.value if newest is not None and newest.value in LEVELS else NOTIFY
-    return min(policy.arm, allowed, key=LEVELS.index)
+    armed = [w for w in wishes if w.what == ARM and w.subject == policy.name]
+    newest = max((w for w in armed if is_override_open(w, now)), key=lambda w: w.at, default=None)
+    cure = f"costguard policy accept {policy.digest}" if policy.digest else f"costguard policy arm {policy.name} {policy.arm}"
+    if newest is None:
+        level = min(policy.arm, NOTIFY, key=LEVELS.index)
+        why = "its arming has run out" if armed else "nobody has accepted it yet"
+        return ArmedLevel(level, "" if level == policy.arm else f"{why}: {cure}")
+    stated, digest = split_arming(newest.value)
+    level = min(policy.arm, stated if stated in LEVELS else NOTIFY, key=LEVELS.index)
+    if LEVELS.index(level) <= LEVELS.index(NOTIFY) or digest == policy.digest:
+        return ArmedLevel(level, "" if level == policy.arm else f"{newest.who} armed it for {stated}")
+    if not digest:
+        return ArmedLevel(NOTIFY, f"it was armed without a digest of what it means, by an older version: {cure}")
+    return ArmedLevel(OBSERVE, f"it was edited since {newest.who} armed it, so it only observes: {cure}")
+
+
+def join_arming(level: str, digest: str) -> str:
+    """The value of an arming: "stop 3f9a1c0d2b4e5f60"."""
+    return f"{level} {digest}".strip()
+
+
+def split_arming(value: str) -> tuple[str, str]:
+    """Level and digest of an arming's value; "" where it has no digest."""
+    level, _, digest = value.partition(" ")
+    return level, digest
 
 
 def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:

@@ -99,7 +99,8 @@ class Policy:
 
     `needs`: families of signals that must be measured, () for whatever its provider can deliver. `rule`: see IDLE_RULE.
     `lease_max`, `renewals_max`: of the leases that hold it back. `window`: of samples, for the state of work.
-    `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself.
+    `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself. `digest`: of what it
+    means (match, when, for, then), which an arming belongs to; "" for one that is not from a settings file.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Policy:
     renewals_max: int = 3
     warmup_max: timedelta = timedelta(minutes=45)
     alone: bool = False
+    digest: str = ""
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')
@@ -265,6 +267,7 @@ HOLD_REASONS = {
     "frozen": "all acts are frozen",
     "not_armed": "its policy is not armed for this act",
     "grace": "its grace has not run out",
+    "untold": "no channel has confirmed that its notice was delivered",
     "hook": "a hook has not ended, or went wrong",
     "working": "it is active although the condition holds",
     "not_confident": "the evidence is stale or incomplete",
@@ -313,7 +316,9 @@ class EscalationState:
 
     `since`: from when on the condition has held. `started_at`: when the first step was done: `after` counts from here.
     `done`: the numbers of the steps that were done, from 0. `left_polls`: guard runs in a row in which the condition did not
-    hold (two of them end the climb).
+    hold (two of them end the climb). `delivered_at`: when a channel first confirmed a notice of this climb; None: not yet.
+    `meaning`: the digest of the policy that the notice was about. `promised`: act -> the earliest time that a delivered notice
+    allows for it; a later change of settings never moves it forward.
     """
 
     policy: str
@@ -322,6 +327,9 @@ class EscalationState:
     started_at: datetime
     done: tuple[int, ...] = ()
     left_polls: int = 0
+    delivered_at: datetime | None = None
+    meaning: str = ""
+    promised: tuple[tuple[str, datetime], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ from collections.abc import Collection
 from datetime import datetime
 
 from costguard.guard.action_intents import Intent
+from costguard.guard.alerts.alert import NoticeDelivery
 from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import Override
 from costguard.guard.policy import EscalationState
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.codecs import Query
-from costguard.ledger.guard import guard_state, intents
+from costguard.ledger.guard import guard_state, intents, outbox
 from costguard.ledger.guard import intents as hooks
 from costguard.ledger.spans import observations
 from costguard.values.resource import ResourceKey
@@ -55,6 +56,10 @@ class SnapshotRecords:
     def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
         return guard_state.load_escalations(self._ask)
+
+    def load_deliveries(self, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
+        """The notices about policies that were delivered at or after `since`, by topic and subject."""
+        return outbox.load_deliveries(self._ask, since)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""

@@ -29,7 +29,7 @@ from costguard.guard.escalation import mark_step_done
 from costguard.guard.evaluation import GuardEvaluation, build_cap_policies, evaluate_snapshot
 from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt, explain_config_excess, is_config_undecided
 from costguard.guard.overrides import ACCEPT, ARM, ARMED_FOR, SNOOZE, Override, is_override_open
-from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD, Policy
+from costguard.guard.policy import ASK, DENY, NOTIFY, RECORD, Policy
 from costguard.metering.spending import ScopeCoverage
 from costguard.services.act.executor import ActionExecutor
 from costguard.services.act.hooks import HookRunner, record_hook_ends
@@ -215,10 +215,9 @@ class GuardRunner:
                 yield "clock", doubt
 
     def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
-        """Armings stated in the file and not yet in the ledger, now recorded."""
+        """Hard budgets of the file that the ledger does not have yet, now armed. People arm policies (decision 0041)."""
         known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
-        stated = {p.name: p.arm for p in self.rules.policies if p.arm != OBSERVE}
-        stated |= {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
+        stated = {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
         made = []
         for name, level in stated.items():
             if (name, level) not in known:

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.metering.observation import Handling, Observation
 from costguard.providers import plugins
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.settings import Settings
+from costguard.settings.notify import CONSOLE_CHANNEL, is_journal
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -23,7 +25,12 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
     """The guard's part of the settings."""
+    names = {CONSOLE_CHANNEL, *(name for route in settings.routes for name in route.channels)}
+    journals = frozenset() if settings.console_is_delivery else frozenset(name for name in names if is_journal(name))
     return GuardConfig(
+        admin_route=any(is_admin_route(route) and not journals.issuperset(route.channels) for route in settings.routes)
+        or (settings.console_is_delivery and not settings.routes),
+        journals=journals,
         policies=settings.policies,
         budgets=settings.budgets,
         rails=settings.rails or Rails(),

@@ -107,6 +107,7 @@ def build_guard_snapshot(
     what holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
+    climbs = tuple(records.load_escalations())
     return GuardSnapshot(
         now=now,
         live=live,
@@ -115,7 +116,7 @@ def build_guard_snapshot(
         known=records.load_first_polls([one.observation.key for one in live]),
         protections=records.load_protections(),
         wishes=wishes,
-        climbs=tuple(records.load_escalations()),
+        climbs=climbs,
         intents=load_recent_intents(records, now),
         sent=tuple(records.load_sends_since(now - DAY)),
         hooks=tuple(records.load_hook_runs(now - HOOK_RUNS_BACK)),
@@ -129,6 +130,7 @@ def build_guard_snapshot(
         apart=before.apart,
         breaker=before.breaker,
         held=held,
+        deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),
     )
 
 

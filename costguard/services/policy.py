@@ -1,4 +1,4 @@
-"""`costguard policy`: lint, explain, test, arm."""
+"""`costguard policy`: lint, explain, test, arm, accept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from costguard.errors import InputError, UnknownNameError
-from costguard.guard.overrides import ARM, ARMED_FOR, Override, find_armed_level, is_override_open
+from costguard.errors import InputError, UnknownNameError, shorten
+from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, find_armed_level, is_override_open, join_arming
 from costguard.guard.policy import DURATION, FACTS, LABELS, LEVELS, MONEY, NUMBER, RATE, TRUTH, Policy, Rails
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
+from costguard.services.guard_inputs import build_guard_config
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -28,6 +29,7 @@ from costguard.views.policy import (
     build_policy_test_document,
 )
 
+DIGEST_CHARS_MIN = 8
 TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -43,6 +45,7 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
             hard=hard,
             rails=settings.rails or Rails(),
             configured=configured,
+            admin_route=build_guard_config(settings).admin_route,
         )
     )
 
@@ -52,7 +55,7 @@ def explain_policies(name: str | None = None, *, config: str | None = None) -> C
     settings = read_settings(config)
     policies = settings.policies if name is None else (_find_policy(settings, name),)
     wishes, at = _load_overrides(settings), overrides.get_now()
-    levels = {policy.name: _find_arming_level(policy, wishes, at) for policy in policies}
+    levels = {policy.name: _find_arming(policy, wishes, at) for policy in policies}
     return CommandAnswer(document=build_policy_explanation_document(policies, levels))
 
 
@@ -69,10 +72,10 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
     settings, at = read_settings(config), overrides.get_now()
     policy = _find_policy(settings, name)
     require_one_of(level, LEVELS, "LEVEL")
-    before, _ = _find_arming_level(policy, _load_overrides(settings), at)
+    before = find_armed_level(policy, _load_overrides(settings), at).level
     raised = LEVELS.index(level) > LEVELS.index(before)
     reason = overrides.require_reason(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
-    wish = overrides.make_override(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
+    wish = _make_arming(policy, level, reason, at)
     shown = _plan_with_override(config, wish) if raised else None
     with overrides.open_guard_store(settings) as book:
         book.add_override(wish)
@@ -87,6 +90,49 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
     document = shown.document
     data["plan"] = document.data
     return replace(shown, document=replace(document, data=data, lead=(*document.lead, *lead)))
+
+
+def accept_policies(digests: Sequence[str], *, why: str | None = None, config: str | None = None) -> CommandAnswer:
+    """`costguard policy accept`: arm each policy whose meaning has one of `digests`, as far as its file says, for 90 days.
+
+    For a reviewed file that is rolled out: InputError, and nothing is recorded, where a digest is that of no policy here.
+    """
+    settings, at = read_settings(config), overrides.get_now()
+    meant = [_find_by_digest(settings, stated) for stated in digests]
+    reason = (why or "").strip() or f"accepted {', '.join(policy.digest for policy in meant)}"
+    wishes = [_make_arming(policy, policy.arm, reason, at) for policy in meant]
+    with overrides.open_guard_store(settings) as book:
+        for wish in wishes:
+            book.add_override(wish)
+    until = format_local_time(wishes[0].until or at)
+    data: dict[str, object] = {
+        "schema": SCHEMA,
+        "action": "accept",
+        "policies": [{"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant],
+        "wishes": [build_override_data(wish) for wish in wishes],
+    }
+    records = tuple({"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant)
+    lead = tuple(f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in meant)
+    return CommandAnswer(document=Document(data=data, records=records, lead=lead))
+
+
+def _find_by_digest(settings: Settings, stated: str) -> Policy:
+    """The policy whose meaning has the digest `stated`, which may be shortened to DIGEST_CHARS_MIN digits."""
+    wanted = stated.strip().lower()
+    here = ", ".join(f"{policy.name} {policy.digest}" for policy in settings.policies) or "none"
+    if len(wanted) < DIGEST_CHARS_MIN:
+        what = f"is shorter than {DIGEST_CHARS_MIN} digits"
+        raise InputError(what, field=f"DIGEST {shorten(stated)}", hint=f"policies of these settings: {here}")
+    for policy in settings.policies:
+        if policy.digest.startswith(wanted):
+            return policy
+    hint = f"policies of these settings: {here}; review what changed: costguard policy explain"
+    raise InputError("is the digest of no policy here", field=f"DIGEST {shorten(stated)}", hint=hint)
+
+
+def _make_arming(policy: Policy, level: str, why: str, at: datetime) -> Override:
+    until, value = at.replace(microsecond=0) + ARMED_FOR, join_arming(level, policy.digest)
+    return overrides.make_override(ARM, why, at, until=until, subject=policy.name, value=value)
 
 
 def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Document:
@@ -109,11 +155,9 @@ def _find_policy(settings: Settings, name: str) -> Policy:
     return found
 
 
-def _find_arming_level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[str, datetime | None]:
-    """How far it may go, and until when that was recorded. None: nothing is recorded yet, the first run does it."""
+def _find_arming(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[ArmedLevel, datetime | None]:
+    """How far it may go, and until when that was recorded; None: nothing is recorded that counts."""
     mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
-    if not mine:
-        return policy.arm, None
     newest = max((wish for wish in mine if is_override_open(wish, at)), key=lambda wish: wish.at, default=None)
     return find_armed_level(policy, mine, at), newest.until if newest else None
 

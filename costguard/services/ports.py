@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not pay for importing them
     from costguard.guard.action_intents import Intent
-    from costguard.guard.alerts.alert import DeliveryResult, Notification
+    from costguard.guard.alerts.alert import DeliveryResult, NoticeDelivery, Notification
     from costguard.guard.context import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
     from costguard.guard.escalation import HookRun
     from costguard.guard.overrides import Override
@@ -133,6 +133,9 @@ class GuardRecords(Protocol):
 
     def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
+
+    def load_deliveries(self, since: datetime) -> Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]:
+        """The notices about policies that were delivered at or after `since`, by topic and subject."""
 
     def load_protections(self) -> Mapping[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected."""

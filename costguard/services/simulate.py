@@ -152,7 +152,7 @@ def _summarize_policies(
     return tuple(
         PolicySimulation(
             name=policy.name,
-            level=find_armed_level(policy, back.wishes, at),
+            level=find_armed_level(policy, back.wishes, at).level,
             stops=tuple(stops[policy.name]),
             held=tuple(sorted(held[policy.name], key=lambda one: (one.since, one.life.key))),
             notices=sum(of.notices.get(policy.name, 0) for of in found.values()),

@@ -204,7 +204,13 @@ def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: s
         from costguard.settings.notify import read_notify
 
         told = read_notify(table[NOTIFY_KEY], where, policies=tuple(one.name for one in settings.policies))
-        settings = replace(settings, routes=told.routes, signed_with=told.signed_with, mail=told.mail)
+        settings = replace(
+            settings,
+            routes=told.routes,
+            signed_with=told.signed_with,
+            mail=told.mail,
+            console_is_delivery=told.console_is_delivery,
+        )
     if REPORT_KEY in table:
         from costguard.settings.notify import read_reports
 

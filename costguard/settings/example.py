@@ -22,8 +22,9 @@ from costguard.values.provider import (
 
 GUARD_EXAMPLE = """
 # Policies: any number of them. `costguard plan` says what each would do now, and why not.
-# arm: the strongest act allowed: observe (record only), notify, stop, terminate. 90 days after the guard first read it, it is
-# lowered to notify until `costguard policy arm NAME LEVEL`.
+# arm: the strongest act allowed: observe (record only), notify, stop, terminate. More than notify counts once somebody accepted
+# what the policy means (`costguard policy accept DIGEST`, which `costguard policy lint` prints), for 90 days. A policy that is
+# edited only observes until it is accepted again.
 # match: the machines it applies to (default: all). A budget's keys, and gpu = true, ids, and names such as "train-*".
 # when: the condition. Facts, && || ! and brackets, == != < <= > >=, in; text in quotes, 0.9, duration("45m"), usd(12.50),
 # usd_per_hour(0.30). A missing fact makes it unknown; then the policy does not act.
@@ -78,9 +79,12 @@ GUARD_EXAMPLE = """
 
 # Notifications. signed_with: source of the secret that signs webhooks. mail: source of the mail server's address
 # (mailtos://USER:PASSWORD@HOST?from=ADDRESS), for [[report]] and `report --email`.
+# console_is_delivery: true where somebody reads the terminal or the journal all the time. The grace before a stop begins when a
+# notice was delivered; without a route that takes every warning to a person, nothing beyond notify is armed.
 #[notify]
 #signed_with = "env:COSTGUARD_WEBHOOK_SECRET"
 #mail = "env:MAIL_URL"
+#console_is_delivery = false
 # Routes: any number of them; without one, messages go to the terminal. to: "console", the https:// address of a webhook, or the
 # source of a secret address: "env:NAME" or "file:PATH" of slack://..., mailto://..., ntfy://..., all that Apprise supports.
 # group_by: owner, policy, topic, subject. repeat: after the first message, the last value repeatedly; []: never.

@@ -9,6 +9,7 @@ The `[notify]` section and its `[[notify.route]]` tables: who is told, of what, 
 
     [notify]
     signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # what webhooks are signed with; "file:PATH" likewise
+    console_is_delivery = false                     # true: somebody reads the console or journal, so it counts as told
     mail = "env:MAIL_URL"                           # the server (mailto://...) that mail to a person goes through
     [[notify.route]]
     to = ["env:SLACK_URL", "console"]               # see addresses
@@ -54,6 +55,7 @@ from costguard.settings.fields import (
     SettingsTable,
     describe_unlike,
     parse_duration,
+    read_flag,
     read_inner,
     read_name,
     read_tables,
@@ -66,6 +68,8 @@ from costguard.system.file_security import describe_exposure
 from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_one_of
 
 CONSOLE_CHANNEL = "console"
+JOURNAL_SCHEMES = ("syslog", "rsyslog", "journald", "dbus", "gnome", "glib", "kde", "macosx", "windows")
+"""Of addresses that write into a log or onto this machine's own screen (Apprise 1.9), where nobody may be."""
 VARIABLE_PATTERN = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 FILE_PATTERN = re.compile(r"file:(\S.*)")
 SCHEME_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -144,11 +148,15 @@ REPEAT_MIN = timedelta(minutes=15)
 
 
 class NotifySettings(NamedTuple):
-    """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere."""
+    """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere.
+
+    `console_is_delivery`: a notice on the console or in a journal counts as delivered.
+    """
 
     routes: tuple[AlertRoute, ...]
     signed_with: str
     mail: str
+    console_is_delivery: bool
 
 
 def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> NotifySettings:
@@ -156,14 +164,15 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Not
     if not isinstance(stated, Mapping):
         told = f"must be a table, not {describe_unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
-    require_known_keys(stated, ("route", *SECRET_FIELDS), f"{where}: notify")
+    require_known_keys(stated, ("route", "console_is_delivery", *SECRET_FIELDS), f"{where}: notify")
     tables = read_tables(stated.get("route", []), where, "notify.route")
     routes = tuple(_read_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
     require_unique_names([route.name for route in routes], where, "notify.route")
     signed_with, mail = (
         _read_secret_place(stated[key], f"{where}: notify.{key}", key) if key in stated else "" for key in SECRET_FIELDS
     )
-    return NotifySettings(routes, signed_with, mail)
+    console = read_flag(stated.get("console_is_delivery", False), f"{where}: notify.console_is_delivery")
+    return NotifySettings(routes, signed_with, mail, console)
 
 
 def _read_secret_place(stated: object, field: str, key: str) -> str:
@@ -195,6 +204,17 @@ def _read_route(table: SettingsTable, place: str, policies: tuple[str, ...]) -> 
         topics=_read_topics(match, f"{place}.match", policies),
         audience=_read_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
     )
+
+
+def is_journal(channel: str) -> bool:
+    """Whether `channel` is the console, a log or this machine's own screen. What cannot be read now counts as a person's."""
+    if channel == CONSOLE_CHANNEL:
+        return True
+    try:
+        address = resolve_address(channel, "notify.route.to")
+    except InputError:
+        return False
+    return address.partition("://")[0].lower() in JOURNAL_SCHEMES
 
 
 def read_channel(text: str, field: str) -> str:

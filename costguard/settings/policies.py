@@ -32,8 +32,10 @@ The `[[policy]]` tables, as policies.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from costguard.budgets.budget import MATCH_ALL
@@ -284,6 +286,7 @@ SCHEDULE_CONDITION = 'scheduled_on == false && power == "running"'
 """The condition of a schedule that states none."""
 ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+DIGEST_CHARS = 16
 HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
 
@@ -312,7 +315,7 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
         what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
         raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
     lease_max, renewals = _read_lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
-    return Policy(
+    policy = Policy(
         name=name,
         when=when,
         then=then,
@@ -332,6 +335,17 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
         warmup_max=parse_duration(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
         alone=read_flag(table.get("alone", False), f"{place}.alone"),
     )
+    return replace(policy, digest=compute_policy_digest(policy))
+
+
+def compute_policy_digest(policy: Policy) -> str:
+    """16 hex digits of SHA-256 over all that decides whom `policy` acts on, when and how: an arming belongs to it.
+
+    Its name, `arm`, priority and leases are no part of it: they make no other machine stop, and none earlier.
+    """
+    meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
+    parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone)
+    return hashlib.sha256("\x1f".join(map(repr, parts)).encode()).hexdigest()[:DIGEST_CHARS]
 
 
 def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) -> str:

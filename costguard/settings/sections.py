@@ -213,7 +213,8 @@ class Settings:
 
     `rails` None: as they stand in GUARD section 6. `signed_with`: where the secret is kept that webhooks are signed with
     (`env:NAME`, `file:PATH`), "" for nowhere; `mail`: where the address of the server is kept that mail to people goes through.
-    `reports`: the `[[report]]` tables in their order.
+    `console_is_delivery`: a notice on the console or in a journal counts as delivered. `reports`: the `[[report]]` tables in
+    their order.
     `providers`: the table `[providers.NAME]` of each name, whose keys are the provider's business.
     """
 
@@ -232,6 +233,7 @@ class Settings:
     rails: Rails | None = None
     signed_with: str = ""
     mail: str = ""
+    console_is_delivery: bool = False
     reports: tuple[ReportSchedule, ...] = ()
     providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 

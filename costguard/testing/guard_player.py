@@ -35,6 +35,7 @@ from costguard.guard.overrides import (
     Override,
     decide_lease,
     find_owner,
+    join_arming,
 )
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate, matches_target
@@ -198,6 +199,7 @@ class GuardPlayer(PollPlayer):
                 interval=stage.story.poll,
                 claims=settings.watch.claims,
                 hooks=settings.hooks,
+                admin_route=True,
             ),
             latest=self._latest,
             clock=clock,
@@ -207,8 +209,20 @@ class GuardPlayer(PollPlayer):
             resident=True,
             seconds=lambda: clock.boottime().total_seconds(),
         )
+        if self._starts == 1:
+            self._accept_policies()
         channels = dict.fromkeys((name for route in routes for name in route.channels), stage.notifier)
         self._postman = OutboxDispatcher(_Outbox(self._book), channels, clock=clock, second=stage.notifier)
+
+    def _accept_policies(self) -> None:
+        """A story begins with settings that somebody accepted."""
+        now = self.stage.clock.now()
+        for policy in self.settings.policies:
+            value = join_arming(policy.arm, policy.digest)
+            wish = Override(
+                id=token_hex(8), what=ARM, who="story", why="", at=now, until=now + ARMED_FOR, subject=policy.name, value=value
+            )
+            self._book.add_override(wish)
 
     def _latest(self) -> PollResults:
         handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
@@ -283,7 +297,9 @@ class GuardPlayer(PollPlayer):
                 live = self._live(event.name)
                 self._add(event, PHASE, until=now + lasts, live=live, whole_life=True, subject=event.text)
             case "arm":
-                self._add(event, ARM, until=now + ARMED_FOR, subject=event.name, value=event.text)
+                policy = next((one for one in self.settings.policies if one.name == event.name), None)
+                value = join_arming(event.text, policy.digest if policy else "")
+                self._add(event, ARM, until=now + ARMED_FOR, subject=event.name, value=value)
             case what:
                 return StoryReply(done=False, text=f"nobody listens to '{what}'")
         return StoryReply(done=True, text=event.what)

@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
-from costguard.guard.overrides import ARMED_FOR, Override
+from costguard.guard.evaluation import NO_ADMIN_ROUTE
+from costguard.guard.overrides import ARMED_FOR, ArmedLevel, Override
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
@@ -25,6 +26,7 @@ from costguard.guard.policy import (
     OBSERVE,
     SCHEDULE_RULE,
     STEP_LEVELS,
+    STOP,
     ConditionResult,
     Policy,
     PolicyStep,
@@ -59,12 +61,15 @@ def build_policy_lint_document(
     hard: Sequence[str] = (),
     rails: Rails | None = None,
     configured: Sequence[ProviderManifest] = (),
+    admin_route: bool,
 ) -> Document:
     """The settings were read; what in them may not be what somebody meant.
 
-    `hard`: the names of hard budgets. `configured`: the providers that are watched.
+    `hard`: the names of hard budgets. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
     """
-    remarks = [
+    acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
+    remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
+    remarks += [
         remark for policy in policies for remark in (*_list_remarks(policy), *_list_late_metric_remarks(policy, configured))
     ]
     remarks += [
@@ -73,7 +78,9 @@ def build_policy_lint_document(
         if (rails or Rails()).fleet_share_day <= FLEET_SHARE_UNREMARKED
     ]
     lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, no problems found."
-    rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
+    rows = tuple(
+        {"policy": policy.name, "arm": policy.arm, "rule": policy.rule, "digest": policy.digest} for policy in policies
+    )
     data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
     return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
 
@@ -87,9 +94,11 @@ def _format_limit_remark(name: str, rails: Rails) -> str:
     )
 
 
-def build_policy_explanation_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, datetime | None]]) -> Document:
+def build_policy_explanation_document(
+    policies: Sequence[Policy], armed: Mapping[str, tuple[ArmedLevel, datetime | None]]
+) -> Document:
     """Each policy in words. `armed`: how far each may go today, and until when."""
-    told = {policy.name: list(_explain_policy(policy, *armed.get(policy.name, (policy.arm, None)))) for policy in policies}
+    told = {policy.name: list(_explain_policy(policy, *armed[policy.name])) for policy in policies}
     data = {
         "schema": SCHEMA,
         "action": "explain",
@@ -98,7 +107,8 @@ def build_policy_explanation_document(policies: Sequence[Policy], armed: Mapping
                 "name": policy.name,
                 "rule": policy.rule,
                 "arm": policy.arm,
-                "level": armed.get(policy.name, (policy.arm, None))[0],
+                "level": armed[policy.name][0].level,
+                "digest": policy.digest,
                 "when": policy.when.text,
                 "for_seconds": int(policy.hold.total_seconds()),
                 "steps": [_build_step_data(step) for step in policy.then],
@@ -183,7 +193,8 @@ def _list_selectors(match: ResourceFilter, target: PolicyTarget) -> Iterator[tup
     return ((word, values) for word, values in pairs if values is not None)
 
 
-def _explain_policy(policy: Policy, level: str, until: datetime | None) -> Iterator[str]:
+def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -> Iterator[str]:
+    level = armed.level
     yield f"whom: {_format_target(policy.target)}"
     held = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{held}"
@@ -195,7 +206,8 @@ def _explain_policy(policy: Policy, level: str, until: datetime | None) -> Itera
         moment = f"{format_length(step.after)} after the first step" if step.after else "at once"
         short = "" if reaches_level(level, STEP_LEVELS[step.do]) else f"  (not while it is armed for {level})"
         yield f"{moment}: {format_step(step)}{short}"
-    yield f"armed for: {level}{f' until {format_local_time(until)}, then notify' if until else ''}"
+    lasts = f" until {format_local_time(until)}, then notify" if until and not armed.why else ""
+    yield f"armed for: {level}{lasts}{f': {armed.why}' if armed.why else ''}"
     yield f"rule: {policy.rule}: {RULE_TEXTS.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
@@ -211,8 +223,11 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
         yield f"{policy.name} is not armed: it only records what it would do. costguard policy arm {policy.name} notify"
     elif furthest:
         yield f"{policy.name} is armed for {policy.arm}: it will not {', '.join(dict.fromkeys(furthest))}."
-    if reaches_level(policy.arm, "stop"):
-        yield f"{policy.name} may act for {ARMED_FOR.days} days from when it was first read, and notifies after that."
+    if reaches_level(policy.arm, STOP):
+        yield (
+            f"{policy.name} acts once somebody accepted what it means, for {ARMED_FOR.days} days: "
+            f"costguard policy accept {policy.digest}"
+        )
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one evaluation is enough for its first step."
     ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from costguard.guard.action_plan import PolicyCase, RunConstraints
-from costguard.guard.escalation import advance_escalation
+from costguard.guard.escalation import advance_escalation, mark_step_done
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import Override
-from costguard.guard.policy import NOTIFY, STOP, ConditionResult, EscalationState, Policy, PolicyStep, Verdict
+from costguard.guard.policy import ASK, NOTIFY, STOP, ConditionResult, EscalationState, Policy, PolicyStep, Verdict
 from costguard.guard.policy_evaluation import FactInputs, build_facts, evaluate_policy
 from costguard.guard.signals import IDLE, Activity
 from costguard.metering.observation import Handling, identify_incarnation
@@ -96,6 +96,12 @@ def case(
     going = advance_escalation(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
     usual: dict[str, Any] = {"level": rule.arm, "owner": "ada", "polls": 100}
     return PolicyCase(verdict=found, live=one, climb=going, **{**usual, **stated})
+
+
+def mark_told(climb: EscalationState, rule: Policy, number: int, now: datetime) -> EscalationState:
+    """Step `number` done at `now`, its notice delivered at once."""
+    done = mark_step_done(climb, rule, number, now)
+    return replace(done, delivered_at=done.delivered_at or now) if rule.then[number].do in (NOTIFY, ASK) else done
 
 
 def around(now: datetime, **stated: Any) -> RunConstraints:  # noqa: ANN401 - any field

@@ -23,7 +23,7 @@ from costguard.guard.cap_forecast import (
     forecast_caps,
     list_cap_verdicts,
 )
-from costguard.guard.escalation import advance_escalation, list_due_steps, mark_step_done
+from costguard.guard.escalation import advance_escalation, list_due_steps
 from costguard.guard.policy import Rails
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.burn import list_burns
@@ -32,7 +32,7 @@ from costguard.metering.span import MAYBE
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, PrepaidBalance, Rate
 from tests.books import NOW, attribution, money, spent
-from tests.guard.cases import H100, POD, POLL, idle, machine
+from tests.guard.cases import H100, POD, POLL, idle, machine, mark_told
 
 REACTION = timedelta(seconds=600)
 BUSY = Activity(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
@@ -152,7 +152,7 @@ def test_unknown_work_is_no_excuse_under_a_hard_cap_and_its_grace_is_60_s() -> N
     assert victim.work.state == "unknown"
     climb = advance_escalation(None, verdict, stopped=False)
     assert climb is not None
-    (stop,) = list_due_steps(verdict, mark_step_done(climb, verdict.policy, 0, NOW), stopped=False)
+    (stop,) = list_due_steps(verdict, mark_told(climb, verdict.policy, 0, NOW), stopped=False)
     assert stop.at == NOW + timedelta(seconds=60)
     assert "490.00 of 500.00 USD" in verdict.reasons[0]
 

@@ -20,7 +20,8 @@ from costguard.guard.activity import (
 )
 from costguard.guard.context import GuardConfig, GuardSnapshot, build_contexts
 from costguard.guard.evaluation import evaluate_snapshot
-from costguard.guard.policy import HOLDS
+from costguard.guard.overrides import ArmedLevel
+from costguard.guard.policy import HOLDS, STOP
 from costguard.guard.policy_evaluation import compute_waste
 from costguard.guard.signals import ACTIVE, ACTIVITY_STATES, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.spending import LiveResource
@@ -223,7 +224,7 @@ def found_of(rules: GuardConfig, seen: GuardSnapshot) -> dict[str, tuple[str, st
 
 
 def test_a_survey_leaves_those_alone_whose_group_works() -> None:
-    rules = GuardConfig(policies=(policy(),), group_from=FROM)
+    rules = GuardConfig(admin_route=True, policies=(policy(),), group_from=FROM)
     of = (node("i-0"), node("i-1"), machine("i-2", started_at=friday(8), gpu="A100", gpu_count=8))
     found = found_of(rules, sight(*of, works=frozenset(("i-0",))))
     assert found["i-1"][0] == ACTIVE
@@ -236,7 +237,7 @@ def test_a_survey_leaves_those_alone_whose_group_works() -> None:
 
 def test_a_policy_that_judges_alone_finds_it_idle_and_may_ask_for_its_group() -> None:
     of = sight(node("i-0"), node("i-1"), works=frozenset(("i-0",)))
-    alone = GuardConfig(policies=(policy(alone=True),), group_from=FROM)
+    alone = GuardConfig(admin_route=True, policies=(policy(alone=True),), group_from=FROM)
     assert found_of(alone, of)["i-1"] == (IDLE, HOLDS)
     asks = policy(alone=True, when={"state": IDLE, "group": "exp-7", "group_state": ACTIVE})
     assert found_of(replace(alone, policies=(asks,)), of)["i-1"] == (IDLE, HOLDS)
@@ -245,13 +246,13 @@ def test_a_policy_that_judges_alone_finds_it_idle_and_may_ask_for_its_group() ->
 
 
 def test_the_group_of_a_machine_in_none_is_itself() -> None:
-    rules = GuardConfig(policies=(policy(when={"group": "", "group_state": IDLE}),), group_from=FROM)
+    rules = GuardConfig(admin_route=True, policies=(policy(when={"group": "", "group_state": IDLE}),), group_from=FROM)
     one = machine("i-2", started_at=friday(8), gpu="A100", gpu_count=8)
     assert found_of(rules, sight(one))["i-2"] == (IDLE, HOLDS)
 
 
 def test_what_is_stopped_or_absent_is_waited_for_by_nobody() -> None:
-    rules = GuardConfig(policies=(policy(),), group_from=FROM)
+    rules = GuardConfig(admin_route=True, policies=(policy(),), group_from=FROM)
     stopped, gone = node("i-0", state="stopped"), replace(node("i-3"), absent_at=friday(11))
     assert not counts_for_group(stopped)
     assert not counts_for_group(gone)
@@ -263,7 +264,7 @@ def test_what_is_stopped_or_absent_is_waited_for_by_nobody() -> None:
 
 def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_its_condition() -> None:
     wasteful = policy(when={"wasted_share": 1.0}, hold=timedelta())
-    rules = GuardConfig(policies=(wasteful,), group_from=FROM)
+    rules = GuardConfig(admin_route=True, policies=(wasteful,), group_from=FROM)
     found = evaluate_snapshot(rules, sight(node("i-0"), node("i-1"), works=frozenset(("i-0",))))
     acts = [one for one in found.proposals if one.step.do == "stop"]
     assert {one.verdict.life.key.id for one in acts} == {"i-1"}
@@ -271,6 +272,7 @@ def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_
 
 
 def test_a_policy_that_judges_alone_is_explained_as_that() -> None:
-    told = build_policy_explanation_document([policy(alone=True)], {}).lead
+    armed = {policy().name: (ArmedLevel(STOP), None)}
+    told = build_policy_explanation_document([policy(alone=True)], armed).lead
     assert "  a member of a group: judged by itself, whatever the group does" in told
-    assert not any("by itself" in line for line in build_policy_explanation_document([policy()], {}).lead)
+    assert not any("by itself" in line for line in build_policy_explanation_document([policy()], armed).lead)

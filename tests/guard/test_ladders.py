@@ -15,7 +15,6 @@ from costguard.guard.escalation import (
     compute_grace,
     find_ended_steps,
     list_due_steps,
-    mark_step_done,
     summarize_hook_runs,
 )
 from costguard.guard.policy import (
@@ -35,7 +34,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.signals import ACTIVE, Activity
 from costguard.metering.spending import LiveResource
-from tests.guard.cases import friday, idle, judged, machine, minutes, policy
+from tests.guard.cases import friday, idle, judged, machine, mark_told, minutes, policy
 
 ENDED = friday(18, 5)
 
@@ -50,7 +49,7 @@ def ahead(
 def started(one: LiveResource, rule: Policy, work: Activity, now: datetime) -> EscalationState:
     climb = advance_escalation(None, judged(one, rule, work, now), stopped=False)
     assert climb is not None
-    return mark_step_done(climb, rule, 0, now)
+    return mark_told(climb, rule, 0, now)
 
 
 def test_story_1_idle_since_18_05_is_told_at_18_50_and_stopped_at_19_05() -> None:
@@ -60,7 +59,7 @@ def test_story_1_idle_since_18_05_is_told_at_18_50_and_stopped_at_19_05() -> Non
     assert ahead(one, rule, idle(ENDED), friday(18, 50))[0].at == friday(18, 50)
     climb = started(one, rule, idle(ENDED), friday(18, 50))
     (stop,) = ahead(one, rule, idle(ENDED), friday(18, 51), climb)
-    assert (stop.number, stop.at, stop.untold) == (1, friday(19, 5), False)
+    assert (stop.number, stop.at, stop.unsent) == (1, friday(19, 5), False)
 
 
 def test_a_notice_that_went_out_late_gives_its_whole_grace() -> None:
@@ -86,10 +85,10 @@ def test_a_stop_waits_until_somebody_was_told_however_late_it_is() -> None:
     rule = policy(PolicyStep(do="record"), PolicyStep(do=NOTIFY, after=minutes(5)), PolicyStep(do=STOP, after=minutes(20)))
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     stop = ahead(machine(), rule, idle(ENDED), friday(20), climb)[-1]
-    assert stop.untold
-    told = mark_step_done(climb, rule, 1, friday(20))
+    assert stop.unsent
+    told = mark_told(climb, rule, 1, friday(20))
     stop = ahead(machine(), rule, idle(ENDED), friday(20), told)[-1]
-    assert (stop.at, stop.untold) == (friday(20, 15), False)
+    assert (stop.at, stop.unsent) == (friday(20, 15), False)
 
 
 def test_a_stop_waits_for_the_hook_before_it() -> None:
@@ -97,7 +96,7 @@ def test_a_stop_waits_for_the_hook_before_it() -> None:
     rule = policy(PolicyStep(do=NOTIFY), hook, stop)
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     assert ahead(machine(), rule, idle(ENDED), friday(19, 5), climb)[-1].hook == "its hook checkpoint has not ended"
-    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), mark_step_done(climb, rule, 1, friday(19, 6)))[-1].hook
+    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), mark_told(climb, rule, 1, friday(19, 6)))[-1].hook
 
 
 def test_two_runs_in_which_it_does_not_hold_end_a_climb_and_one_does_not() -> None:
@@ -150,7 +149,7 @@ def test_story_17_the_question_about_what_is_left_comes_a_week_after_the_notice(
         PolicyStep(do=STOP, after=minutes(15)),
         PolicyStep(do=ASK, act=TERMINATE, after=timedelta(days=7)),
     )
-    climb = mark_step_done(started(machine(), rule, idle(ENDED), friday(18, 50)), rule, 1, friday(19, 7))
+    climb = mark_told(started(machine(), rule, idle(ENDED), friday(18, 50)), rule, 1, friday(19, 7))
     rests = machine(state="stopped", stopped_at=friday(19, 6))
     found = judged(rests, rule, Activity(), friday(19, 30), climb)
     kept = advance_escalation(climb, found, stopped=True)
@@ -173,9 +172,9 @@ def test_story_25_a_schedule_is_announced_and_done_when_the_watchdog_wakes() -> 
     seen = judged(one, rule, Activity(), friday(18, 45), scheduled_on=True, off_since=off)
     begun = advance_escalation(None, seen, stopped=False)
     assert begun is not None
-    told = mark_step_done(begun, rule, 0, friday(18, 45))
+    told = mark_told(begun, rule, 0, friday(18, 45))
     (stop,) = found(friday(19, 41), told)
-    assert (stop.at, stop.untold) == (off, False)
+    assert (stop.at, stop.unsent) == (off, False)
     unannounced = found(friday(19, 41))
     assert unannounced[1].at == friday(19, 56)
 
@@ -190,7 +189,7 @@ def test_a_hook_that_went_wrong_holds_its_stop_back_for_one_grace_and_no_longer(
     )  # fmt: skip
 
     def stop_at(now: datetime, run: HookRun) -> DueStep:
-        done = mark_step_done(climb, rule, 1, now) if run.ended_at else climb
+        done = mark_told(climb, rule, 1, now) if run.ended_at else climb
         found = judged(one, rule, idle(ENDED), now, done)
         return list_due_steps(found, done, stopped=False, hooks=summarize_hook_runs(done, [run]))[-1]
 

@@ -88,7 +88,7 @@ def seen(late: ProviderManifest, of: Sequence[list[Sample]], now: datetime) -> G
 def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(
     late: ProviderManifest, interval: timedelta
 ) -> None:
-    rules = GuardConfig(policies=(RULE,), interval=interval)
+    rules = GuardConfig(admin_route=True, policies=(RULE,), interval=interval)
     for seconds in range(0, 600, 13):
         now = NOW + seconds * S
         at_work = [there(late, now, of=one, value=BUSY) for one in FLEET]
@@ -104,7 +104,7 @@ def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
     late: ProviderManifest, interval: timedelta, count: int
 ) -> None:
     """One sample has no rhythm that could break off; with two or more the next one may be an interval and a lag away."""
-    rules, last = GuardConfig(policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
+    rules, last = GuardConfig(admin_route=True, policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
     seconds = int((late.measures_every + MINUTE) / S) if count > 1 else 1800
     for later in range(0, seconds, 13):
         now = last + late.measures_late + later * S
@@ -115,7 +115,7 @@ def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
 
 @LATE
 def test_a_fleet_that_falls_silent_opens_it(late: ProviderManifest) -> None:
-    rules, until = GuardConfig(policies=(RULE,), interval=MINUTE), NOW
+    rules, until = GuardConfig(admin_route=True, policies=(RULE,), interval=MINUTE), NOW
     silent = NOW + 2 * late.measures_every + late.measures_late + 30 * MINUTE
     few = [there(late, silent, of=one, until=until) for one in FLEET]
     found = evaluate_snapshot(rules, seen(late, few, silent)).breaker

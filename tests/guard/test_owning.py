@@ -150,7 +150,21 @@ def arming(level: str, at: timedelta, until: timedelta = 90 * DAY) -> Override:
 def test_a_policy_goes_as_far_as_both_its_file_and_its_newest_arming_allow(
     file: str, wishes: list[Override], level: str
 ) -> None:
-    assert find_armed_level(policy(arm=file), wishes, NOW) == level
+    assert find_armed_level(policy(arm=file), wishes, NOW).level == level
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "why"),
+    [
+        ("stop abcd", STOP, ""),
+        ("stop 9999", OBSERVE, "it was edited since ada armed it, so it only observes: costguard policy accept abcd"),
+        ("notify 9999", NOTIFY, "ada armed it for notify"),
+        ("stop", NOTIFY, "it was armed without a digest of what it means, by an older version: costguard policy accept abcd"),
+    ],
+)
+def test_an_arming_belongs_to_what_the_policy_meant(value: str, level: str, why: str) -> None:
+    found = find_armed_level(policy(arm=STOP, digest="abcd"), [arming(value, -DAY)], NOW)
+    assert (found.level, found.why) == (level, why)
 
 
 def test_a_freeze_holds_all_and_one_of_a_machine_holds_that() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from costguard.guard.action_plan import PolicyCase, build_action_plan
-from costguard.guard.escalation import advance_escalation, mark_step_done
+from costguard.guard.escalation import advance_escalation
 from costguard.guard.limits import Headroom
 from costguard.guard.overrides import FREEZE, LEASE, PHASE, Protection
 from costguard.guard.policy import (
@@ -31,7 +31,7 @@ from costguard.guard.signals import Activity
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
 from tests.books import AWS
-from tests.guard.cases import LAMBDA, around, case, friday, idle, judged, machine, minutes, policy, wish
+from tests.guard.cases import LAMBDA, around, case, friday, idle, judged, machine, mark_told, minutes, policy, wish
 
 ENDED, TOLD, DUE = friday(18, 5), friday(18, 50), friday(19, 5)
 LOSES = Handling(stops=True, terminates=True, stop_loses=("1900 GB of local disk",), terminate_loses=("its disk",))
@@ -42,7 +42,7 @@ def told(one: LiveResource, rule: Policy, work: Activity | None = None, *steps: 
     climb = advance_escalation(None, judged(one, rule, work or idle(ENDED), TOLD), stopped=False)
     assert climb is not None
     for number in steps or (0,):
-        climb = mark_step_done(climb, rule, number, TOLD)
+        climb = mark_told(climb, rule, number, TOLD)
     return climb
 
 
@@ -244,7 +244,7 @@ def test_story_17_a_week_after_the_stop_the_question_says_what_would_be_lost() -
     climb = told(machine(), rule, None, 0, 1)
     ask = last(case(rests, rule, Activity(), week, climb), now=week)
     assert (ask.step.do, ask.is_ready(week)) == (ASK, True)
-    unanswered = last(case(rests, rule, Activity(), week, mark_step_done(climb, rule, 2, week)), now=week)
+    unanswered = last(case(rests, rule, Activity(), week, mark_told(climb, rule, 2, week)), now=week)
     assert reasons(unanswered) == ["asked"]
 
 
@@ -257,7 +257,7 @@ def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_1
         for proposal in build_action_plan([found], around(now)):
             if proposal.is_ready(now):
                 assert climb is not None
-                climb = mark_step_done(climb, rule, proposal.number, now)
+                climb = mark_told(climb, rule, proposal.number, now)
                 deeds.append((proposal.step.do, now))
     assert deeds == [(NOTIFY, TOLD), (STOP, DUE)]
 

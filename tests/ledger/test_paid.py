@@ -181,9 +181,9 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     now = START + 181 * MINUTE
     with SpendingReader(url, rules=RULES) as books:
         live = books.load_live(now)
-        none = load_cost_facts(GuardConfig(policies=(policy(),)), books, live, (), now)
+        none = load_cost_facts(GuardConfig(admin_route=True, policies=(policy(),)), books, live, (), now)
         assert none == NO_COST_FACTS
-        rules = GuardConfig(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
+        rules = GuardConfig(admin_route=True, policies=(policy(when={"spent_day": 1, "price_age": 2}),))
         found = load_cost_facts(rules, books, live, (), now)
     assert {name: money.format() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}
     facts = build_facts(

@@ -29,7 +29,7 @@ from tests.processes import BESIDE
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-GUARDED = ("0001-guard", "0002", "0003")
+GUARDED = ("0001-guard", "0002", "0003", "0004")
 """The old ledgers that hold wishes, intents and a run."""
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
 SPENT = {
@@ -44,7 +44,7 @@ Ben's machine was off when it was last listed, hours before, and may have run si
 """
 
 
-@pytest.fixture(params=["0001", "0001-guard", "0002", "0003"])
+@pytest.fixture(params=["0001", "0001-guard", "0002", "0003", "0004"])
 def old(request: pytest.FixtureRequest, url: str) -> str:
     """The name of an old ledger, which now lies at `url`."""
     restore(url, request.param)

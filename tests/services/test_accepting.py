@@ -45,7 +45,7 @@ def idling(count: int, now: datetime = NOW) -> GuardEvaluation:
 
 
 def asked(found: GuardEvaluation, facts: dict[str, str], *wishes: Override, rule: Policy = RULE) -> str:
-    rules = GuardConfig(policies=(rule,), interval=minutes(1), rails=Rails())
+    rules = GuardConfig(admin_route=True, policies=(rule,), interval=minutes(1), rails=Rails())
     return explain_unaccepted(found, rules, wishes, facts, digest=lambda data: hashlib.sha256(data).hexdigest(), plan_hash=PLAN)
 
 

@@ -53,7 +53,7 @@ class Moment:
 
     book: GuardStore
     live: LiveResource = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
-    rules: GuardConfig = field(default_factory=lambda: GuardConfig(policies=(RULE,)))
+    rules: GuardConfig = field(default_factory=lambda: GuardConfig(admin_route=True, policies=(RULE,)))
     breaker: Breaker | None = None
     polls: int = 100
     listed: bool = True
@@ -223,7 +223,7 @@ def deeds_of(book: GuardStore, rack: Rack, machines: list[LiveResource], at: dat
     assert book.acquire_leader_lease("me", at, timedelta(hours=1)) == 1
     return ActionExecutor(
         book=book,
-        rules=GuardConfig(policies=(RULE,)),
+        rules=GuardConfig(admin_route=True, policies=(RULE,)),
         source_of=lambda _key: cast("InstanceSource", rack),
         clock=FakeClock(at),
         seconds=lambda: 0.0,
@@ -272,6 +272,7 @@ def _climb(one: LiveResource, at: datetime) -> EscalationState:
         since=at - 60 * MIN,
         started_at=at - 60 * MIN,
         done=(0,),
+        delivered_at=at - 60 * MIN,
     )
 
 

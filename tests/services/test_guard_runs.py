@@ -38,7 +38,7 @@ class Watch:
         return GuardRunner(
             book=self.book,
             books=partial(SpendingReader, self.url, rules={}),
-            rules=GuardConfig(interval=interval),
+            rules=GuardConfig(admin_route=True, interval=interval),
             latest=self._long,
             clock=self.clock,
             holder=name,

@@ -48,6 +48,7 @@ def simulated(outcome: StoryOutcome, *, policies: str | None = None, every_step:
     story = outcome.stage.story
     settings = check_settings(policies or story.config, "story")
     rules = GuardConfig(
+        admin_route=True,
         policies=settings.policies,
         budgets=settings.budgets,
         rails=settings.rails or Rails(),
@@ -180,7 +181,7 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
         reader.snapshot() as ask,
         pytest.raises(InputError, match="this period"),
     ):
-        simulate_policies(HistoryReader(ask), GuardConfig(), early, story.end, nothing)
+        simulate_policies(HistoryReader(ask), GuardConfig(admin_route=True), early, story.end, nothing)
 
 
 GROUP = """title: Two that work together

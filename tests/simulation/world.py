@@ -67,10 +67,28 @@ class World(Ways):
         self._wishes = self._ids = 0
         write_rules(self)
         self.found_clouds({box.cloud for box in plan.boxes})
-        self.rules = GuardConfig(policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
+        self.rules = GuardConfig(admin_route=True, policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
         for box in plan.boxes:
             if not box.at:
                 self.put(box)
+        self._arm_policies()
+
+    def _arm_policies(self) -> None:
+        """Somebody accepted the policies before the story begins."""
+        with GuardStore(f"sqlite:///{self.path}", rails=self.rules.rails) as book:
+            for number, policy in enumerate(self.rules.policies):
+                book.add_override(
+                    Override(
+                        id=f"arm-{number}",
+                        what=ARM,
+                        who="ada",
+                        why="",
+                        at=self.start,
+                        until=self.forever,
+                        subject=policy.name,
+                        value=policy.arm,
+                    )
+                )
 
     def play(self) -> Record:
         """All of it, and what there is to judge."""

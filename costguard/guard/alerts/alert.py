@@ -55,7 +55,8 @@ class Alert:
     `facts`: (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps it, "" for none.
     `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
     `once`: it tells of an event: told once, and that it is over is no news. `ahead`: an act comes next, so that no limit on
-    messages may hold it back.
+    messages may hold it back. `episode`: which climb of a policy it belongs to; a new one is told anew, since its grace counts
+    from that delivery.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class Alert:
     to: tuple[str, ...] = ()
     once: bool = False
     ahead: bool = False
+    episode: str = ""
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
@@ -108,6 +110,15 @@ class Notification:
 
     def __post_init__(self) -> None:
         require(self.days >= 1, "message.days", "must be at least 1", "state how long it stays relevant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeDelivery:
+    """One notice that `channel` confirmed at `delivered_at`. `notice_at`: when it was written."""
+
+    channel: str
+    notice_at: datetime
+    delivered_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +163,12 @@ class AlertRoute:
         require(all(one > timedelta() for one in self.repeat), "notify.route.repeat", "must be more than zero", 'write "4h"')
 
 
+def is_admin_route(route: AlertRoute) -> bool:
+    """Whether `route` takes the warnings that no other route takes: it is limited to no owner and no topic."""
+    served = route.audience is None or "admin" in route.audience
+    return route.owners is None and route.topics is None and served and route.min_severity != PAGE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
     """What one route was told of one notice; (`route`, `topic`, `subject`, `owner`) is its key.
@@ -159,8 +176,8 @@ class AlertState:
     `first_at`: when it was first found. `last_told_at` None and `times` 0: not told yet (snoozed, or too many came at once).
     `stage`, `severity`, `what`: as they were told last. `resolved_at`: since when it holds no more; None while it holds.
     `over`: nothing more is to be said of it, and it is kept for a while, so that what comes and goes is counted.
-    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour. `once`: of
-    the notice.
+    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour. `once`,
+    `episode`: of the notice.
     """
 
     topic: str
@@ -178,6 +195,7 @@ class AlertState:
     snoozed: bool = False
     recent: tuple[datetime, ...] = ()
     once: bool = False
+    episode: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -33,6 +33,7 @@ from costguard.guard.alerts.alert import (
     AlertRoute,
     AlertState,
     Notification,
+    is_admin_route,
 )
 from costguard.guard.overrides import SNOOZE, Override
 from costguard.values.instant import to_micros
@@ -79,11 +80,13 @@ def dispatch_alerts(
     first run after a gap, so warnings and pages are sent again. `most_per_hour`: limit per group. `zone`: for times in texts.
     """
     present = [_restrict_audience(notice, routes) for notice in notices]
+    unrouted = [notice for notice in present if _is_unrouted(notice, routes)]
     known = {told.key: told for told in states}
     messages, after = list[Notification](), list[AlertState]()
     for route in routes:
         mine = {key: told for key, told in known.items() if key[0] == route.name}
-        found = _route_alerts(present, mine, route, now, snoozes, after_gap=after_gap)
+        more = unrouted if is_admin_route(route) else ()
+        found = _route_alerts(present, mine, route, now, snoozes, more=more, after_gap=after_gap)
         groups = defaultdict[tuple[str, ...], list[_RoutedAlert]](list)
         for one in found:
             groups[_build_group_key(one.notice, route)].append(one)
@@ -104,13 +107,17 @@ def _route_alerts(
     now: datetime,
     snoozes: Sequence[Override],
     *,
+    more: Sequence[Alert],
     after_gap: bool,
 ) -> list[_RoutedAlert]:
-    """Return the active alerts of this route (the most severe per key), then those that no longer hold."""
+    """Return the active alerts of this route (the most severe per key), then those that no longer hold.
+
+    `more`: alerts of `present` that it carries although its own match does not say so.
+    """
     chosen = dict[AlertKey, Alert]()
     for notice in present:
         key = (route.name, notice.topic, notice.subject, notice.owner)
-        if _is_carried(route, notice, key in mine) and (
+        if (_is_carried(route, notice, key in mine) or notice in more) and (
             key not in chosen or _rank_severity(notice) > _rank_severity(chosen[key])
         ):
             chosen[key] = notice
@@ -137,6 +144,11 @@ def _is_carried(route: AlertRoute, notice: Alert, was_told: bool) -> bool:  # no
     return owned and meant and served and (severe or was_told)
 
 
+def _is_unrouted(notice: Alert, routes: Sequence[AlertRoute]) -> bool:
+    """Return whether no route carries a warning or page: it then goes to the admin routes."""
+    return notice.severity != INFO and not any(_is_carried(route, notice, False) for route in routes)  # noqa: FBT003 - not told yet
+
+
 def _restrict_audience(notice: Alert, routes: Sequence[AlertRoute]) -> Alert:
     """Drop recipients that no route serves; with none left the alert goes to everybody, so it is not lost."""
     open_to_all = any(route.audience is None for route in routes)
@@ -159,6 +171,7 @@ def _build_state(key: AlertKey, notice: Alert, now: datetime) -> AlertState:
         stage=notice.stage,
         severity=notice.severity,
         once=notice.once,
+        episode=notice.episode,
     )
 
 
@@ -175,7 +188,7 @@ def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now:
     """Return the named reason to notify now; "" for none."""
     if told.snoozed:
         return SNOOZE_ENDED
-    if told.last_told_at is None:
+    if told.last_told_at is None or (notice.episode and notice.episode != told.episode):
         return FIRST
     if notice.once or notice.severity == INFO:
         return RESOLVED if notice.severity == INFO != told.severity else ""
@@ -295,6 +308,7 @@ def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertStat
         severity=one.notice.severity,
         what=one.told.what if over else one.notice.what,
         snoozed=False,
+        episode=one.notice.episode or one.told.episode,
         over=over,
         recent=(*recent, now),
     )

@@ -203,6 +203,7 @@ class ResourceReplay:
             return
         if not climb.done:
             self._told[name] = at
+        self.scene.climbs[name] = replace(self.scene.climbs[name], delivered_at=climb.delivered_at or at)
         if find_snooze(case.verdict.life, name, self.scene.wishes, at) is None:
             self.found.notices[name] = self.found.notices.get(name, 0) + 1
         if proposal.step.do == ASK:

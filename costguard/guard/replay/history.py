@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from costguard.guard.context import FirstSighting, GuardConfig, GuardSnapshot
 from costguard.guard.context import ProtectionSighting as Sighted
-from costguard.guard.overrides import ARM, Override
+from costguard.guard.overrides import ARM, Override, join_arming
 from costguard.guard.policy import TERMINATE, EscalationState, Policy, Rails
 from costguard.guard.policy_evaluation import (
     LOOKED_UP_FACTS,
@@ -243,7 +243,7 @@ class ReplaySetup:
     def armed(self) -> GuardConfig:
         """The rules as if each policy were armed for all that its ladder says, and without rails."""
         policies = tuple(replace(policy, arm=TERMINATE) for policy in self.rules.policies)
-        return replace(self.rules, policies=policies, budgets=(), rails=Rails.unlimited())
+        return replace(self.rules, policies=policies, budgets=(), rails=Rails.unlimited(), admin_route=True)
 
     def align_to_run(self, at: datetime) -> datetime:
         """The first guard run at or after `at`."""
@@ -254,7 +254,7 @@ class ReplaySetup:
         mine = (w for w in self.wishes if w.what != ARM and w.key in {None, past.key})
         arming = (
             Override(id=p.name, what=ARM, who="simulate", why="", at=datetime.min.replace(tzinfo=self.origin.tzinfo),
-                 subject=p.name, value=TERMINATE)
+                 subject=p.name, value=join_arming(TERMINATE, p.digest))
             for p in self.rules.policies
         )  # fmt: skip
         return (*mine, *arming)
@@ -328,6 +328,7 @@ class ReplayedResource:
             apart=None,
             breaker=None,
             held=(),
+            deliveries={},
         )
 
     def start_again(self, at: datetime) -> None:

@@ -195,9 +195,14 @@ CLIMB = Table(
     *_make_number_columns("since_us", "started_us"),
     *_make_text_columns("done"),
     *_make_number_columns("left_polls"),
+    Column("meaning", Text, nullable=False, server_default=text("''")),
+    Column("promised", Text, nullable=False, server_default=text("'[]'")),
     **WITHOUT_ROWID,
 )
-"""How far a life has come on a policy's ladder. `done`: JSON of the numbers of its steps."""
+"""How far a life has come in a policy's steps. `done`: JSON of the numbers of its steps.
+
+`meaning`: the digest of the policy; "" in rows of older versions. `promised`: JSON of [act, earliest time in microseconds].
+"""
 
 PROTECTION_SEEN = Table(
     "protection_seen",
@@ -232,6 +237,16 @@ OUTBOX = Table(
     **STRICT,
 )
 """Messages, written with what they tell of and sent afterwards. `payload`: JSON of the message."""
+
+NOTICE_DELIVERY = Table(
+    "notice_delivery",
+    LedgerTable.metadata,
+    *_make_key_columns("message_id", "channel", "topic", "subject"),
+    *_make_number_columns("notice_us", "delivered_us"),
+    Index("notice_delivery_by_time", "delivered_us"),
+    **STRICT,
+)
+"""A notice about a policy and a resource that a channel confirmed. `notice_us`: when it was written."""
 
 TURN = Table(
     "turn",

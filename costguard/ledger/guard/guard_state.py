@@ -117,7 +117,9 @@ RUNS_KEPT = 10_000
 
 _PROTECTION_TABLE = TableShape("protection_seen", tuple(KEY_COLUMNS.split(", ")), ("at_us", "how"))
 _ESCALATION_TABLE = TableShape(
-    "climb", ("policy", *_PROTECTION_TABLE.keys, "life"), ("since_us", "started_us", "done", "left_polls")
+    "climb",
+    ("policy", *_PROTECTION_TABLE.keys, "life"),
+    ("since_us", "started_us", "done", "left_polls", "meaning", "promised"),
 )
 _ESCALATION_COLUMNS = f"{', '.join((*_ESCALATION_TABLE.keys, *_ESCALATION_TABLE.columns))}"
 _RUN_COLUMNS = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts"
@@ -134,8 +136,10 @@ def load_escalations(ask: Query) -> list[EscalationState]:
             started_at=from_micros(started_us),
             done=decode_list(done),
             left_polls=left_polls,
+            meaning=meaning,
+            promised=tuple((act, from_micros(at_us)) for act, at_us in decode_list(promised)),
         )
-        for policy, *life, since_us, started_us, done, left_polls in rows
+        for policy, *life, since_us, started_us, done, left_polls, meaning, promised in rows
     ]
 
 
@@ -147,6 +151,8 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
             to_micros(one.started_at),
             encode_list(one.done),
             one.left_polls,
+            make_storable(one.meaning),
+            encode_list([(act, to_micros(at)) for act, at in one.promised]),
         )
         for one in found
     }

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, Notification
+from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, NoticeDelivery, Notification
 from costguard.ledger.db.codecs import Execute, Query, TableShape, decode_fields, encode_fields, replace_rows, upsert_rows
 from costguard.ledger.guard import audit_log
-from costguard.values.instant import to_micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
 
 if TYPE_CHECKING:
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 RETRY_DELAYS = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 15, 60, 180, 360))
 """After each try that failed: how long until the next one."""
+ACT_RETRY_DELAYS = RETRY_DELAYS[:4]
+"""Of a notice before an act, which is held until the notice is delivered: the last delay again and again, for a day."""
 TRIES_MAX = len(RETRY_DELAYS) + 1
 """Of a message that is worth sending for a day; each further day has four more."""
 TRIES_PER_DAY = timedelta(days=1) // RETRY_DELAYS[-1]
 DUE_MESSAGES_MAX = 200
 RETENTION = timedelta(days=30)
 """How long a settled message is kept."""
+
+DELIVERIES_KEPT = timedelta(days=400)
+"""A climb may last a year: its steps come at most 365 days after the first."""
+POLICY_TOPIC = "policy:"
 
 NO_ROUTE = ""
 """A route has a name; this is kept of what goes past them all."""
@@ -69,7 +75,8 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
     for tries, payload in ask(sql, (message_id,))[:1]:
         message = _decode_message(payload)
         over = not delivery.again or tries + 1 >= compute_tries_max(message)
-        next_us = to_micros(now + (timedelta() if over else RETRY_DELAYS[min(tries, len(RETRY_DELAYS) - 1)]))
+        delays = ACT_RETRY_DELAYS if _precedes_act(message) else RETRY_DELAYS
+        next_us = to_micros(now + (timedelta() if over else delays[min(tries, len(delays) - 1)]))
         sent_us, gave_up_us = (to_micros(now), None) if delivery.sent else (None, to_micros(now) if over else None)
         if message.enclosures and (delivery.sent or over):
             payload = encode_fields(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
@@ -78,11 +85,48 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
             "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
         )
         tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
+        if delivery.sent:
+            _record_deliveries(tell, message, now)
+
+
+def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
+    """The notices about policies that were delivered at or after `since`, by topic and subject, the earliest first."""
+    sql = "SELECT topic, subject, channel, notice_us, delivered_us FROM notice_delivery WHERE delivered_us >= ? ORDER BY 5, 3"
+    found: dict[tuple[str, str], list[NoticeDelivery]] = {}
+    for topic, subject, channel, notice_us, delivered_us in ask(sql, (to_micros(since),)):
+        one = NoticeDelivery(channel=channel, notice_at=from_micros(notice_us), delivered_at=from_micros(delivered_us))
+        found.setdefault((topic, subject), []).append(one)
+    return {key: tuple(rows) for key, rows in found.items()}
+
+
+def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:
+    """Record which policies' notices `message` carried: the grace of an act counts from there."""
+    about = [one for one in message.notices if one.topic.startswith(POLICY_TOPIC)]
+    rows: list[SqlRow] = [
+        (
+            message.id,
+            message.channel,
+            make_storable(one.topic),
+            make_storable(one.subject),
+            to_micros(message.at),
+            to_micros(now),
+        )
+        for one in about
+    ]
+    sql = "INSERT INTO notice_delivery (message_id, channel, topic, subject, notice_us, delivered_us) VALUES (?, ?, ?, ?, ?, ?)"
+    if rows:
+        tell(f"{sql} ON CONFLICT DO NOTHING", list(dict.fromkeys(rows)))
 
 
 def compute_tries_max(message: Notification) -> int:
     """How often `message` is tried at most."""
+    if _precedes_act(message):
+        return len(ACT_RETRY_DELAYS) + timedelta(days=message.days) // ACT_RETRY_DELAYS[-1]
     return TRIES_MAX + (message.days - 1) * TRIES_PER_DAY
+
+
+def _precedes_act(message: Notification) -> bool:
+    return any(one.ahead for one in message.notices)
 
 
 def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, str]]:
@@ -95,6 +139,7 @@ def delete_settled(tell: Execute, now: datetime) -> None:
     """Drop what was settled KEPT ago."""
     until_us = to_micros(now - RETENTION)
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
+    tell("DELETE FROM notice_delivery WHERE delivered_us < ?", [(to_micros(now - DELIVERIES_KEPT),)])
 
 
 def load_alert_states(ask: Query) -> list[AlertState]:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
-from costguard.guard.alerts.alert import AlertState, DeliveryResult, Notification
+from costguard.guard.alerts.alert import AlertState, DeliveryResult, NoticeDelivery, Notification
 from costguard.guard.context import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.escalation import HookEnd, HookRun
 from costguard.guard.overrides import Override
@@ -231,6 +231,11 @@ class GuardStore:
         """Every climb."""
         with self._begin_read() as ask:
             return kept.load_escalations(ask)
+
+    def load_deliveries(self, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
+        """The notices about policies that were delivered at or after `since`, by topic and subject."""
+        with self._begin_read() as ask:
+            return outbox.load_deliveries(ask, since)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
