@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
-from costguard.guard.limits import Headroom
+from costguard.guard.limits import Breaker, Headroom
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
 from costguard.guard.policy import (
     ASK,
@@ -56,6 +56,7 @@ class PolicyCase:
 
     `limited`: what keeps `level` below the `arm` of its file, with the cure; "" for nothing.
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
+    `asks`: why a stop is asked about although its provider could do it; "" for nothing.
     `in_doubt`: an earlier act on it is not confirmed yet, in words. `hooks`: what runs of its ladder's hooks came to.
     """
 
@@ -72,6 +73,7 @@ class PolicyCase:
     frozen: Override | None = None
     approved: frozenset[str] = frozenset()
     polls: int = 0
+    asks: str = ""
     in_doubt: str = ""
     hooks: HookProgress = NO_HOOKS
 
@@ -80,7 +82,7 @@ class PolicyCase:
 class RunConstraints:
     """What bears on all. `held`: (reason, sentence) of what holds every act: clock, gap, ledger, dry_run, not_acting, ...
 
-    `breaker`: why idle acts are held, "" for not at all. `quarantine`: scopes with a sentence. `interval`: between listings.
+    `breaker`: see Breaker; None: it never opened. `quarantine`: scopes with a sentence. `interval`: between listings.
     """
 
     now: datetime
@@ -88,7 +90,7 @@ class RunConstraints:
     room: Headroom
     rails: Rails = field(default_factory=Rails)
     held: tuple[HoldReason, ...] = ()
-    breaker: str = ""
+    breaker: Breaker | None = None
     quarantine: Mapping[ScopeKey, str] = field(default_factory=dict)
 
 
@@ -161,13 +163,17 @@ def _is_unknown(case: PolicyCase) -> bool:
 
 
 def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
-    """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something."""
+    """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something.
+
+    The stop as well where `asks` says why it cannot be done without a yes.
+    """
     seen, policy = case.live.observation, case.verdict.policy
     if step.do != STOP or seen.state in RESTING_STATES:
         return ""
     if seen.handling.stops is False:
         return TERMINATE
-    return STOP if seen.handling.stop_loses and not policy.allow_irreversible else ""
+    loses = bool(seen.handling.stop_loses) and not policy.allow_irreversible
+    return STOP if loses or case.asks or case.verdict.short else ""
 
 
 def _is_question(step: PolicyStep, case: PolicyCase) -> bool:
@@ -206,14 +212,14 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
 
 def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
     """What holds a hook as well as an act that ends something."""
-    rule = case.verdict.policy.rule
+    rule, yes = case.verdict.policy.rule, due.step.do in case.approved
     if case.frozen is not None:
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
     yield from _list_passing_holds(due, case, around)
-    if not case.owner and not case.claimed:
+    if not case.owner and not case.claimed and not yes:
         yield "not_ours", "it has no owner, and [guard] does not claim its account"
-    if around.breaker and rule == IDLE_RULE:
-        yield "breaker", around.breaker
+    if around.breaker is not None and around.breaker.holds(case.live.observation.key) and rule == IDLE_RULE and not yes:
+        yield "breaker", around.breaker.describe(around.rails)
     if case.live.scope in around.quarantine:
         yield "quarantine", around.quarantine[case.live.scope]
     if case.in_doubt:
@@ -252,6 +258,8 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
     if few := explain_thin_evidence(found):
         yield "not_confident", few
+    if found.short and step.do not in case.approved:
+        yield "not_confident", f"its confidence is {found.work.confidence:g}: {found.policy.when.text}"
     if handling.controller and step.do != SCALE:
         yield "controller", f"{handling.controller} would start it again"
     yield from _list_missing_act_holds(step, case)

@@ -76,6 +76,8 @@ FAMILY_RANKS = {family: weight for weight, family in enumerate((DUTY, CPU, IO, P
 """Order of families in reasons."""
 CAP_WITHOUT_DUTY = 0.8
 """An agent that reports no GPU duty may have lost sight of the GPUs."""
+CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
+"""Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
 REASONS_SHOWN = 3
 
@@ -261,7 +263,7 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
     """List the reasons against calling it idle, most important first; empty if it is idle."""
     doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
-    if not measured & {DUTY, AGENT}:
+    if not measured & {DUTY, AGENT} and (needs or CPU not in measured):
         doubts.append(
             "no GPU duty and no agent: activity is not measured" if tracks else "no signals: activity is not measured"
         )
@@ -308,6 +310,8 @@ def _rank_family(one: SignalSummary) -> int:
 @lru_cache(maxsize=500)
 def _cap_confidence(proven: frozenset[str]) -> tuple[float, str]:
     """Return the highest confidence of idleness and the family that would raise it ("" if none)."""
+    if not proven & {DUTY, AGENT}:
+        return (CAP_PROCESSOR_AND_IO if IO in proven else CAP_PROCESSOR_ALONE), DUTY
     cap = 0.6
     for family, reached in CONFIDENCE_CAPS:
         if family not in proven and family != DUTY:

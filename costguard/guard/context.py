@@ -119,6 +119,8 @@ class GuardSnapshot:
 ACTIVITY_WINDOW = timedelta(minutes=45)
 """Of samples, where no policy with a longer wait concerns a machine."""
 ACTIVITY_WINDOW_MIN = timedelta(minutes=10)
+SAMPLES_LEAST = 3
+"""Of a signal, in a window that is shortened by the provider's lag."""
 ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
 
 
@@ -218,17 +220,19 @@ class ResourceContext:
     ) -> Activity:
         seen = self.live.observation
         since, rhythm, counted = self.evidence = self.evidence or self._collect_series(rules, sight)
+        lag = self.get_lag(sight)
+        least = min(window, max(ACTIVITY_WINDOW_MIN, SAMPLES_LEAST * rhythm))
         return classify_activity(
             seen,
             (),
             now=sight.now,
             since=since,
             poll=rhythm,
-            window=window,
+            window=max(window - lag, least),  # what was idle for `window` shows only `window - lag` of it yet
             warmup_max=warmup,
             needs=needs,
             phase_until=self.phase.until if self.phase else None,
-            lag=self.get_lag(sight),
+            lag=lag,
             counted=counted,
         )
 

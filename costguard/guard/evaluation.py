@@ -41,11 +41,12 @@ from costguard.guard.escalation import (
     summarize_hook_runs,
 )
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import ArmedLevel, Override, find_armed_level
+from costguard.guard.overrides import ArmedLevel, Override, find_armed_level, find_breaker_close
 from costguard.guard.policy import (
     DESTRUCTIVE,
     FINDINGS,
     HOLDS,
+    IDLE_RULE,
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
@@ -111,8 +112,15 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     fleet = count_fleet(sight.live, sight.sent)
     foresights = _forecast_caps(rules, sight, seats, works, fleet)
     cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
-    turned = {seat.key: at for seat in seats if (at := _find_turn(seat, works[seat.key], rules, sight)) is not None}
-    mass = update_breaker(sight.breaker, turned, sight.live, rules.rails, sight.now)
+    mass = update_breaker(
+        sight.breaker,
+        _find_turns(seats, works, rules, sight),
+        sight.live,
+        rules.rails,
+        sight.now,
+        reset_at=find_breaker_close(sight.wishes, sight.now),
+    )
+    cases = [replace(case, asks=_explain_question(case, mass, rules, sight.now)) for case in cases]
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
@@ -144,13 +152,12 @@ def limit_armed_level(policy: Policy, rules: GuardConfig, sight: GuardSnapshot) 
 
 def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraints:
     """Build the constraints that all machines share; headroom is zero and holds of the whole run are left to the caller."""
-    mass = sight.breaker
     return RunConstraints(
         now=sight.now,
         interval=rules.interval,
         room=NO_HEADROOM,
         rails=rules.rails,
-        breaker=f"{len(mass.keys)} became idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        breaker=sight.breaker,
         quarantine=find_quarantined_scopes(sight.live),
     )
 
@@ -189,6 +196,39 @@ def is_claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
         return True
     scope = live.scope
     return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in claims)
+
+
+def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
+    """Explain why a stop of this machine is asked about although its provider could do it; "" for none."""
+    if case.verdict.policy.rule != IDLE_RULE:
+        return ""
+    verdict = case.verdict
+    if mass is not None and mass.holds(verdict.life.key) and now - mass.opened_at >= rules.rails.breaker_asks:
+        return "many machines turned idle or unknown at once, which may be an error of measurement"
+    if verdict.short:
+        return f"the confidence is {verdict.work.confidence:g}, which is too low for {verdict.policy.name} to act by itself"
+    return ""
+
+
+def _find_turns(
+    seats: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity], rules: GuardConfig, sight: GuardSnapshot
+) -> dict[ResourceKey, datetime]:
+    """When each machine turned idle or unknown, for the breaker. Of a group whose job ended, one member stands for all.
+
+    A cluster or job array ends as one: that is no sign of an error. Its members count apart where one of them is not measured.
+    """
+    found, groups = dict[ResourceKey, datetime](), set[str]()
+    for seat in seats:
+        at = _find_turn(seat, works[seat.key], rules, sight)
+        if at is None:
+            continue
+        if seat.group is not None and works[seat.key].state == IDLE:
+            name = f"{seat.group.key}"
+            if name in groups:
+                continue
+            groups.add(name)
+        found[seat.key] = at
+    return found
 
 
 def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight: GuardSnapshot) -> datetime | None:

@@ -1,7 +1,7 @@
 """Limits ("rails") on actions that no policy can override: rate limits, the breaker, quarantine, and doubts of clocks or gaps.
 
-Example: 40 machines run. At most 1 act in a guard run, 3 in 10 min (10 % would be 4), 8 in a day (20 %), 1 irreversible
-an hour. With 2 machines running each share allows one.
+Example: 100 machines run. At most 1 act in a guard run, 3 in 10 min, 50 in a day (half of the fleet), 1 irreversible an hour.
+Of 12 machines all may be stopped in a day, since the share of a day allows at least 20 (decision 0042).
 """
 
 from __future__ import annotations
@@ -39,16 +39,30 @@ NO_HEADROOM = Headroom(acts=0, irreversible=0, why="the limits of [rails] were n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Open breaker: too many machines turned idle or unknown at once, so acts on idleness are held since `opened_at`.
+    """Open breaker: too many machines turned idle or unknown at once, so acts on their idleness are held since `opened_at`.
 
-    `keys`: the machines that turned. `shared`: what they have in common, in words; "" for nothing. `recovering_since`: since
-    when few enough of them are idle or unknown; None: still too many.
+    `keys`: the machines that turned; others are not held. `shared`: what they have in common, in words; "" for nothing.
+    `recovering_since`: since when few enough of them are idle or unknown; None: still too many. `closed_at`: when its time was
+    over; it then holds nothing, and what turned before counts no more. None: it is open.
     """
 
     opened_at: datetime
     keys: tuple[ResourceKey, ...]
     shared: str
     recovering_since: datetime | None = None
+    closed_at: datetime | None = None
+
+    def holds(self, key: ResourceKey) -> bool:
+        """Whether acts on the idleness of `key` are held."""
+        return self.closed_at is None and key in self.keys
+
+    def describe(self, rails: Rails) -> str:
+        """Why it holds, and until when, in one sentence."""
+        asks, ends = self.opened_at + rails.breaker_asks, self.opened_at + rails.breaker_lasts
+        return (
+            f"{len(self.keys)} machines became idle or unknown at once ({self.shared or 'nothing in common'}): each is asked "
+            f"about from {asks:%H:%M} UTC on, and the breaker closes at {ends:%Y-%m-%d %H:%M} UTC (costguard breaker show)"
+        )
 
 
 def count_fleet(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
@@ -66,8 +80,8 @@ def get_limit_10m(fleet: int, rails: Rails) -> int:
 
 
 def get_limit_day(fleet: int, rails: Rails) -> int:
-    """Return the acts allowed in 24 h: the share of the fleet, at least 1."""
-    return _take_share(fleet, rails.fleet_share_day)
+    """Return the acts allowed in 24 h: the share of the fleet, at least `acts_least_day`."""
+    return max(rails.acts_least_day, _take_share(fleet, rails.fleet_share_day))
 
 
 def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
@@ -108,16 +122,24 @@ def update_breaker(
     *,
     reset_at: datetime | None = None,
 ) -> Breaker | None:
-    """Return the breaker after this run; None: closed.
+    """Return the breaker after this run; None: it never opened.
 
-    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so. `reset_at`: when
-    a person last closed the breaker; machines that turned before it are not counted. None: never.
+    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; of a group that
+    ended as one, a single member. `reset_at`: when a person last closed the breaker. Machines that turned before it was closed,
+    by a person, by recovery or by its time, are not counted again.
     """
     fleet = count_fleet(live)
+    if before is not None and before.closed_at is not None:
+        reset_at, before = max(before.closed_at, reset_at or before.closed_at), None
     if before is not None and reset_at is not None and before.opened_at <= reset_at:
         before = None
+    if before is not None and now - before.opened_at >= rails.breaker_lasts:
+        return replace(before, closed_at=now)
     fresh = {k: at for k, at in turned.items() if reset_at is None or at > reset_at}
     mass = _find_mass_turn(fresh, fleet, rails, now)
+    closed = Breaker(opened_at=reset_at, keys=(), shared="", closed_at=reset_at) if reset_at is not None else None
+    if before is None and not mass:
+        return closed
     if before is None or (mass and not set(mass) <= set(before.keys)):
         keys = tuple(sorted({*mass, *(before.keys if before else ())}))
         opened = before.opened_at if before else now
@@ -125,7 +147,7 @@ def update_breaker(
     if _is_many(sum(key in turned for key in before.keys), fleet, rails):
         return replace(before, recovering_since=None)
     since = before.recovering_since or now
-    return None if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
+    return replace(before, closed_at=now) if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
 
 
 def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:

@@ -22,7 +22,7 @@ from costguard.metering.spending import LiveResource
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ENDED, Incarnation, ResourceKey, is_same_life
 
-LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
+LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED, CLOSE_BREAKER = (
     "lease",
     "snooze",
     "protect",
@@ -32,6 +32,7 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
     "accept",
     "phase",
     "denied",
+    "close_breaker",
 )
 OVERRIDES = {
     LEASE: "keep it running until then",
@@ -43,6 +44,7 @@ OVERRIDES = {
     ACCEPT: "acceptance of a plan by its hash, or of an older ledger by its anchor",
     PHASE: "a declared phase of work until then (download, compile, evaluate)",
     DENIED: "a run that exceeded every budget",
+    CLOSE_BREAKER: "the breaker closed by hand: what turned idle before holds back nothing",
 }
 
 ARMED_FOR = timedelta(days=90)
@@ -269,6 +271,11 @@ def split_arming(value: str) -> tuple[str, str]:
     """Level and digest of an arming's value; "" where it has no digest."""
     level, _, digest = value.partition(" ")
     return level, digest
+
+
+def find_breaker_close(wishes: Iterable[Override], now: datetime) -> datetime | None:
+    """When somebody last closed the breaker; None: never."""
+    return max((w.at for w in wishes if w.what == CLOSE_BREAKER and w.at <= now), default=None)
 
 
 def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:

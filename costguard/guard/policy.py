@@ -130,18 +130,23 @@ class Policy:
 class Rails:
     """What holds whatever every policy says. Shares are of the machines that run in all scopes; each allows at least one.
 
-    Defaults: GUARD section 6.
+    `acts_least_day`: what the share of a day allows at least, so that a small fleet can be stopped whole. `breaker_asks`: how
+    long after it opened the breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. Defaults:
+    GUARD section 6, and decision 0042 for the shares.
     """
 
     acts_per_run: int = 1
     acts_per_10m: int = 3
-    fleet_share_10m: Fraction = Fraction(10, 100)
-    fleet_share_day: Fraction = Fraction(20, 100)
+    fleet_share_10m: Fraction = Fraction(1)
+    fleet_share_day: Fraction = Fraction(50, 100)
+    acts_least_day: int = 20
     irreversible_per_h: int = 1
     breaker_share: Fraction = Fraction(25, 100)
     breaker_least: int = 5
     breaker_window: timedelta = timedelta(minutes=10)
     breaker_recovery: timedelta = timedelta(minutes=30)
+    breaker_asks: timedelta = timedelta(hours=1)
+    breaker_lasts: timedelta = timedelta(hours=24)
     first_seen: timedelta = timedelta(minutes=15)
     first_polls: int = 3
     clock_limit: timedelta = timedelta(seconds=2)
@@ -159,6 +164,7 @@ class Rails:
             acts_per_10m=10**9,
             fleet_share_10m=Fraction(10**9),
             fleet_share_day=Fraction(10**9),
+            acts_least_day=10**9,
             irreversible_per_h=10**9,
             breaker_least=10**9,
             first_seen=timedelta(),
@@ -298,7 +304,11 @@ HOLD_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What `policy` finds of one life of a resource at `at`. `since`: since when the condition holds, None: it does not."""
+    """What `policy` finds of one life of a resource at `at`. `since`: since when the condition holds, None: it does not.
+
+    `short`: its evidence is enough for a notice and a question, and not for an act: the confidence is lower than the condition
+    demands, or neither GPU duty nor an agent is measured.
+    """
 
     policy: Policy
     life: Incarnation
@@ -308,6 +318,7 @@ class Verdict:
     work: Activity
     since: datetime | None = None
     reasons: tuple[str, ...] = ()
+    short: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from costguard.guard.policy import (
     DOES_NOT,
     GRACE_MIN,
     HOLDS,
+    IDLE_RULE,
     NOT_YET,
     SCHEDULE_RULE,
     ConditionResult,
@@ -38,7 +39,7 @@ from costguard.guard.policy import (
     PolicyTarget,
     Verdict,
 )
-from costguard.guard.signals import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
+from costguard.guard.signals import ACTIVE, AGENT, DUTY, HUNG, IDLE, UNKNOWN, Activity
 from costguard.metering.burn import compute_hourly_price
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
@@ -124,6 +125,11 @@ def evaluate_policy(
     if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + compute_notice_length(policy):
         facts = {**facts, "scheduled_on": False}
     truth = _evaluate_condition(policy, facts, work)
+    short = truth.value is False and _lacks_only_confidence(policy, facts, work)
+    if short:
+        truth = ConditionResult(value=True)
+    elif truth.value and policy.rule == IDLE_RULE and work.state == IDLE and policy.when.names & ACTIVITY_FACTS:
+        short = {DUTY, AGENT}.isdisjoint(work.families) and bool(work.families)
     finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
     if truth.value:
         scheduled = policy.rule == SCHEDULE_RULE and off_since is not None
@@ -140,7 +146,23 @@ def evaluate_policy(
         work=work,
         since=since,
         reasons=_list_reasons(policy, work, truth),
+        short=short,
     )
+
+
+def _lacks_only_confidence(policy: Policy, facts: Mapping[str, object], work: Activity) -> bool:
+    """Return whether an idle rule is false for its confidence alone, which is enough for a notice (`NOTICE_CONFIDENCE`)."""
+    if policy.rule != IDLE_RULE or "confidence" not in policy.when.names or work.confidence < NOTICE_CONFIDENCE:
+        return False
+    return work.state == IDLE and policy.when.evaluate({**facts, "confidence": 1.0}).value is True
+
+
+def find_needed_confidence(policy: Policy) -> float:
+    """Return the least confidence of idleness, of the ones that evidence can reach, that the condition does not refuse."""
+    for level in REACHABLE_CONFIDENCES:
+        if policy.when.evaluate({"state": IDLE, "confidence": level}).value is not False:
+            return level
+    return 1.0
 
 
 def compute_notice_length(policy: Policy) -> timedelta:
@@ -196,6 +218,10 @@ def _matches_labels(match: ResourceFilter, labels: Sequence[tuple[str, str]]) ->
 
 SHARE_DENOMINATOR_MAX = 100_000
 """Largest denominator of a GPU share that was a float, so that money is computed in exact fractions."""
+NOTICE_CONFIDENCE = 0.5
+"""Confidence of idleness from which on people are told and asked, whatever a policy demands for an act."""
+REACHABLE_CONFIDENCES = (0.5, 0.55, 0.6, 0.8, 0.9, 0.97, 0.99)
+"""Every cap of confidence there is, the lowest first (`guard.activity`)."""
 WAITING_LENGTH = timedelta(minutes=30)
 
 

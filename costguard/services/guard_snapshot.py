@@ -236,20 +236,21 @@ def encode_breaker(found: Breaker | None) -> str:
     """As a text; "" where it is closed."""
     if found is None:
         return ""
-    since = found.recovering_since.isoformat() if found.recovering_since else ""
-    return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since])
+    since, closed = (at.isoformat() if at else "" for at in (found.recovering_since, found.closed_at))
+    return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since, closed])
 
 
 def decode_breaker(text: str | None) -> Breaker | None:
     """What `breaker_text` wrote."""
     if not text:
         return None
-    opened, keys, shared, since = json.loads(text)
+    opened, keys, shared, since, *closed = json.loads(text)
     return Breaker(
         opened_at=datetime.fromisoformat(opened),
         keys=tuple(ResourceKey(*key) for key in keys),
         shared=shared,
         recovering_since=decode_instant(since),
+        closed_at=decode_instant(closed[0]) if closed else None,  # older versions wrote none
     )
 
 

@@ -73,8 +73,8 @@ GUARD_EXAMPLE = """
 # breaker: once this share of the fleet (and so many) turns idle or unknown within the window, idle acts are suspended until
 # that long after it ends. first_seen: no act on machines observed for less.
 #[rails]
-#acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
-#breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
+#acts = { per_run = 1, per_10m = 3, fleet_percent = 100, fleet_percent_day = 50, least_per_day = 20, irreversible_per_h = 1 }
+#breaker = { percent = 25, least = 5, window = "10m", recovery = "30m", asks = "1h", lasts = "24h" }
 #first_seen = "15m"
 
 # Notifications. signed_with: source of the secret that signs webhooks. mail: source of the mail server's address

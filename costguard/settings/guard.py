@@ -71,6 +71,7 @@ RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
         "per_10m": ("acts_per_10m", _read_count),
         "fleet_percent": ("fleet_share_10m", _read_percent),
         "fleet_percent_day": ("fleet_share_day", _read_percent),
+        "least_per_day": ("acts_least_day", _read_machines),
         "irreversible_per_h": ("irreversible_per_h", _read_count),
     },
     "breaker": {
@@ -78,6 +79,8 @@ RAIL_FIELDS: Mapping[str, Mapping[str, tuple[str, FieldReader]]] = {
         "least": ("breaker_least", _read_machines),
         "window": ("breaker_window", _read_period),
         "recovery": ("breaker_recovery", _read_period),
+        "asks": ("breaker_asks", _read_period),
+        "lasts": ("breaker_lasts", _read_time),
     },
 }
 """Key -> inner key -> the field of Rails, and how it is read."""
@@ -96,6 +99,8 @@ def read_rails(stated: object, where: str) -> Rails:
             table = read_inner(stated[key], f"{place}.{key}", f"{key} = {RAIL_EXAMPLES[key]}")
             require_known_keys(table, tuple(inner), f"{place}.{key}")
             values |= {inner[name][0]: inner[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
+    if "fleet_share_day" in values and "acts_least_day" not in values:
+        values["acts_least_day"] = 1  # who states a share of the day means it for small fleets too
     if "first_seen" in stated:
         values["first_seen"] = _read_time(stated["first_seen"], f"{place}.first_seen")
     return Rails(**values)  # type: ignore[arg-type]  # each read as its field wants it

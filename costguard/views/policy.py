@@ -12,7 +12,7 @@ from fractions import Fraction
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.context import ACTIVITY_WINDOW_MIN
 from costguard.guard.evaluation import NO_ADMIN_ROUTE
-from costguard.guard.overrides import ARMED_FOR, ArmedLevel, Override
+from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, split_arming
 from costguard.guard.policy import (
     ASK,
     CAP_GRACE_MIN,
@@ -283,7 +283,7 @@ def build_override_document(
 
 def build_override_data(wish: Override) -> dict[str, object]:
     """A wish as scripts read it."""
-    key = wish.key
+    key, (value, digest) = wish.key, split_arming(wish.value) if wish.what == ARM else (wish.value, "")
     return {
         "id": wish.id,
         "what": wish.what,
@@ -296,7 +296,8 @@ def build_override_data(wish: Override) -> dict[str, object]:
         "region": key.region if key else None,
         "resource": key.id if key else None,
         "subject": wish.subject or None,
-        "value": wish.value or None,
+        "value": value or None,
+        **({"digest": digest} if digest else {}),
         "lifted_at": format_instant(wish.lifted_at) if wish.lifted_at else None,
         "lifted_by": wish.lifted_by or None,
     }

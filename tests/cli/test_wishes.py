@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import ShippedFacts
-from costguard.guard.overrides import Override
+from costguard.guard.overrides import Override, split_arming
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.writer import LedgerWriter
@@ -221,7 +221,8 @@ def test_lowering_a_policy_counts_at_once_and_needs_no_plan(fleet: Command, tmp_
     assert ran.code == 0, ran.err
     assert "idle-gpu is armed for observe until 2027-01-31 12:00 UTC; it was notify." in ran.out
     (wish,) = recorded(tmp_path)
-    assert (wish.what, wish.subject, wish.value) == ("arm", "idle-gpu", "observe")
+    level, digest = split_arming(wish.value)
+    assert (wish.what, wish.subject, level, len(digest)) == ("arm", "idle-gpu", "observe", 16)
     assert "armed for: observe" in fleet("policy", "explain").out
 
 
@@ -229,4 +230,4 @@ def test_an_arming_runs_out_back_to_notify(fleet: Command, tmp_path: Path, monke
     (tmp_path / "costguard.toml").write_text(SETTINGS.replace('arm = "notify"', 'arm = "stop"'))
     assert fleet("policy", "arm", "idle-gpu", "observe").code == 0
     at(monkeypatch, NOON + timedelta(days=91))
-    assert "armed for: notify\n" in fleet("policy", "explain").out
+    assert "armed for: notify: its arming has run out: costguard policy accept " in fleet("policy", "explain").out

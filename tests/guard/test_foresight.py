@@ -50,7 +50,8 @@ def stands(
 
 def seen(spending: str, *machines: CapCandidate, fleet: int = 100, high: str | None = None) -> CapForecast:
     lives = [c.live for c in machines]
-    return forecast_cap(stands(spending, *lives, high=high), machines, REACTION, NOW, fleet=fleet, poll=POLL)
+    rails = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
+    return forecast_cap(stands(spending, *lives, high=high), machines, REACTION, NOW, fleet=fleet, poll=POLL, rails=rails)
 
 
 def one(id_: str = "i-1", nano: int = H100, work: Activity = BUSY, **stated: object) -> CapCandidate:

@@ -150,7 +150,14 @@ def test_a_window_that_is_not_full_yet_is_less_sure() -> None:
     assert "watched for 9 min of 45 min only" in found.reasons
 
 
-@pytest.mark.parametrize("names", [(), (CPU_CORES, NETWORK), (GPU_POWER_BUSIEST, GPU_POWER_LIMIT), ("gpu_temperature_c",)])
+@pytest.mark.parametrize(("names", "confidence"), [((CPU_CORES,), 0.5), ((CPU_CORES, NETWORK), 0.55)])
+def test_a_quiet_processor_alone_is_enough_to_tell_people_and_no_more(names: Sequence[str], confidence: float) -> None:
+    found = judged([one for name in names for one in signal(name, 0, 60)], 60)
+    assert (found.state, found.confidence) == (IDLE, confidence)
+    assert "GPU duty is not measured" in " ".join(found.reasons)
+
+
+@pytest.mark.parametrize("names", [(), (GPU_POWER_BUSIEST, GPU_POWER_LIMIT), ("gpu_temperature_c",)])
 def test_without_duty_or_an_agent_it_is_unknown(names: Sequence[str]) -> None:
     found = judged([one for name in names for one in signal(name, 0, 60)], 60)
     assert (found.state, found.confidence) == (UNKNOWN, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from costguard.guard.action_plan import PolicyCase, build_action_plan
 from costguard.guard.escalation import advance_escalation
-from costguard.guard.limits import Headroom
+from costguard.guard.limits import Breaker, Headroom
 from costguard.guard.overrides import FREEZE, LEASE, PHASE, Protection
 from costguard.guard.policy import (
     ASK,
@@ -36,6 +36,9 @@ from tests.guard.cases import LAMBDA, around, case, friday, idle, judged, machin
 ENDED, TOLD, DUE = friday(18, 5), friday(18, 50), friday(19, 5)
 LOSES = Handling(stops=True, terminates=True, stop_loses=("1900 GB of local disk",), terminate_loses=("its disk",))
 NO_STOP = Handling(stops=False, terminates=True, terminate_loses=("1900 GiB of local disk",))
+
+
+OPEN = Breaker(opened_at=DUE, keys=(machine().observation.key,), shared="")
 
 
 def told(one: LiveResource, rule: Policy, work: Activity | None = None, *steps: int) -> EscalationState:
@@ -102,7 +105,7 @@ def test_each_reason_holds_a_stop_by_itself(stated: dict[str, Any], reason: str)
     [
         ({"held": (("clock", "they disagree"),)}, "clock"),
         ({"held": (("dry_run", "it is one"),)}, "dry_run"),
-        ({"breaker": "5 turned idle at once"}, "breaker"),
+        ({"breaker": OPEN}, "breaker"),
         ({"quarantine": {AWS: "3 of 4 are gone"}}, "quarantine"),
         ({"room": Headroom(acts=0, irreversible=1, why="1 of 1 in 10 min are done")}, "rate"),
     ],
@@ -186,7 +189,7 @@ def test_a_yes_does_what_was_asked_about_and_lifts_no_rail() -> None:
 def test_a_lease_does_not_beat_a_hard_cap_and_neither_does_a_phase() -> None:
     rule = policy(rule=CAP_RULE)
     lease, phase = wish(LEASE, machine(), TOLD, friday(21)), wish(PHASE, machine(), TOLD, friday(21))
-    assert last(due(rule=rule, lease=lease, phase=phase), breaker="5 turned idle at once").is_ready(DUE)
+    assert last(due(rule=rule, lease=lease, phase=phase), breaker=OPEN).is_ready(DUE)
 
 
 def test_unknown_work_is_shown_as_what_holds_an_idle_stop() -> None:

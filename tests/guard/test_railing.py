@@ -33,7 +33,8 @@ from costguard.values.money import Money
 from tests.books import NOW
 from tests.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
 
-RAILS = Rails()
+RAILS = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
+"""A tenth in ten minutes and a fifth a day, as some settings say; the defaults: decision 0042."""
 
 
 def sent(at: datetime, *, irreversible: bool = False) -> Intent:
@@ -103,6 +104,34 @@ def test_h26_stop_everything_acts_once_a_run_and_on_a_fifth_of_the_fleet_a_day()
     assert going == []
 
 
+@pytest.mark.parametrize("size", [1, 3, 5, 10, 20])
+def test_a_small_fleet_whose_jobs_end_one_after_the_other_is_stopped_whole_within_half_an_hour_of_its_due_times(
+    size: int,
+) -> None:
+    due = [NOW + number * timedelta(hours=8) / size for number in range(size)]
+    done, at = list[datetime](), NOW
+    while at < NOW + timedelta(hours=12):
+        if len(done) < sum(one <= at for one in due):
+            done += [at] * compute_headroom([sent(one) for one in done], size, Rails(), at).acts
+        at += POLL
+    assert len(done) == size
+    assert all(at - one <= timedelta(minutes=30) for at, one in zip(done, due, strict=True))
+
+
+def test_the_breaker_holds_only_what_turned_together_and_ends_after_a_day() -> None:
+    machines = fleet(30)
+    turned = {m.observation.key: NOW for m in machines[:10]}
+    opened = update_breaker(None, turned, machines, RAILS, NOW)
+    assert opened is not None
+    assert [opened.holds(m.observation.key) for m in machines] == [True] * 10 + [False] * 20
+    later = update_breaker(opened, turned, machines, RAILS, NOW + timedelta(hours=24))
+    assert later is not None
+    assert not later.holds(machines[0].observation.key)
+    assert update_breaker(later, turned, machines, RAILS, NOW + timedelta(hours=25)) == replace(
+        later, keys=(), shared="", opened_at=NOW + timedelta(hours=24)
+    )
+
+
 def test_a_quarter_of_the_fleet_turning_idle_at_once_opens_the_breaker_and_names_what_they_share() -> None:
     machines = fleet(20, instance_type="p4d.24xlarge")
     turned = {m.observation.key: NOW - n * minutes(2) for n, m in enumerate(machines[:5])}
@@ -128,8 +157,13 @@ def test_the_breaker_closes_after_30_min_of_recovery_or_by_hand() -> None:
     better = update_breaker(still, {}, machines, RAILS, NOW + minutes(61))
     assert better is not None
     assert update_breaker(better, {}, machines, RAILS, NOW + minutes(90)) is not None
-    assert update_breaker(better, {}, machines, RAILS, NOW + minutes(91)) is None
-    assert update_breaker(still, turned, machines, RAILS, NOW + minutes(61), reset_at=NOW + minutes(61)) is None
+    over = update_breaker(better, {}, machines, RAILS, NOW + minutes(91))
+    assert over is not None
+    assert over.closed_at == NOW + minutes(91)
+    assert not over.holds(machines[0].observation.key)
+    closed = update_breaker(still, turned, machines, RAILS, NOW + minutes(61), reset_at=NOW + minutes(61))
+    assert closed is not None
+    assert not any(closed.holds(m.observation.key) for m in machines)
     relapsed = update_breaker(better, turned, machines, RAILS, NOW + minutes(62))
     assert relapsed is not None
     assert relapsed.recovering_since is None

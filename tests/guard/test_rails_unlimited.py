@@ -6,7 +6,9 @@ from dataclasses import fields
 
 from costguard.guard.policy import Rails
 
-KEPT = {"breaker_share", "breaker_window", "breaker_recovery", "clock_limit", "gap_polls"}
+KEPT = {
+    *("breaker_share", "breaker_window", "breaker_recovery", "breaker_asks", "breaker_lasts", "clock_limit", "gap_polls"),
+}
 """Fields that hold nothing back by themselves in a replay: the breaker never opens, and no gap or clock jump is recorded."""
 
 

@@ -16,6 +16,8 @@ from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertSubjec
 from costguard.guard.alerts.dispatch import ALERTS_SHOWN, format_body, format_title
 from costguard.guard.alerts.fleet import build_denial, build_denial_alert, explain_cap
 from costguard.guard.cap_forecast import forecast_cap
+from costguard.guard.limits import Breaker
+from costguard.guard.policy import Rails
 from costguard.guard.signals import IDLE, Activity
 from costguard.settings.sections import load_zone
 from costguard.values.calendar import Period
@@ -174,7 +176,10 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
         ),
         (
             fleet.build_breaker_alert(
-                turned=9, fleet=30, within=timedelta(minutes=10), share="all in us-east-1", until=DUE, at=NOTICED
+                Breaker(opened_at=NOTICED, keys=(matter().key,) * 9, shared="all in us-east-1"),
+                fleet=30,
+                rails=Rails(),
+                at=NOTICED,
             ),
             PAGE,
             "9 of 30 became idle or unknown within 10 min; in common: all in us-east-1",

@@ -190,7 +190,7 @@ def test_an_open_breaker_holds_idle_acts_only(moment: Moment) -> None:
     moment.breaker = Breaker(opened_at=NOW, keys=(moment.live.observation.key,), shared="region us-east-1")
     assert moment.why_not() == ""
     of_policy(moment, rule="idle")
-    assert "1 became idle or unknown at once (region us-east-1)" in moment.why_not()
+    assert "1 machines became idle or unknown at once (region us-east-1)" in moment.why_not()
 
 
 def test_an_approval_lets_a_stop_lose_what_it_loses(moment: Moment) -> None:

@@ -18,7 +18,7 @@ from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
-from costguard.guard.limits import HOUR, find_churning_controllers
+from costguard.guard.limits import HOUR, Breaker, find_churning_controllers
 from costguard.guard.overrides import DENIED, Override, find_owner, is_override_open
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate
@@ -111,16 +111,8 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardS
         yield build_older_ledger_alert(why=why, at=survey.at)
     if sight.apart is not None:
         yield build_gap_alert(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
-    if mass is not None:
-        yield build_breaker_alert(
-            turned=len(mass.keys),
-            fleet=survey.fleet,
-            within=rails.breaker_window,
-            share=mass.shared,
-            until=(mass.recovering_since or survey.at) + rails.breaker_recovery,
-            at=survey.at,
-            zone=rules.zone,
-        )
+    if mass is not None and mass.closed_at is None:
+        yield build_breaker_alert(mass, fleet=survey.fleet, rails=rails, at=survey.at, zone=rules.zone)
     for scope in survey.quarantine:
         mine = [live for live in sight.live if live.scope == scope]
         gone = sum(live.absent_at is not None for live in mine)
@@ -289,17 +281,17 @@ def build_runway_alert(
     return Alert(topic="runway", subject=account, owner=owner, severity=WARNING, what=what, at=at, facts=facts)
 
 
-def build_breaker_alert(
-    *, turned: int, fleet: int, within: timedelta, share: str, until: datetime, at: datetime, zone: tzinfo = UTC
-) -> Alert:
-    """Too many became idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
+def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime, zone: tzinfo = UTC) -> Alert:
+    """Too many became idle or unknown at once: acts on them are held. One page."""
+    turned, window = len(mass.keys), format_length(rails.breaker_window)
+    asks, ends = mass.opened_at + rails.breaker_asks, mass.opened_at + rails.breaker_lasts
     facts = (
-        ("since", format_local_time(at, zone)),
-        (
-            "why",
-            f"{turned} of {fleet} became idle or unknown within {format_length(within)}; in common: {share or 'nothing found'}",
-        ),
-        ("next", f"no idle acts before {format_local_time(until, zone)}, or until it is closed"),
+        ("since", format_local_time(mass.opened_at, zone)),
+        ("why", f"{turned} of {fleet} became idle or unknown within {window}; in common: {mass.shared or 'nothing found'}"),
+        ("next", f"no act on these before {format_local_time(asks, zone)}; then each is asked about"),
+        ("it closes", f"{format_length(rails.breaker_recovery)} after most work again, or at {format_local_time(ends, zone)}"),
+        ("to see them", "costguard breaker show"),
+        ("to close it now", 'costguard breaker close --why "..."'),
     )
     return Alert(
         topic="rail:breaker",

@@ -154,7 +154,9 @@ def _build_escalation_alert(
         loses = handling.terminate_loses if step.act == TERMINATE else handling.stop_loses
         because = f"{policy.name} asks"
         if policy.then[number].do == STOP:
-            because = "the data loss was not allowed" if step.act == STOP else "its provider has no stop for it"
+            because = "its provider has no stop for it"
+            if step.act == STOP:
+                because = case.asks or "the data loss was not allowed"
         yes = f"costguard approve {quote_shell_word(case.live.observation.key.id)} {step.act}"
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number

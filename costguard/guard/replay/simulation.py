@@ -294,7 +294,7 @@ def apply_limits(
         found += [one.settle(at) for one in gone]
         sent += [_build_sent_intent(one.wanted, at) for one in gone]
         waiting = [one for one in waiting if one not in gone]
-        at = _find_next_run(at, ahead, turns, soon=bool(waiting or mass), back=back)
+        at = _find_next_run(at, ahead, turns, soon=bool(waiting or (mass is not None and mass.closed_at is None)), back=back)
     found += [one.settle(None) for one in waiting]
     return sorted(found, key=lambda one: _order_acts(one.wanted))
 
@@ -333,7 +333,7 @@ def _build_constraints(
         room=compute_headroom(sent, count_fleet(live, sent), rails, at),
         rails=rails,
         held=(GAP_HOLD,) if any(back.align_to_run(gap) == at for gap in back.gaps) else (),
-        breaker=f"{len(mass.keys)} became idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        breaker=mass,
         quarantine=find_quarantined_scopes(live),
     )
 

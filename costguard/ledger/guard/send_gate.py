@@ -102,11 +102,10 @@ def _find_exceeded_limit(
         return _make_rate_refusal(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
     size = count_machines(ask, now) if fleet is None else fleet
     _, machines_day = _count_others(ask, intent, now - A_DAY)
-    for stopped, share, words in (
-        (machines_10m, rails.fleet_share_10m, "10 minutes"),
-        (machines_day, rails.fleet_share_day, "a day"),
+    for stopped, most, words in (
+        (machines_10m, max(1, int(size * rails.fleet_share_10m)), "10 minutes"),
+        (machines_day, max(rails.acts_least_day, 1, int(size * rails.fleet_share_day)), "a day"),
     ):
-        most = max(1, int(size * share))
         if stopped >= most:
             return _make_rate_refusal(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:

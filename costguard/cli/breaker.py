@@ -1,0 +1,42 @@
+"""`costguard breaker`: what the breaker holds back, and closing it by hand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write_answer
+from costguard.cli.options import Text
+from costguard.errors import InputError
+from costguard.values.checks import require_one_of
+
+EXAMPLES = """Examples:
+
+\b
+  costguard breaker show
+  costguard breaker close --why "the job array ended, all eight are done"
+
+It opens where a quarter of the fleet, and at least five machines, turn idle or unknown within ten minutes ([rails] breaker).
+It holds these machines only, asks about each after an hour, and closes by itself after a day. Once closed, it holds none.
+"""
+ACTIONS = ("show", "close")
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Show what it holds, or record that it is closed."""
+    require_one_of(action, ACTIONS, "ACTION")
+    if action == "show" and why is not None:
+        raise InputError("belongs to close", field="--why", hint='costguard breaker close --why "..."')
+    from costguard.services import breaker
+
+    config = ctx.obj.config
+    write_answer(breaker.show_breaker(config=config) if action == "show" else breaker.close_breaker(why, config=config), ctx)
