@@ -1,1 +1,1 @@
-"""Agents: what one may say, what a message that is refused is called, and what becomes of what it says."""
+"""Agents: the messages that they may send, refusals, requests, and samples made from their records."""

@@ -1,17 +1,17 @@
-"""A beat, checked field by field: what an agent may say, and nothing else.
+"""Parse an agent's message (a beat), checked field by field, and define the refusals.
 
     {"agent": {"version": "0.1.0", "python": "3.10.12", "boot_id": "6f..."}, "troubles": [], "dropped": 0, "ask": [],
      "records": [{"at": 1795219215000, "over_s": 15.0, "signals": {"gpu_util": 97.5, "cpu_cores": 3.2}}]}
 
-What has another shape is refused as a whole. A value that cannot be (140 %, a negative rate) is left out, as one of a
-provider's is: missing, with a word about it in the answer, and never a zero. So is a signal that a newer agent knows and this
-watchdog does not.
+A message of another shape is refused as a whole. An impossible value (140 %, a negative rate) is left out, as it is for a
+provider: it is missing and never zero, and the answer says so. A signal that this watchdog does not support, from a newer
+agent, is left out as well.
 
-What a message that is refused is called: a name for machines, a status of HTTP, and a sentence for people.
+A refusal has a name for machines, an HTTP status, and a sentence for people:
 
     {"error": "replayed", "says": "its number does not increase: this message or a later one already arrived"}
 
-A refused message changes nothing. `malformed` names the field and says what to write instead.
+A refused message changes nothing. `malformed` names the field and the expected form.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SIGNAL_NAMES = {name: name for name in SIGNAL_BOUNDS}
 
 
 class AgentRecord(NamedTuple):
-    """What was measured in the `over_s` seconds that end at `at_ms`, by the agent's clock."""
+    """The measurements of the `over_s` seconds that end at `at_ms`, by the agent's clock."""
 
     at_ms: int
     over_s: float
@@ -97,7 +97,10 @@ class AgentRecord(NamedTuple):
 
 
 class AgentRequest(NamedTuple):
-    """What an agent asks for its machine. `id`: the same for every try of one wish."""
+    """A request of an agent for its machine.
+
+    `id`: the same for every retry of one request.
+    """
 
     id: str
     what: str
@@ -108,7 +111,10 @@ class AgentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentBeat:
-    """A beat as it may be. `dropped`: records that the agent could not keep. `odd`: what was left out of it, in words."""
+    """A valid beat.
+
+    `dropped`: records that the agent could not keep. `odd`: the values that were left out, in words.
+    """
 
     version: str
     python: str
@@ -122,7 +128,10 @@ class AgentBeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """What joins. `public_key`: base64, of 32 bytes."""
+    """A request to join.
+
+    `public_key`: base64, of 32 bytes.
+    """
 
     code: str
     public_key: str
@@ -130,7 +139,10 @@ class JoinRequest:
 
 
 def parse_beat(body: object) -> AgentBeat:
-    """The beat that `body` (parsed JSON) is; RefusedError that names the field where it is none."""
+    """Return the beat in `body` (parsed JSON).
+
+    Raises MessageRefusedError, which names the field, if it is none.
+    """
     beat = _require_table(body, "", ("agent", "records", "troubles", "dropped", "ask"), optional=("troubles", "dropped", "ask"))
     agent = _require_table(beat["agent"], "agent", ("version", "python", "boot_id"), optional=("python", "boot_id"))
     odd: list[str] = []
@@ -154,7 +166,10 @@ def parse_beat(body: object) -> AgentBeat:
 
 
 def parse_join_request(body: object) -> JoinRequest:
-    """What `body` (parsed JSON) joins with; RefusedError that names the field where it cannot."""
+    """Return the join request in `body` (parsed JSON).
+
+    Raises MessageRefusedError, which names the field, if it is none.
+    """
     table = _require_table(body, "", ("code", "public_key", "version"))
     return JoinRequest(
         code=_require_text(table["code"], "code", ID_MOST),
@@ -248,7 +263,7 @@ def _require_number(stated: object, field: str, least: float, most: float) -> fl
 
 
 def _describe_kind(stated: object) -> str:
-    """What it is, without all that it holds."""
+    """Return a description of a value without its content."""
     if isinstance(stated, Mapping):
         return "an object"
     if isinstance(stated, list | tuple):
@@ -270,7 +285,7 @@ UNWRITABLE, NOT_READY, BROKEN = "unwritable", "not_ready", "broken"
 
 
 class MessageRefusal(NamedTuple):
-    """`status`: of HTTP. `says`: to people."""
+    """The HTTP status of a refusal, and its sentence for people."""
 
     status: int
     says: str
@@ -312,7 +327,11 @@ REFUSALS: Mapping[str, MessageRefusal] = {
 
 
 class MessageRefusedError(Exception):
-    """A message that is refused. `name`: of REFUSALS. `says`: more than its usual sentence, or ""."""
+    """A refused message.
+
+    `name`: a key of `REFUSALS`. `says`: used instead of its usual sentence, if not "". `wait_s`: seconds to wait before a
+    retry, None: not stated.
+    """
 
     def __init__(self, name: str, says: str = "", *, wait_s: float | None = None) -> None:
         super().__init__(name)
@@ -322,7 +341,10 @@ class MessageRefusedError(Exception):
 
 
 def explain_unbound(agent: Agent, present: Incarnation | None) -> str:
-    """What refuses a message of `agent` on a machine whose life is `present` (None: it is not there); "" where nothing does."""
+    """Return the refusal of a message of `agent` on a machine in the incarnation `present`; "" for none.
+
+    `present` None: the machine is not listed.
+    """
     if agent.revoked_at is not None:
         return REVOKED
     if present is None:

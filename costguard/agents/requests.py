@@ -1,8 +1,8 @@
-"""What an agent may ask for: bounded wishes about the life of its own machine, and no more of them than a person would grant.
+"""Grant an agent's requests: limited overrides for the incarnation of its own machine.
 
-Example: `costguard-agent phase download --for 3h` becomes a phase of three hours. A life has a day of phases from its agent;
-after that a person has to say so (`costguard phase`). `keep` is a lease, by the rules of the policies that concern the machine.
-A hard cap minds none of them.
+Example: `costguard-agent phase download --for 3h` becomes a phase of three hours. An agent may declare 24 h of phases per
+incarnation of its machine; more needs a person (`costguard phase`). `keep` is a lease, by the rules of the policies that apply
+to the machine. A hard cap ignores all of them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ AGENT_PREFIX = "agent of "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Of whose machine something is asked. `name`: what it is called. `wishes`: every one that was made of this life.
+    """The machine of a request.
 
-    `policies`: those that concern it. `rate`: what it costs, None: unknown.
+    `name`: its name. `wishes`: all overrides made for this incarnation. `policies`: those that apply to it. `rate`: its price,
+    None: unknown.
     """
 
     agent: Agent
@@ -43,14 +44,14 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class GrantedRequests:
-    """What became of asks: the wishes to record, and by the id of each ask "" or why not."""
+    """The result of requests: the overrides to record, and for the id of each request "" or the reason of the denial."""
 
     wishes: tuple[Override, ...]
     asked: dict[str, str]
 
 
 def grant_requests(of: RequestContext, asks: Sequence[AgentRequest], now: datetime) -> GrantedRequests:
-    """What is recorded of `asks`; one that was recorded before is granted, and not recorded again."""
+    """Return the overrides to record for `asks`; a request that was recorded before is granted, and not recorded again."""
     there, made, asked = list(of.wishes), list[Override](), dict[str, str]()
     for ask in asks:
         wish = _build_override(of, ask, now)
@@ -65,7 +66,7 @@ def grant_requests(of: RequestContext, asks: Sequence[AgentRequest], now: dateti
 
 
 def is_agent_override(wish: Override) -> bool:
-    """Whether an agent asked for it, and no person."""
+    """Return whether an agent, and not a person, made the override."""
     return wish.who.startswith(AGENT_PREFIX)
 
 
@@ -106,13 +107,13 @@ def _is_phase_of(wish: Override, life: Incarnation) -> bool:
 
 
 def _get_span(wish: Override) -> tuple[datetime, datetime]:
-    """From when to when it counts; one without an end for as long as all together may."""
+    """Return the start and end of an override; without an end it counts for `PHASES_MAX`."""
     ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
     return wish.at, max(wish.at, min(ends)) if ends else wish.at + PHASES_MAX
 
 
 def _sum_spans(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
-    """How long at least one of `spans` lasts."""
+    """Return the length of the union of `spans`."""
     length, reached = timedelta(), None
     for start, end in sorted(spans):
         begin = start if reached is None else max(start, reached)
@@ -127,7 +128,10 @@ def _format_hours(length: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMachine:
-    """The machine of an agent as last listed. `policies`: those that concern it. `rate`: what it costs, None: unknown."""
+    """The machine of an agent as last listed.
+
+    `policies`: those that apply to it. `rate`: its price, None: unknown.
+    """
 
     life: Incarnation
     name: str
@@ -138,10 +142,11 @@ class AgentMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentVerdict:
-    """What the last run of the guard says of a machine, for its agent. `kept_until`: the end of its lease, None without one.
+    """The result of the last guard run for a machine, as sent to its agent.
 
-    `protected`: whether it may not be ended by anybody but a person (protected, frozen, or a member of what would bring it
-    back); None where no run said so. A dead-man switch ends only what was told False.
+    `kept_until`: the end of its lease, None: no lease. `protected`: whether only a person may end it (protected, frozen, or a
+    member of a group that would start it again); None: no run has decided. A dead-man switch ends only a machine for which this
+    is False.
     """
 
     state: str = "unknown"

@@ -1,13 +1,14 @@
-"""From records of an agent to samples: one of each signal and interval of the guard, merged as the signal means.
+"""Convert an agent's records to samples: one per signal and guard interval, merged by the kind of the signal.
 
-Example: an interval of 60 s, and records of 15 s each. Four come to one sample at the end of the fourth: of GPU duty the
-mean over time, of busy GPUs the most, of a step counter the last, of key input the latest moment that it counts from. What is
-less than half an interval by itself, because nothing came after it, is no sample: it may hide work. Nor is a signal that some
-of the records lack, unless it shows work all the same: of a GPU that was read in one of four, nobody knows the other three.
+Example: an interval of 60 s, and records of 15 s each. Four records become one sample at the end of the fourth: for GPU duty
+the mean over time, for busy GPUs the maximum, for a step counter the last value, for key input the smallest age, counted at the
+end. Records that cover less than half an interval, because none followed, give no sample: the rest of the interval may contain
+work. A signal that some of the records lack gives no sample either, unless it shows work all the same: a GPU that was read in
+one of four records may have worked in the other three.
 
-Every record counts once: one that does not end later than all before it was here already. What an agent says of the past is
-moved by how far its clock is from ours, where that is more than network and scheduling come to. Of the time before it joined
-it says nothing: what a copied disk brings along was measured elsewhere.
+Each record counts once: a record that does not end later than all before it has been received already. Times of an agent are
+corrected by the offset of its clock, if that is larger than network and scheduling delays. Records from before the agent joined
+are ignored: records on a copied disk were measured on another machine.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MEASURE_TRUSTED_FOR = timedelta(minutes=15)
 
 
 class TimedRecord(NamedTuple):
-    """A record on our clock, in microseconds since 1970."""
+    """A record by the local clock, in microseconds since 1970."""
 
     at_us: int
     over_us: int
@@ -58,7 +59,10 @@ class TimedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MergedSamples:
-    """`samples`: of the intervals that are over. `rest`: the records of the one that goes on."""
+    """`samples`: of the completed intervals.
+
+    `rest`: the records of the interval in progress.
+    """
 
     samples: tuple[Sample, ...]
     rest: tuple[TimedRecord, ...]
@@ -67,10 +71,11 @@ class MergedSamples:
 def align_records(
     records: Iterable[AgentRecord], *, after_ms: int, sent_ms: int, now: datetime, since: datetime
 ) -> tuple[tuple[TimedRecord, ...], int]:
-    """Those of `records` that count, on our clock, and the end of the last one on the agent's: `after_ms` where none does.
+    """Return the `records` that count, by the local clock, and the end of the last one by the agent's clock.
 
-    `sent_ms`: when they were sent, by the agent's clock; it is `now` by ours. `since`: when the agent joined. An `after_ms`
-    that has yet to come by the agent's clock was told by a wrong one, which is right now: it does not hold up what follows.
+    The end is `after_ms` if no record counts. `sent_ms`: the time of sending by the agent's clock, which is `now` by the local
+    one. `since`: when the agent joined. An `after_ms` in the future of the agent's clock comes from a clock that was wrong and
+    has been corrected; it is ignored, so that it does not block later records.
     """
     now_us = to_micros(now)
     skew_ms = sent_ms - now_us // 1000
@@ -89,7 +94,7 @@ def align_records(
 
 
 def merge_records(key: ResourceKey, waiting: Sequence[TimedRecord], interval: timedelta) -> MergedSamples:
-    """`waiting`, in order, merged by intervals, each from its first record on."""
+    """Merge `waiting`, in order, by intervals, each of which begins with its first record."""
     each, done, lot = interval // MICROSECOND, list[Sample](), list[TimedRecord]()
     for one in waiting:
         if lot and one.at_us < lot[-1].at_us:
@@ -105,7 +110,7 @@ def merge_records(key: ResourceKey, waiting: Sequence[TimedRecord], interval: ti
 
 
 def convert_records(key: ResourceKey, waiting: Iterable[TimedRecord]) -> list[Sample]:
-    """Each record by itself as samples, for who looks at this very moment."""
+    """Return each record by itself as samples, for a view of the present moment."""
     return [
         Sample(key=key, signal=signal, at=from_micros(one.at_us), value=value)
         for one in waiting
@@ -114,9 +119,12 @@ def convert_records(key: ResourceKey, waiting: Iterable[TimedRecord]) -> list[Sa
 
 
 def drop_contradicted_samples(samples: Iterable[Sample], latest: Mapping[str, Sample]) -> tuple[Sample, ...]:
-    """`samples` of an agent without those that say quiet where the provider's `latest` of the signal, not long ago, says work.
+    """Return `samples` without those that the provider contradicts.
 
-    Then it is missing, and what is missing is never idle: an agent that lies, or sees another GPU, can hide no work.
+    A sample that shows no work is dropped where the provider's recent `latest` sample of the signal shows work.
+
+    A dropped sample is missing, and missing data never counts as idle: an agent that reports wrong values, or reads another
+    GPU, cannot hide work.
     """
     return tuple(one for one in samples if not _is_contradicted(one, latest.get(one.signal)))
 
@@ -136,7 +144,7 @@ def _is_contradicted(said: Sample, measured: Sample | None) -> bool:
 
 
 def _build_samples(key: ResourceKey, lot: Sequence[TimedRecord], each: int) -> list[Sample]:
-    """The samples of one interval, at the end of its last record."""
+    """Return the samples of one interval, dated at the end of its last record."""
     over_us = sum(one.over_us for one in lot)
     if over_us < INTERVAL_COVERAGE_MIN * each:
         return []
@@ -154,7 +162,10 @@ def _build_samples(key: ResourceKey, lot: Sequence[TimedRecord], each: int) -> l
 
 
 def _is_conclusive(signal: str, value: float) -> bool:
-    """Whether what some records say of `signal` holds whatever the others would have said: it shows work, or is no level."""
+    """Return whether a partial value of `signal` holds whatever the missing records contain.
+
+    That is so if it shows work, or is no level.
+    """
     kind = SIGNAL_KINDS.get(signal)
     if kind is None or kind.reading not in (LEVEL, VOLUMES, AGE):
         return True

@@ -1,15 +1,16 @@
-"""Rows of a FOCUS export (the FinOps billing standard, 1.0 to 1.4) as bill lines: what AWS and Google write into a bucket.
+"""Read the rows of bill files as bill lines.
 
-FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by the bill it stands
-in and by what it is about (account, resource, price, beginning, kind of charge), and rows that share all of that are one line
-with their sum: what a later export says of it has the same id, and replaces it. A correction stands in a later month's bill.
+They are FOCUS exports (the FinOps billing standard, 1.0 to 1.4) or of a provider's own format.
+
+AWS and Google write FOCUS exports into a bucket. FOCUS rows have no id, and a month that is not closed is written again every
+day. So a line is identified by its bill and its subject (account, resource, price, beginning, kind of charge), and rows that
+share all of these are one line with their sum: a later export of the line has the same id, and replaces it. A correction is
+part of a later month's bill.
 
 Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 and 0.0000000004 are one line of $1.006.
 
-What a provider says of its bills as files: how a record of one is recognised, and how it becomes lines.
-
-A file is read record by record (a row of a CSV, an object of JSON), whoever wrote it; only its provider knows what a record
-means. FOCUS is read for everybody (`focus_rows`): a provider adds what it is called there, and how it names resources.
+A file is read record by record (a row of a CSV, an object of JSON); only the provider's `BillFormat` can interpret a record of
+its own format. FOCUS is read for all providers: a provider adds its names in FOCUS files, and how it names resources.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ WRITTEN_NULL = "NULL"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusSource:
-    """Where rows come from and how they are read.
+    """The origin of rows, and how they are read.
 
-    `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was made, which says whether a month
-    can be closed. `resource`: the provider's ResourceId as the ledger's id.
+    `provider`: its name in the ledger. `source`: the name of the statement. `as_of`: when it was made, which decides whether a
+    month can be closed. `resource`: converts the provider's ResourceId to the ledger's id.
     """
 
     provider: str
@@ -73,18 +74,24 @@ class FocusSource:
 
 
 def parse_focus_line(row: ExportRow, export: FocusSource) -> tuple[BillLine, Decimal]:
-    """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
+    """Return the line that `row` belongs to, with amount 0, and the row's part of the amount.
+
+    Raises InputError if the row cannot be read.
+    """
     return _parse_line(_fold_columns(row), export)
 
 
 def get_focus_provider(row: ExportRow) -> str:
-    """Who provides what a row charges for, as the row calls them; "" where no column says so. 1.4 has dropped ProviderName."""
+    """Return the provider's name in a row; "" if no column states it.
+
+    FOCUS 1.4 has dropped ProviderName.
+    """
     columns = _fold_columns(row)
     return next(filter(None, (columns.get_text(name).strip() for name in _PROVIDER_COLUMNS)), "")
 
 
 def find_missing_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The FOCUS columns that no line can do without and that `names` lacks."""
+    """Return the FOCUS columns that every line needs and that `names` lacks."""
     there = {_fold_column(name) for name in names}
     missing = [name for name in _NEEDED if _fold_column(name) not in there]
     costs = {_fold_column(EFFECTIVE_COST), _fold_column(BILLED_COST)}
@@ -92,25 +99,34 @@ def find_missing_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def get_arn_tail(stated: str) -> str:
-    """The last part of an ARN, as EC2 names things: `arn:aws:ec2:us-east-1:1:instance/i-0abc` is i-0abc; others as they are."""
+    """Return the last part of an ARN, which is the id in EC2; other names are returned as they are.
+
+    Example: `arn:aws:ec2:us-east-1:1:instance/i-0abc` gives i-0abc.
+    """
     return stated.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if stated.startswith("arn:") else stated
 
 
 def parse_export_instant(value: object) -> datetime | None:
-    """An instant as exports write it: a text, or what a Parquet file holds; without an offset it is in UTC."""
+    """Return an instant of an export: a text, or a value of a Parquet file.
+
+    Without an offset it is in UTC. None: it cannot be read as an instant.
+    """
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
     return parse_instant(value.isoformat() if isinstance(value, date) else value)
 
 
 def _fold_columns(row: ExportRow) -> _FocusColumns:
-    """`row` by the names of its columns whatever their case, with or without underscores: BilledCost, billed_cost."""
+    """Return `row` by column names that ignore case and underscores: BilledCost, billed_cost."""
     return _FocusColumns(row, _fold_names(tuple(row)))
 
 
 @lru_cache(maxsize=64)
 def _fold_names(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Folded name -> column, the first one of those that are alike: every row of a file has the same ones."""
+    """Return folded name -> column, the first of equal ones.
+
+    Cached, because every row of a file has the same columns.
+    """
     return {_fold_column(str(name)): name for name in reversed(names)}
 
 
@@ -121,13 +137,13 @@ class _FocusColumns:
         self._row, self._columns = row, columns
 
     def get(self, name: str) -> object:
-        """The value of the FOCUS column `name`; None where it is missing or empty."""
+        """Return the value of the FOCUS column `name`; None if it is missing or empty."""
         column = self._columns.get(_fold_column(name))
         value = None if column is None else self._row.get(column)
         return None if isinstance(value, str) and (not value or value.isspace() or value.upper() == WRITTEN_NULL) else value
 
     def get_text(self, name: str) -> str:
-        """The same as text that a database holds, "" for none."""
+        """Return the same value as text that a database stores, "" for None."""
         value = self.get(name)
         return "" if value is None else make_storable(shorten(str(value), LONGEST_ID))
 
@@ -141,7 +157,7 @@ def _fold_column(name: str) -> str:
 
 
 def _parse_line(row: _FocusColumns, export: FocusSource) -> tuple[BillLine, Decimal]:
-    """The line that a row belongs to, and the row's part of its amount."""
+    """Return the line that a row belongs to, and the row's part of its amount."""
     column = EFFECTIVE_COST if row.get(EFFECTIVE_COST) is not None else BILLED_COST
     amount, currency = parse_bill_amount(row.get(column), column), row.get_text("BillingCurrency")
     start, end = _require_export_instant(row, "ChargePeriodStart"), _require_export_instant(row, "ChargePeriodEnd")
@@ -188,29 +204,29 @@ the end: the last bucket of a bill that is not closed grows, and what is stated 
 
 
 def _build_id(row: _FocusColumns, bill: str, start: datetime, currency: str) -> str:
-    """The instant as FOCUS writes it, however the file does: an export as CSV and as Parquet is one bill."""
+    """Return the line's id, with the instant in FOCUS's form, so that an export as CSV and as Parquet gives one bill."""
     period = {"ChargePeriodStart": format_export_instant(start)}
     return build_line_id(bill, (*(period.get(name) or row.get_text(name) for name in _ID_COLUMNS), currency))
 
 
 def _find_billing_start(row: _FocusColumns, start: datetime) -> datetime:
-    """When the billing period of a row begins; where it does not say so, that of its month."""
+    """Return the start of the billing period of a row; if it is not stated, the start of its month."""
     stated, end = parse_export_instant(row.get("BillingPeriodStart")), parse_export_instant(row.get("BillingPeriodEnd"))
     return stated or find_month_start(start if end is None else end - INSTANT_CHARGE_LENGTH)
 
 
 def find_month_start(at: datetime) -> datetime:
-    """The first instant of the month of `at`, in UTC."""
+    """Return the first instant of the month of `at`, in UTC."""
     return at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def build_bill_name(statement: str, payer: str, start: datetime) -> str:
-    """What a bill is called that is delivered whole, and anew until it is closed: whose it is, and since when it bills."""
+    """Return the name of a bill that is delivered again as a whole until it is closed: statement, payer and start."""
     return "|".join((statement, _escape_part(shorten(payer, LONGEST_PAYER)), format_export_instant(start)))
 
 
 def build_line_id(bill: str, parts: Iterable[str]) -> str:
-    """The name of a line of `bill` that is about `parts`."""
+    """Return the id of a line of `bill` with the identifying `parts`."""
     return "|".join((bill, *map(_escape_part, parts)))
 
 
@@ -219,7 +235,7 @@ def _escape_part(part: str) -> str:
 
 
 def format_export_instant(at: datetime) -> str:
-    """`2026-11-20T12:00:00Z`, with a fraction where there is one."""
+    """Return an instant as `2026-11-20T12:00:00Z`, with a fraction if there is one."""
     return f"{at.replace(tzinfo=None).isoformat()}Z"
 
 
@@ -231,7 +247,7 @@ def _require_export_instant(row: _FocusColumns, column: str) -> datetime:
 
 
 def _is_estimated(row: _FocusColumns, as_of: datetime) -> bool:
-    """Whether the line can still change: it has no invoice, and its month is not long over."""
+    """Return whether the line can still change: it has no invoice, and its month ended less than `CLOSED_AFTER` ago."""
     if row.get("InvoiceId") is not None:
         return False
     closes = parse_export_instant(row.get("BillingPeriodEnd")) or parse_export_instant(row.get("ChargePeriodEnd"))
@@ -257,7 +273,10 @@ _WORDS = (
 
 
 def classify_charge(category: str, *told: str) -> str:
-    """What a row is a charge for. `told`: what the provider calls it, the most exact word first; the first known decides."""
+    """Return the kind of charge of a row.
+
+    `told`: the provider's terms for it, the most exact first; the first known one decides.
+    """
     if category.lower() in _BY_CATEGORY:
         return _BY_CATEGORY[category.lower()]
     for text in map(str.lower, told):
@@ -277,7 +296,10 @@ BillLinePart = tuple[BillLine, Decimal]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillFileFacts:
-    """What is known of a file beside its records. `account`: whose it is where no record says so. `as_of`: when it was made."""
+    """Facts about a file in addition to its records.
+
+    `account`: used where no record names one. `as_of`: when it was made.
+    """
 
     account: str
     as_of: datetime
@@ -285,11 +307,11 @@ class BillFileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillFormat:
-    """One way in which a provider writes its bill.
+    """One format of a provider's bill.
 
-    `name`: for people. `known`: whether a record is of this kind, by its keys. `read`: the parts of a record, none for what is
-    no charge (a payment); InputError for one that cannot be read. `says_whose`: whether records name their account. `sums`:
-    whether records of one line's id add up to it; else each states all of it, and the last one counts.
+    `name`: for people. `known`: whether a record has this format, by its keys. `read`: returns the parts of a record, none for
+    a record that is no charge (a payment); raises InputError for one that cannot be read. `says_whose`: whether records name
+    their account. `sums`: whether records with one line id add up; else each states the full amount, and the last one counts.
     """
 
     name: str
@@ -301,7 +323,10 @@ class BillFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillFiles:
-    """A provider's own `formats`. `called`: its names in FOCUS files. `resource`: a FOCUS ResourceId as the ledger's id."""
+    """The formats and names of one provider's bill files.
+
+    `formats`: its own. `called`: its names in FOCUS files. `resource`: converts a FOCUS ResourceId to the ledger's id.
+    """
 
     formats: tuple[BillFormat, ...] = ()
     called: tuple[str, ...] = ()
@@ -309,9 +334,9 @@ class BillFiles:
 
 
 def sum_bill_lines(parts: Iterable[BillLinePart], period: Period, *, sums: bool = True) -> BillLines:
-    """The lines of `period` (those that reach into it, whole), oldest first, each rounded once, half to even.
+    """Return the lines that overlap `period`, uncut, oldest first, each rounded once, half to even.
 
-    `sums`: as of a `BillFormat`. A line reaches as far as the longest of its parts. `why` counts what is beyond MOST_LINES.
+    `sums`: as in `BillFormat`. A line ends with the last of its parts. `why` counts the lines beyond `MOST_BILL_LINES`.
     """
     lines, over = dict[str, BillLinePart](), 0
     for line, amount in parts:
@@ -334,6 +359,6 @@ def _add_parts(one: BillLinePart, other: BillLinePart) -> BillLinePart:
 
 
 def _round_line(line: BillLine, amount: Decimal) -> BillLine:
-    """Exports state ten and more decimals."""
+    """Return `line` with `amount` added, rounded to nano-units: exports state ten and more decimals."""
     nano = line.amount.nano + int(amount.scaleb(9).to_integral_value())
     return replace(line, amount=Money(nano=nano, currency=line.amount.currency))

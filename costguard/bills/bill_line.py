@@ -1,7 +1,7 @@
-"""What a provider says it charged: the lines of its bill, to hold costguard's own charges against.
+"""The lines of a provider's bill, which are compared with costguard's own charges.
 
-Bills come late and change: a line is known by its `id` (same id: the newer statement replaces the older), and one that is
-`estimated` will change.
+Bills arrive late and change: a line is identified by its `id` (same id: the newer statement replaces the older), and a line
+that is `estimated` will change.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LARGEST_LINE = Decimal(10**9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
-    """`amount` for `charge` from `start` until before `end` (UTC). Credits are negative.
+    """`amount` for `charge` from `start` until before `end` (UTC).
 
-    `resource_id`: the provider's id, "" where the line is of no single resource. `source` names where it stands
-    ("GET /v2/billing/pods"). `statement`: which of its provider's statements it belongs to: two that state the same money in
-    two ways (Cost Explorer and an export file) have two names and are never added. `bill`: which bill it stands in, where its
-    provider delivers whole bills anew until they are closed ("focus|999988887777|2026-10-01T00:00:00Z"), as exports are; its
-    id begins with that.
+    Credits are negative. `resource_id`: the provider's id, "" if the line is for no single resource. `source`: where the line
+    was read ("GET /v2/billing/pods"). `statement`: the provider's statement that it belongs to; two statements of the same
+    money (Cost Explorer and an export file) have two names and are never added. `bill`: the bill that it belongs to, if the
+    provider delivers the whole bill again until it is closed, as exports do ("focus|999988887777|2026-10-01T00:00:00Z"); the
+    line's id begins with it.
     """
 
     id: str
@@ -59,9 +59,10 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLines:
-    """Every line that a provider could give of a period. `why`: what is missing, "" where the statement is whole.
+    """The lines of a provider for a period.
 
-    `made_at`: when it was stated, None for now. `left_out`: rows of others that stood among them, by whose they are.
+    `why`: what is missing, "" if the statement is complete. `made_at`: when it was stated, None: now. `left_out`: the number of
+    rows of other providers in it, by provider.
     """
 
     lines: tuple[BillLine, ...]
@@ -72,12 +73,12 @@ class BillLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillImport:
-    """What became of one statement of `provider`, read from `source`: so many `lines`, in `start` to `end`.
+    """The result of importing one statement of `provider` from `source`: `lines` lines, in `start` to `end`.
 
-    `added` were new, `replaced` said something else before, `withdrawn` are stated no more, `outdated` were known as a later
-    statement has them and stayed. `lacking`: those that the ledger has of the same bills and the statement does not, which
-    stayed, too, as nobody said that it is all of them. `why`: what the statement leaves out, "" where it is whole. `estimated`:
-    lines that will still change.
+    `added`: new lines. `replaced`: lines that differed before. `withdrawn`: lines no longer stated. `outdated`: lines that the
+    ledger has from a later statement, which stayed. `lacking`: lines of the same bills in the ledger that the statement lacks,
+    which also stayed, because the statement does not claim to be complete. `why`: what the statement leaves out, "" if it is
+    complete. `estimated`: lines that will still change.
     """
 
     provider: str
@@ -95,9 +96,9 @@ class BillImport:
 
 
 def parse_bill_amount(value: object, field: str) -> Decimal:
-    """The amount that a bill states: a number, or a text of one with a decimal point; InputError for anything else.
+    """Return the amount that a bill states: a number, or its text with a decimal point.
 
-    A float (Parquet has no other numbers in places) counts by its shortest digits.
+    Raises InputError otherwise. A float (some Parquet columns have no other numbers) counts by its shortest digits.
     """
     text = str(value).strip() if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else ""
     try:

@@ -1,17 +1,17 @@
-"""Drift: what a provider's bill says beside what costguard charged, resource by resource, and what the difference comes from.
+"""Drift: a provider's bill compared with costguard's charges, resource by resource, and the causes of the difference.
 
-A bill lies right where it lies within low and high of the charges. What lies outside is judged resource by resource, so that
-$10 too much here and $10 too little there are $20 and not nothing; what has a cause of which costguard knows that it is not in
-the charges (tax, credits, rounding, lines that are late) is apart. The parts of a result add up to bill less expected charges.
+A bill agrees if it lies within low and high of the charges. The amount outside is judged resource by resource, so that $10 too
+much for one and $10 too little for another are $20 and not zero. Amounts with a cause that is known to be missing in the
+charges (tax, credits, rounding, late lines) are reported separately. The parts of a result add up to bill less expected
+charges.
 
 Example: 24 lines of $0.76 for pod k3v9, whose 24 hours were charged $0.69: the bill is 1.1014 times the charges in every cell,
 so the drift of $1.68 is a wrong rate, and $0.7600 an hour would fit.
 
-How far a bill may lie from the charges: a part of it, an amount, or whichever of both is more.
+The tolerance is a share of the bill, an amount, or the larger of both. Example: "1%, 0.10" allows $0.10 of a bill of $8 and $20
+of one of $2,000.
 
-Example: "1%, 0.10" allows $0.10 of a bill of $8 and $20 of one of $2,000.
-
-What people are told of bills that differ from the charges: each drift once, until it has been within tolerance again.
+Each drift beyond the tolerance is notified once, until the bill has been within tolerance again.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ NanoAmounts = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderBill:
-    """One statement of a provider's that speaks of `account`; `name` tells it from others of the same money.
+    """One statement of a provider for `account`; `name` distinguishes it from other statements of the same money.
 
-    `start_us`, `end_us`: what time it speaks of. `days`: on how many it has lines. `newest`: rises with each import.
+    `start_us`, `end_us`: the period that it covers. `days`: the number of days with lines. `newest`: increases with each
+    import.
     """
 
     account: str
@@ -58,10 +59,11 @@ class ProviderBill:
 
 
 class BilledLines(NamedTuple):
-    """Lines of one statement, resource and kind of charge in the cells `first` to `last` (numbers of hours since 1970).
+    """Lines of one statement, resource and kind of charge in the cells `first` to `last` (hours since 1970).
 
-    `resource`: "" for lines of none. `estimated`: how many will still change. `step`: nano-units that every amount is a whole
-    multiple of, 0 for none that shows. `overlapping`: lines that lie over others of the same thing. `told`: a description.
+    `resource`: "" for lines of none. `estimated`: the number of lines that will still change. `step`: nano-units that every
+    amount is a whole multiple of, 0 if none is visible. `overlapping`: lines that overlap others of the same kind. `told`: a
+    description.
     """
 
     account: str
@@ -80,9 +82,10 @@ class BilledLines(NamedTuple):
 
 
 class ChargedCell(NamedTuple):
-    """What one resource was charged of one kind in one cell, at one price. `where`: INSIDE, BEFORE or AFTER the statement.
+    """The charge of one resource, of one kind, in one cell, at one price.
 
-    `sku`: what is priced ("p5.48xlarge, on-demand"). `price`: nano-units per `unit`, with its `source`.
+    `where`: INSIDE, BEFORE or AFTER the period of the statement. `sku`: the priced item ("p5.48xlarge, on-demand"). `price`:
+    nano-units per `unit`, with its `source`.
     """
 
     account: str
@@ -103,10 +106,10 @@ class ChargedCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftPart:
-    """What one cause adds to the charges: `nano` is bill less expected charges.
+    """The part of the drift with one cause.
 
-    `off`: how much of it lies outside of [low, high], added up resource by resource without signs. `explained`: whether it
-    stands apart from what the tolerance is asked of. `named`: some of the resources.
+    `nano`: bill less expected charges. `off`: the part of it outside of [low, high], summed over resources without signs.
+    `explained`: whether it is excluded from the amount that the tolerance is compared with. `named`: some of the resources.
     """
 
     cause: str
@@ -123,7 +126,7 @@ class DriftPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellAmounts:
-    """One cell, or of a result one UTC day since 1970: what was billed, and the charges."""
+    """Bill and charges of one cell, or in a result of one UTC day since 1970."""
 
     cell: int
     billed: int
@@ -132,10 +135,10 @@ class CellAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftResult:
-    """A bill of one account in one currency, held against its charges in `period`.
+    """A bill of one account in one currency, compared with its charges in `period`.
 
-    `unexplained`: what lies outside without standing apart, in nano-units; within `allowed` it is WITHIN. `why`: what the bill
-    leaves out, or why nothing can be said.
+    `unexplained`: nano-units outside the charges without an explained cause; up to `allowed` the outcome is WITHIN. `why`: what
+    the bill leaves out, or why there is no verdict.
     """
 
     provider: str
@@ -162,7 +165,7 @@ class DriftResult:
 
 @dataclass(slots=True)
 class CellBlock:
-    """Cells that are compared as one: a line may cover several."""
+    """Cells that are compared as one, because a line may cover several."""
 
     billed: int = 0
     low: int = 0
@@ -173,16 +176,16 @@ class CellBlock:
 
     @property
     def off(self) -> int:
-        """By how much the bill lies outside of the charges: above them, below them (negative), or 0."""
+        """The amount by which the bill lies outside of the charges: positive above them, negative below them, else 0."""
         return max(0, self.billed - self.high) or min(0, self.billed - self.low)
 
 
 @dataclass(slots=True)
 class DriftGroup:
-    """One resource and kind of charge: what is judged as one.
+    """One resource and kind of charge, judged as one.
 
-    `settled` and `late`: its blocks of final and of estimated lines. `early`: what was billed before costguard first saw it,
-    and was not charged. `ratio`: of a wrong rate, how many times the charges the bill is.
+    `settled` and `late`: its blocks of final and of estimated lines. `early`: the amount that was billed before costguard first
+    saw the resource, and not charged. `ratio`: for a wrong rate, bill divided by charges.
     """
 
     resource: str
@@ -202,12 +205,12 @@ class DriftGroup:
 
     @property
     def billed(self) -> int:
-        """All of it."""
+        """The sum of settled, late and early bills."""
         return self.settled.billed + self.late.billed + self.early.billed
 
     @property
     def charged(self) -> NanoAmounts:
-        """All of it."""
+        """The sum of settled and late charges."""
         return (
             self.settled.low + self.late.low,
             self.settled.expected + self.late.expected,
@@ -217,7 +220,7 @@ class DriftGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountComparison:
-    """One account and currency, group by group, before causes are named."""
+    """One account and currency, group by group, before causes are assigned."""
 
     account: str
     currency: str
@@ -230,7 +233,7 @@ class AccountComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationRecord:
-    """What the ledger remembers of a bill that was compared with the charges of `period` at `at`; amounts as in `Result`."""
+    """A stored comparison of a bill with the charges of `period`, made at `at`; amounts as in `DriftResult`."""
 
     provider: str
     account: str
@@ -248,11 +251,12 @@ class ReconciliationRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseContext:
-    """What causes are named by, beside the amounts.
+    """The facts, in addition to the amounts, from which causes are derived.
 
-    `known`: (account, resource) of all that costguard ever saw -> in which hour since 1970 it did so first; -1 where somebody
-    stated since when it is there. `cells`: how many of them make a day. `accounts`: those that it polls. `others`: by
-    (account, resource, charge) the currencies of what is billed in one and charged in another. `why`: what the bill leaves out.
+    `known`: (account, resource) of every resource ever seen -> the hour since 1970 in which it was first seen; -1 where the
+    provider states since when it exists. `cells`: the number of cells in a day. `accounts`: those that costguard polls.
+    `others`: by (account, resource, charge) the currencies of what is billed in one and charged in another. `why`: what the
+    bill leaves out.
     """
 
     provider: str
@@ -273,17 +277,17 @@ MILLIONTHS = 10**6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """`millionths` of the bill, or `nano` of its currency, whichever is more."""
+    """`millionths` of the bill, or `nano` of its currency, whichever is larger."""
 
     millionths: int
     nano: int
 
     def compute_allowed(self, nano: int) -> int:
-        """The nano-units that a bill of `nano` may differ by."""
+        """Return the nano-units by which a bill of `nano` may differ."""
         return max(self.nano, divide_half_even(abs(nano) * self.millionths, MILLIONTHS))
 
     def format(self) -> str:
-        """As it is written: `1%, 0.10`; `0` for none at all."""
+        """Return it in the form of the settings: `1%, 0.10`; `0` for none at all."""
         percent = f"{Decimal(self.millionths).scaleb(-4).normalize():f}%" if self.millionths else ""
         whole, _, decimals = Money(nano=self.nano).format(9).partition(".")
         amount = f"{whole}.{decimals.rstrip('0').ljust(2, '0')}" if self.nano else ""
@@ -295,7 +299,10 @@ DEFAULT_TOLERANCE = Tolerance(millionths=10_000, nano=100_000_000)
 
 
 def parse_tolerance(text: str, field: str) -> Tolerance:
-    """What `text` allows: "2%", "0.50", or "1%, 0.10". InputError for anything else."""
+    """Parse "2%", "0.50", or "1%, 0.10".
+
+    Raises InputError for anything else.
+    """
     millionths, nano, seen = 0, 0, set[str]()
     for part in text.split(","):
         found = _TOLERANCE_PART.fullmatch(part.strip())
@@ -315,12 +322,12 @@ MOST_CAUSES = 3
 
 
 def format_drift_subject(result: DriftResult) -> str:
-    """What a notice is about: `bill runpod/default USD 2026-11-01`."""
+    """Return the subject of a notice: `bill runpod/default USD 2026-11-01`."""
     return f"bill {result.provider}/{to_one_line(result.account)} {result.currency} {result.period.start:%Y-%m-%d}"
 
 
 def is_already_notified(result: DriftResult, before: Sequence[ReconciliationRecord]) -> bool:
-    """Whether people know of it: the last time this bill was held, it was beyond tolerance too, and they were told."""
+    """Return whether the last comparison of this bill, in `before`, was beyond tolerance and notified."""
     key = (result.provider, result.account, result.currency, result.period)
     return any(
         (one.provider, one.account, one.currency, one.period) == key and one.outcome == BEYOND and one.told for one in before
@@ -328,7 +335,7 @@ def is_already_notified(result: DriftResult, before: Sequence[ReconciliationReco
 
 
 def build_drift_alert(result: DriftResult) -> Alert:
-    """The notice of a bill beyond tolerance, with what it comes from."""
+    """Return the alert for a bill beyond tolerance, with its causes."""
     mark = get_currency_sign(result.currency)
 
     def money(nano: int) -> str:

@@ -1,12 +1,12 @@
-"""Lines of a bill beside the charges that they are for: by resource and kind of charge, cell by cell.
+"""Compare the lines of a bill with their charges, cell by cell, and name the causes of drift.
 
-A line of one hour and a charge of the same hour stand in one cell. A line of a month takes all the cells of its month into one
-block. A statement that names no resource of a kind of charge (Cost Explorer) is held against all of that kind in its region.
+A line of one hour and a charge of the same hour are in one cell. A line of a month combines all cells of its month into one
+block. If a statement names no resource for a kind of charge (Cost Explorer), its lines are compared with all charges of that
+kind in the region.
 
-What a drift comes from, named by what can be seen: each group of a bill that lies outside of its charges gets one cause.
-
-Asked in this order: is the bill in another currency, did costguard ever see the resource, does the bill have a line at all, do
-lines lie over each other, does the bill round, is it the same ratio everywhere (a wrong rate)? What is left is unexplained.
+Each group whose bill lies outside of its charges gets one cause, tested in this order: another currency, a resource that
+costguard never saw, no line in the bill, overlapping lines, rounding, the same ratio everywhere (a wrong rate). The rest is
+unexplained.
 
 Example: 48 hourly blocks of two pods at $0.69, all billed 1.1014 times that: "a rate of $0.7600 an hour would fit".
 """
@@ -47,10 +47,10 @@ FirstSeenHours = Mapping[tuple[str, str], int]
 def compare_bills(
     stated: Iterable[BilledLines], charged: Iterable[ChargedCell], known: FirstSeenHours
 ) -> list[AccountComparison]:
-    """Lines beside charges, for each account and currency. `known`: see `Judging`.
+    """Compare lines with charges, for each account and currency.
 
-    `apart`: (nano, lines) of tax and credits. `outside`: charges BEFORE and AFTER the statement. `unplaced`: lines of no
-    resource, of kinds of charge whose other lines name theirs.
+    `known`: see `CauseContext`. In a result, `apart` holds (nano, lines) of tax and credits, `outside` the charges BEFORE and
+    AFTER the statement, and `unplaced` the lines without a resource of kinds of charge whose other lines name theirs.
     """
     bills, charges = (
         defaultdict[tuple[str, str], list[BilledLines]](list),
@@ -94,7 +94,10 @@ def _compare_account(
 def _group_lines(
     stated: Iterable[BilledLines], charged: Iterable[ChargedCell], pooled: Collection[str], wide: Collection[str]
 ) -> list[DriftGroup]:
-    """By resource and charge; of the kinds in `pooled`, which no line states by resource, by region, or (`wide`) as one."""
+    """Group lines and charges by resource and kind of charge.
+
+    Kinds in `pooled`, for which no line names a resource, are grouped by region, or, if also in `wide`, as one group.
+    """
     groups = dict[tuple[str, str, str], DriftGroup]()
     lines = defaultdict[tuple[str, str, str], list[BilledLines]](list)
     for line in stated:
@@ -114,7 +117,7 @@ def _group_lines(
 
 
 def _fill_group(group: DriftGroup, stated: Sequence[BilledLines], charged: Sequence[ChargedCell]) -> None:
-    """Every line and charge of the group in its block."""
+    """Add every line and charge of the group to its block."""
     first = _find_first_cells(stated)
     for line in stated:
         block = group.blocks.setdefault(first.get(line.first, line.first), CellBlock())
@@ -133,7 +136,7 @@ def _fill_group(group: DriftGroup, stated: Sequence[BilledLines], charged: Seque
 
 
 def _sum_blocks(group: DriftGroup, first_seen: int | None) -> None:
-    """The group's blocks as sums: late, settled, and early where nobody had looked before the hour `first_seen`."""
+    """Sum the group's blocks as late, settled, and early: billed before `first_seen`, the hour of the first look."""
     charged = [start for start, block in group.blocks.items() if block.high]
     for start, block in group.blocks.items():
         total = group.late if block.estimated else group.settled
@@ -152,14 +155,14 @@ def _sum_blocks(group: DriftGroup, first_seen: int | None) -> None:
 
 
 def _find_block_hours(start: int, group: DriftGroup) -> range:
-    """The hours of a block: its own, or its whole day, where the group has no other block of that day."""
+    """Return the hours of a block: its own, or its whole day if the group has no other block on that day."""
     day = range(start, start + HOURS_A_DAY)
     alone = start % HOURS_A_DAY == 0 and not any(other in day for other in group.blocks if other != start)
     return day if alone else range(start, start + 1)
 
 
 def _find_first_cells(stated: Iterable[BilledLines]) -> dict[int, int]:
-    """Cell -> the first cell of the block that it belongs to, for cells that lines reach over."""
+    """Return cell -> the first cell of its block, for cells that are covered by lines of several cells."""
     found, end, start = dict[int, int](), -1, -1
     for line in sorted((line for line in stated if line.last > line.first), key=lambda line: line.first):
         start = start if line.first <= end else line.first
@@ -181,7 +184,7 @@ def _sum_charges(charged: Iterable[ChargedCell]) -> NanoAmounts:
 
 
 def _sum_cells(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> tuple[CellAmounts, ...]:
-    """Cell by cell, all resources together; a line of several cells stands in its first."""
+    """Return bill and charges by cell over all resources; a line of several cells counts in its first."""
     billed, owed = defaultdict[int, int](int), defaultdict[int, list[int]](lambda: [0, 0, 0])
     for line in stated:
         billed[line.first] += line.nano
@@ -214,7 +217,7 @@ KIND_WORDS = {COMPUTE: "machine", STORAGE: "disk", ADDRESS: "address"}
 
 
 def explain_drift(one: AccountComparison, judging: CauseContext) -> DriftResult:
-    """The result of one account and currency: its parts, each with a cause, and whether it lies within the tolerance."""
+    """Return the result of one account and currency: its parts with their causes, and whether it is within tolerance."""
     for group in (*one.groups, *one.unplaced):
         group.cause = _find_cause(group, one, judging)
     for groups in _group_by_sku(one.groups).values():
@@ -247,7 +250,7 @@ def explain_drift(one: AccountComparison, judging: CauseContext) -> DriftResult:
 
 
 def _sum_days(cells: Sequence[CellAmounts], of_a_day: int) -> tuple[CellAmounts, ...]:
-    """Cells put together to days."""
+    """Return the cells summed by day."""
     found = dict[int, list[CellAmounts]]()
     for cell in cells:
         found.setdefault(cell.cell // of_a_day, []).append(cell)
@@ -258,7 +261,7 @@ def _sum_days(cells: Sequence[CellAmounts], of_a_day: int) -> tuple[CellAmounts,
 
 
 def _find_cause(group: DriftGroup, one: AccountComparison, judging: CauseContext) -> str:
-    """Why its settled blocks lie where they lie, before rates are looked at."""
+    """Return the cause of the drift of the group's settled blocks, before rates are compared."""
     lines, others = group.settled.lines, judging.others.get((one.account, group.resource, group.charge), ())
     if others and (not lines or not group.prices):
         return CURRENCY
@@ -281,7 +284,7 @@ def _name_small_drift(group: DriftGroup) -> str:
 
 
 def _bound_rounding(group: DriftGroup) -> int:
-    """The nano-units that rounding can have moved the settled lines by: half of the finest step that all of them show."""
+    """Return the nano-units that rounding can explain: per settled line half of the finest step that all of them share."""
     step = min(group.steps, default=0)
     return group.settled.lines * max(FINEST_STEP, step // 2)
 
@@ -295,7 +298,7 @@ def _group_by_sku(groups: Iterable[DriftGroup]) -> dict[tuple[str, str], list[Dr
 
 
 def _name_rates(groups: Sequence[DriftGroup]) -> None:
-    """Name what is billed in one ratio: all of an SKU, or a machine by itself where its fellows are billed otherwise."""
+    """Assign the cause RATE to groups billed in one ratio: all of an SKU, or single machines if the others differ."""
     common = _find_rate_ratio(groups)
     for group in groups:
         fit = common or _find_rate_ratio([group])
@@ -304,7 +307,7 @@ def _name_rates(groups: Sequence[DriftGroup]) -> None:
 
 
 def _find_rate_ratio(groups: Sequence[DriftGroup]) -> Fraction | None:
-    """The one ratio of bill to charges in every settled block of an SKU; None where there is none, or it is 1."""
+    """Return the common ratio of bill to charges in every settled block; None if there is none, or it is 1."""
     blocks = [block for group in groups for block in group.blocks.values() if block.lines and not block.estimated]
     exact = [block for block in blocks if block.low and block.high - block.low <= block.expected * EXACT_SHARE]
     billed, expected = sum(block.billed for block in exact), sum(block.expected for block in exact)
@@ -318,7 +321,7 @@ def _find_rate_ratio(groups: Sequence[DriftGroup]) -> Fraction | None:
 
 
 def _compute_slack(block: CellBlock, step: int) -> Fraction:
-    """By how much a block may lie beside a ratio that holds for all."""
+    """Return by how much a block may differ from the common ratio."""
     return block.billed * SAME_RATIO + block.lines * max(FINEST_STEP, step)
 
 
@@ -333,7 +336,7 @@ def _list_parts(one: AccountComparison, judging: CauseContext) -> Iterator[Drift
 
 
 def _list_separate_parts(one: AccountComparison) -> Iterator[DriftPart]:
-    """What is not of one resource and kind of charge, or stands apart from its drift."""
+    """Yield the parts that belong to no single resource and kind of charge, or are reported separately from its drift."""
     groups = (*one.groups, *one.unplaced)
     late = [group for group in groups if group.late.lines]
     lines = sum(group.late.lines for group in late)
@@ -369,7 +372,10 @@ def _build_separate_part(
 
 
 def _build_part(cause: str, charge: str, sku: str, groups: Sequence[DriftGroup], reason: str) -> DriftPart:
-    """Of several groups with one cause. A group's `off` is what lies outside; where it has no charges, all of it."""
+    """Return the part of several groups with one cause.
+
+    `off` is the sum of what lies outside of each group's charges; for a group without charges, its whole bill.
+    """
     return DriftPart(
         cause=cause,
         charge=charge,
@@ -392,7 +398,7 @@ def _describe_late(one: AccountComparison, lines: int) -> str:
 def _describe_reason(
     cause: str, groups: Sequence[DriftGroup], one: AccountComparison, judging: CauseContext, ratio: Fraction
 ) -> str:
-    """The evidence, as a sentence without its full stop."""
+    """Return the evidence, as a sentence without its full stop."""
     count, kind = len({group.resource for group in groups}), KIND_WORDS.get(groups[0].charge, "resource")
     which = f"{count} {kind}s" if count > 1 else f"one {kind}"
     if cause == RATE:
@@ -430,7 +436,7 @@ def _describe_nameless(groups: Sequence[DriftGroup], _: str) -> str:
 
 
 def _describe_lines(groups: Sequence[DriftGroup]) -> str:
-    """What the bill calls some of it."""
+    """Return some of the bill's descriptions of the lines; "" if there are none."""
     told = sorted({shorten(group.told, LONGEST_TOLD) for group in groups if group.told})
     return f": {', '.join(told[:MOST_TOLD])}" if told else ""
 

@@ -1,7 +1,8 @@
-"""A simulated stretch of time, played through costguard and held against the simulated clouds' own bill.
+"""Compare a simulated period as metered by costguard with the exact bill of the simulated clouds.
 
-Example: a cloud billed $812.40 in exact rationals; costguard says $812.40 to $812.95, since one machine vanished unseen. It is
-right. Of nine of its ten resources, whose starts and stops the cloud stated, the two figures are equal to the nano-dollar.
+Example: a cloud billed $812.40 in exact rationals; costguard computes $812.40 to $812.95, because one machine vanished
+unobserved. That is right. For nine of its ten resources, whose starts and stops the cloud stated, the two figures are equal to
+the nano-dollar.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ parts, each by half a nano-dollar at most."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceBillCheck:
-    """One resource: what costguard says, and `billed`, exact dollars that its cloud bills. `spans`: how many were rounded.
+    """One resource: its metered cost and its bill.
 
-    `pending`: dollars that may be billed and not written down yet, traffic below a GB (`accrual.COUNTED_MB`).
+    `money`: the cost that costguard computes. `billed`: exact dollars on the bill. `spans`: the number of rounded spans.
+    `pending`: dollars that may be billed and not recorded yet, for traffic below a GB (`accrual.COUNTED_MB`).
     """
 
     key: ResourceKey
@@ -34,31 +36,31 @@ class ResourceBillCheck:
 
     @property
     def stated(self) -> bool:
-        """Whether costguard names one figure, since all was told."""
+        """Whether costguard's interval is a single figure, because the cloud stated all times and prices."""
         return self.money.low == self.money.high
 
     @property
     def off(self) -> Fraction:
-        """Dollars by which the bill lies outside the interval; 0 inside."""
+        """Dollars by which the bill lies outside the interval; 0 if it lies inside."""
         low, high = (Fraction(end.nano, NANO) for end in (self.money.low, self.money.high))
         return max(low - self.billed, self.billed - high, Fraction(0))
 
     @property
     def right(self) -> bool:
-        """Whether the bill lies inside the interval, or equals it where that is a point, but for rounding."""
+        """Whether the bill lies inside the interval, apart from rounding and `pending`."""
         return (self.off - self.pending) * NANO <= ROUNDING_PER_SPAN * self.spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudBillCheck:
-    """All of one simulated cloud."""
+    """All resources of one simulated cloud."""
 
     provider: str
     resources: tuple[ResourceBillCheck, ...]
 
     @property
     def money(self) -> MoneyInterval:
-        """What costguard says of all of them."""
+        """The sum of the costs that costguard computes."""
         nothing = Money(nano=0)
         total = MoneyInterval(low=nothing, expected=nothing, high=nothing)
         for one in self.resources:
@@ -67,23 +69,26 @@ class CloudBillCheck:
 
     @property
     def billed(self) -> Fraction:
-        """Exact dollars on the bill."""
+        """The exact dollars on the bill."""
         return sum((one.billed for one in self.resources), Fraction(0))
 
     @property
     def stated(self) -> int:
-        """How many are named by one figure."""
+        """The number of resources whose interval is a single figure."""
         return sum(one.stated for one in self.resources)
 
     @property
     def wrong(self) -> tuple[ResourceBillCheck, ...]:
-        """Those whose bill lies outside."""
+        """The resources whose bill lies outside the interval."""
         return tuple(one for one in self.resources if not one.right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedBillCheck:
-    """A whole play. `listings`: how many; `faults`: what went wrong with how many of them; `met`: what happened how often."""
+    """The check of a whole simulation.
+
+    `listings`: their number; `faults`: fault -> the number of listings with it; `met`: event -> how often it occurred.
+    """
 
     seed: int
     period: Period
@@ -95,5 +100,5 @@ class SimulatedBillCheck:
 
     @property
     def wrong(self) -> tuple[ResourceBillCheck, ...]:
-        """Every resource of which costguard was wrong."""
+        """The resources of all clouds whose bill lies outside the interval."""
         return tuple(one for cloud in self.clouds for one in cloud.wrong)

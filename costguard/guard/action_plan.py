@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.guard.escalation import NO_HOOKS, DueStep, HookProgress, continues_after_stop, list_due_steps
-from costguard.guard.limits import Breaker, Headroom
+from costguard.guard.limits import Breaker, Headroom, forecast_sends
 from costguard.guard.overrides import UNPROTECTED, Override, Protection
 from costguard.guard.policy import (
     ASK,
@@ -43,6 +43,10 @@ from costguard.values.resource import ENDED, STOPPED, ScopeKey
 
 RESTING_STATES = (STOPPED, "stopping", "suspended", ENDED)
 """A stop of such a one changes nothing."""
+LIMIT_DELAY_MIN = timedelta(minutes=10)
+"""A wait for the limits that is shorter is not announced."""
+FORECAST_HOLDS = frozenset(("grace", "untold", "rate", "hook"))
+"""An act that only these hold goes once it is due and the limits have room."""
 EVIDENCE_COVERAGE_MIN = 0.8
 """Share of expected samples below which evidence is not whole."""
 
@@ -57,6 +61,7 @@ class PolicyCase:
     `limited`: what keeps `level` below the `arm` of its file, with the cure; "" for nothing.
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
     `asks`: why a stop is asked about although its provider could do it; "" for nothing.
+    `workers`: of the group that it leads, how many others run; 0 for one that leads none.
     `in_doubt`: an earlier act on it is not confirmed yet, in words. `hooks`: what runs of its ladder's hooks came to.
     """
 
@@ -75,6 +80,7 @@ class PolicyCase:
     polls: int = 0
     asks: str = ""
     in_doubt: str = ""
+    workers: int = 0
     hooks: HookProgress = NO_HOOKS
 
 
@@ -82,7 +88,8 @@ class PolicyCase:
 class RunConstraints:
     """What bears on all. `held`: (reason, sentence) of what holds every act: clock, gap, ledger, dry_run, not_acting, ...
 
-    `breaker`: see Breaker; None: it never opened. `quarantine`: scopes with a sentence. `interval`: between listings.
+    `breaker`: see Breaker; None: it never opened. `fleet`, `sent`: machines, and when acts of the last day were sent: for the
+    forecast of the limits; a fleet of 0 has none. `quarantine`: scopes with a sentence. `interval`: between listings.
     """
 
     now: datetime
@@ -91,6 +98,8 @@ class RunConstraints:
     rails: Rails = field(default_factory=Rails)
     held: tuple[HoldReason, ...] = ()
     breaker: Breaker | None = None
+    fleet: int = 0
+    sent: tuple[datetime, ...] = ()
     quarantine: Mapping[ScopeKey, str] = field(default_factory=dict)
 
 
@@ -101,7 +110,27 @@ def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tu
     """
     found = [(case, p) for case in cases for p in _propose_steps(case, around)]
     found.sort(key=lambda one: _rank_urgency(one[1]))
-    return tuple(sorted(_apply_headroom(found, around), key=lambda p: (p.due_at, *_rank_urgency(p))))
+    return tuple(sorted(_forecast_limits(_apply_headroom(found, around), around), key=lambda p: (p.due_at, *_rank_urgency(p))))
+
+
+def _forecast_limits(proposals: Iterable[Proposal], around: RunConstraints) -> Iterator[Proposal]:
+    """Each with when the limits will let it go. Acts that something lasting holds take no room."""
+    found = list(proposals)
+    queue = [one for one in found if one.step.do in DESTRUCTIVE and all(reason in FORECAST_HOLDS for reason, _ in one.held_by)]
+    queue.sort(key=lambda one: (one.verdict.policy.rule != CAP_RULE, one.due_at, *_rank_urgency(one)))
+    first = {tuple(one.verdict.life.key): one for one in reversed(queue)}
+    ahead = [one for one in queue if first[tuple(one.verdict.life.key)] is one]
+    times = forecast_sends(
+        [one.due_at for one in ahead], around.sent, around.fleet, around.rails, now=around.now, interval=around.interval
+    )
+    late = {
+        id(one): (at, why)
+        for one, (at, why) in zip(ahead, times, strict=True)
+        if at - max(one.due_at, around.now) > LIMIT_DELAY_MIN
+    }
+    for one in found:
+        at, why = late.get(id(one), (None, ""))
+        yield replace(one, expected_at=at, limit=why) if at is not None else one
 
 
 def resolve_step(step: PolicyStep, case: PolicyCase) -> PolicyStep:
@@ -217,7 +246,7 @@ def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> I
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
     yield from _list_passing_holds(due, case, around)
     if not case.owner and not case.claimed and not yes:
-        yield "not_ours", "it has no owner, and [guard] does not claim its account"
+        yield "not_ours", "it has no owner, and [watch] claims does not name its account"
     if around.breaker is not None and around.breaker.holds(case.live.observation.key) and rule == IDLE_RULE and not yes:
         yield "breaker", around.breaker.describe(around.rails)
     if case.live.scope in around.quarantine:
@@ -256,6 +285,8 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
+    if case.workers > 0 and found.policy.rule != CAP_RULE:
+        yield "workers_first", f"it leads a group of which {case.workers} more run: they are stopped first"
     if few := explain_thin_evidence(found):
         yield "not_confident", few
     if found.short and step.do not in case.approved:
@@ -289,18 +320,19 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
 def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
     """Those that go, as many as the rails allow; what is beyond is held by `rate`. One act on one resource at a time."""
     acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
+    in_run = acts if around.room.in_run is None else around.room.in_run
     for case, proposal in found:
         key = tuple(proposal.verdict.life.key)
         if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
             yield proposal
         elif key in taken:
             yield _add_hold(proposal, "in_doubt", "another act on it is done first")
-        elif acts <= 0:
+        elif in_run <= 0 or (acts <= 0 and proposal.step.do not in case.approved):
             yield _add_hold(proposal, "rate", around.room.why)
         elif is_irreversible(proposal, case) and hard <= 0:
             yield _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
         else:
-            acts, hard = acts - 1, hard - is_irreversible(proposal, case)
+            acts, in_run, hard = acts - 1, in_run - 1, hard - is_irreversible(proposal, case)
             taken.add(key)
             yield proposal
 

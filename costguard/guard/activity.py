@@ -79,6 +79,8 @@ CAP_WITHOUT_DUTY = 0.8
 CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
 """Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
+HEAD_LABELS = frozenset((("ray-node-type", "head"), ("skypilot-head-node", "1"), ("role", "head"), ("role", "master")))
+HEAD_SUFFIXES = ("-head", "_head", "-master")
 REASONS_SHOWN = 3
 
 
@@ -290,7 +292,7 @@ def _classify_idle(tracks: Sequence[SignalSummary], view: ActivityWindow, earlie
     span = min(view.length, view.now - view.start)
     since = max([earliest, *(one.until for one in tracks if one.until is not None)])
     proven = frozenset(one.kind.family for one in tracks if one.proven)
-    cap, missing = _cap_confidence(proven)
+    cap, missing = get_confidence_cap(proven)
     note = [f"confidence at most {cap:g}: {SIGNAL_FAMILIES[missing]} is not measured"] if missing else []
     if span < view.length:
         note = [f"watched for {_format_minutes(span)} of {_format_minutes(view.length)} only"]
@@ -308,7 +310,7 @@ def _rank_family(one: SignalSummary) -> int:
 
 
 @lru_cache(maxsize=500)
-def _cap_confidence(proven: frozenset[str]) -> tuple[float, str]:
+def get_confidence_cap(proven: frozenset[str]) -> tuple[float, str]:
     """Return the highest confidence of idleness and the family that would raise it ("" if none)."""
     if not proven & {DUTY, AGENT}:
         return (CAP_PROCESSOR_AND_IO if IO in proven else CAP_PROCESSOR_ALONE), DUTY
@@ -402,6 +404,16 @@ def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
         return None
     found = _match_labels(seen.labels, tuple(patterns))
     return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
+
+
+def leads_group(seen: Observation) -> bool:
+    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot: stopping it first orphans its workers.
+
+    Ray's autoscaler sets the label `ray-node-type=head` (2.9, 2024); SkyPilot names the head `...-head` and labels it
+    `skypilot-head-node=1` (0.10, 2025).
+    """
+    marks = {(key.casefold(), value.strip().casefold()) for key, value in seen.labels}
+    return bool(marks & HEAD_LABELS) or seen.name.casefold().endswith(HEAD_SUFFIXES)
 
 
 def counts_for_group(live: LiveResource) -> bool:

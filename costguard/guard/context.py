@@ -53,7 +53,9 @@ from costguard.values.sample import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
-    """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: all of them.
+    """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: none is stated.
+
+    `ownerless`: providers whose machines tell no owner.
 
     `group_from`: the labels that put machines into groups, () for none. `admin_route`: some route takes every warning, so that
     nobody's machine is stopped untold; without one nothing beyond notify is armed. `journals`: channels whose sending is no
@@ -72,6 +74,7 @@ class GuardConfig:
     zone: tzinfo = UTC
     interval: timedelta = timedelta(seconds=60)
     claims: tuple[str, ...] | None = None
+    ownerless: frozenset[str] = frozenset()
     hooks: tuple[Hook, ...] = ()
 
 
@@ -169,7 +172,7 @@ class ResourceContext:
             lease=lease,
             lease_ended_at=find_lease_end(life, wishes, now),
             phase=find_phase(life, sight.wishes, now),
-            known=FactInputs(owner=owner, protection=protection, lease=lease),
+            known=FactInputs(owner=owner, protection=protection, lease=lease, lease_ended_at=find_lease_end(life, wishes, now)),
             frozen=find_freeze(sight.wishes, seen.key, now),
             approved=list_approved_acts(life, sight.wishes, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",

@@ -22,6 +22,7 @@ from costguard.guard.action_plan import (
     explain_thin_evidence,
     explain_unstoppable,
 )
+from costguard.guard.activity import leads_group
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
@@ -47,6 +48,7 @@ from costguard.guard.policy import (
     FINDINGS,
     HOLDS,
     IDLE_RULE,
+    LIMIT_RULE,
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
@@ -67,6 +69,7 @@ from costguard.guard.policy_evaluation import (
     evaluate_policy,
     find_tightest_budget,
 )
+from costguard.guard.reach import is_explicit
 from costguard.guard.signals import IDLE, UNKNOWN, Activity, find_sample_bounds
 from costguard.metering.spending import LiveResource
 from costguard.values.resource import INSTANCE, RUNNING, Incarnation, ResourceKey, ScopeKey, is_same_life
@@ -124,6 +127,8 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
     around = replace(
         build_constraints(rules, replace(sight, breaker=mass)),
         room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
+        fleet=fleet,
+        sent=tuple(one.sent_at for one in sight.sent if one.sent_at is not None),
         held=sight.held,
     )
     proposals = build_action_plan(cases, around)
@@ -187,15 +192,17 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
     return explain_thin_evidence(found)
 
 
-def is_claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
-    """Return whether this installation may act in the scope of `live`.
+def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
+    """Return whether `policy` may act on `live` where it has no owner.
 
-    A claim is "provider", "provider/account" or a full scope; None claims every configured scope.
+    A claim is "provider", "provider/account" or a full scope. Without claims in the settings, accounts of providers that name
+    owners are ours. On others (RunPod, Vast, Lambda) people share accounts, and no machine tells whose it is: there a policy
+    must name the machine, its account, its labels or its owner.
     """
-    if claims is None:
-        return True
     scope = live.scope
-    return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in claims)
+    if rules.claims is None:
+        return scope.provider not in rules.ownerless or is_explicit(policy.target)
+    return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in rules.claims)
 
 
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
@@ -287,7 +294,11 @@ def _evaluate_case(
         known = replace(known, group_state=group.state if group else "")
     facts = build_facts(live, work, known, now, asked, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
-    ended = [at for at in (seat.lease_ended_at, sight.gap_ended_at) if at is not None and policy.rule != SCHEDULE_RULE]
+    ended = [
+        at
+        for at in (seat.lease_ended_at, sight.gap_ended_at)
+        if at is not None and policy.rule not in (SCHEDULE_RULE, LIMIT_RULE)
+    ]
     found = evaluate_policy(
         policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off
     )
@@ -313,7 +324,7 @@ def _build_case(
         level=level.level,
         limited=level.why,
         owner=seat.owner,
-        claimed=is_claimed(rules.claims, seat.live),
+        claimed=is_claimed(rules, seat.live, found.policy),
         protection=seat.protection,
         lease=lease,
         phase=seat.phase,
@@ -321,6 +332,7 @@ def _build_case(
         approved=seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
+        workers=len(seat.group.running) - 1 if seat.group is not None and leads_group(seat.live.observation) else 0,
         hooks=summarize_hook_runs(climb, sight.hooks),
     )
 

@@ -27,11 +27,15 @@ CHURN_MIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """Acts that this run may still send, irreversible ones among them, and `why`: the limit that is nearest, in words."""
+    """Acts that this run may still send, irreversible ones among them, and `why`: the limit that is nearest, in words.
+
+    `in_run`: what the limit of one run leaves, which is all that bounds an act that a person approved; None: as `acts`.
+    """
 
     acts: int
     irreversible: int
     why: str
+    in_run: int | None = None
 
 
 NO_HEADROOM = Headroom(acts=0, irreversible=0, why="the limits of [rails] were not computed")
@@ -110,7 +114,54 @@ def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: date
         (in_day - in_last_day, f"{in_last_day} of {in_day} in a day are done"),
     )
     left, why = min(limits, key=lambda limit: limit[0])
-    return Headroom(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - irreversible_in_1h, 0), why=why)
+    return Headroom(
+        acts=max(left, 0),
+        irreversible=max(rails.irreversible_per_h - irreversible_in_1h, 0),
+        why=why,
+        in_run=rails.acts_per_run,
+    )
+
+
+def forecast_sends(
+    due: Sequence[datetime],
+    sent: Iterable[datetime],
+    fleet: int,
+    rails: Rails,
+    *,
+    now: datetime,
+    interval: timedelta,
+) -> list[tuple[datetime, str]]:
+    """When the limits let each act go, in the order given, and the limit that it waits for; "" for none.
+
+    `due`: when each is due. `sent`: when acts of the last 24 h were sent. `interval`: between two runs. Example: 20 acts are
+    allowed in a day and 20 were sent since 09:30; one that is due at 19:05 goes at 09:30 tomorrow.
+    """
+    taken = sorted(sent)
+    limits = (
+        (rails.acts_per_run, interval, f"{rails.acts_per_run} act(s) a run"),
+        (get_limit_10m(fleet, rails), TEN_MINUTES, f"{get_limit_10m(fleet, rails)} in 10 min"),
+        (get_limit_day(fleet, rails), DAY, f"{get_limit_day(fleet, rails)} in a day"),
+    )
+    found = list[tuple[datetime, str]]()
+    for at_due in due:
+        at, why = max(at_due, now), ""
+        for _ in range(len(limits) * (len(taken) + 1)):
+            full = next(
+                ((most, length, words) for most, length, words in limits if _count_within(taken, at, length) >= most), None
+            )
+            if full is None:
+                break
+            most, length, why = full
+            if not most:
+                return [*found, *((datetime.max.replace(tzinfo=now.tzinfo), why) for _ in due[len(found) :])]
+            at = [one for one in taken if one > at - length][-most] + length
+        taken = sorted((*taken, at))
+        found.append((at, why if at > max(at_due, now) else ""))
+    return found
+
+
+def _count_within(taken: Sequence[datetime], at: datetime, length: timedelta) -> int:
+    return sum(one > at - length for one in taken)
 
 
 def update_breaker(

@@ -47,8 +47,12 @@ DESTRUCTIVE = (SCALE, STOP, TERMINATE)
 GRACE_MIN, CAP_GRACE_MIN = timedelta(minutes=5), timedelta(seconds=60)
 """The least between the first notice and a stop, whatever a policy says; of a hard cap."""
 
-IDLE_RULE, CAP_RULE, SCHEDULE_RULE = "idle", "cap", "schedule"
-"""How a rule treats doubt: an idle rule lets it run; a cap rule counts the money and stops; a schedule is a desired state."""
+IDLE_RULE, CAP_RULE, SCHEDULE_RULE, LIMIT_RULE = "idle", "cap", "schedule", "limit"
+"""How a rule treats doubt.
+
+An idle rule lets it run; a cap rule counts the money and stops; a schedule is a desired state; a limit (past its lease, too
+old) needs no evidence of idleness and stops.
+"""
 
 
 def reaches_level(level: str, wanted: str) -> bool:
@@ -205,6 +209,7 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
     ("uptime", DURATION, "since its present run started; missing unless it runs"),
     ("lease_left", DURATION, "how long its lease goes on; missing without one"),
     ("leased", TRUTH, "whether it has a lease"),
+    ("lease_over", DURATION, "since its last lease ended; missing without one, and while one holds"),
     ("rate", RATE, "what it burns an hour, with its disks; missing where the price is unknown"),
     ("spent_run", MONEY, "what its present run certainly cost so far, its disks too; missing where its price is unknown"),
     ("spent_day", MONEY, "what it certainly cost today, in the zone of the defaults"),
@@ -282,7 +287,8 @@ HOLD_REASONS = {
     "no_act": "its provider has no such act for it",
     "irreversible": "data would be lost, and that was not allowed",
     "first_seen": "it was not observed long enough",
-    "not_ours": "it has no owner, and [guard] does not claim its account",
+    "workers_first": "it leads a group, whose workers are stopped first",
+    "not_ours": "it has no owner, and [watch] claims does not name its account",
     "rate": "the limits in [rails] allow no more acts now",
     "breaker": "too many became idle or unknown at once",
     "quarantine": "too many machines of its account disappeared at once",
@@ -347,7 +353,8 @@ class EscalationState:
 class Proposal:
     """One step that is due, or will be at `due_at`, on one resource. `held_by`: names of REASONS with a sentence each.
 
-    `number`: of the step in its ladder. An act goes ahead when it is due and nothing holds it.
+    `number`: of the step in its ladder. An act goes ahead when it is due and nothing holds it. `expected_at`: when the limits
+    will let it go, as far as is known now; None: when it is due. `limit`: the limit that it waits for, in words; "" for none.
     """
 
     verdict: Verdict
@@ -355,6 +362,8 @@ class Proposal:
     step: PolicyStep
     due_at: datetime
     held_by: tuple[tuple[str, str], ...] = ()
+    expected_at: datetime | None = None
+    limit: str = ""
 
     def is_ready(self, now: datetime) -> bool:
         """Whether it may be done at `now`."""

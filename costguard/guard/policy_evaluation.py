@@ -230,12 +230,14 @@ class FactInputs:
     """Inputs of facts other than the listing and the activity. None: not known, so the fact is left out.
 
     `spent_*`: low end of the cost. `stopped_since`: when the ledger first saw it stopped, for providers that report no time.
-    `group_state`: activity of its group; "": no group is running, so its own activity is used.
+    `lease_ended_at`: when the last lease of this life ended. `group_state`: activity of its group; "": no group is running, so
+    its own activity is used.
     """
 
     owner: str = ""
     protection: Protection = UNPROTECTED
     lease: Override | None = None
+    lease_ended_at: datetime | None = None
     budget: BudgetStatus | None = None
     scheduled_on: bool | None = None
     spent_run: Money | None = None
@@ -302,6 +304,9 @@ FACT_MAKERS: Mapping[str, _FactMaker] = {
     ),
     "lease_left": lambda _live, _work, known, now: known.lease.until - now if known.lease and known.lease.until else None,
     "leased": lambda _live, _work, known, _now: known.lease is not None,
+    "lease_over": lambda _live, _work, known, now: (
+        now - known.lease_ended_at if known.lease is None and known.lease_ended_at is not None else None
+    ),
     "rate": lambda live, _work, _known, now: compute_burn_rate(live, now),
     "spent_run": lambda _live, _work, known, _now: known.spent_run,
     "spent_day": lambda _live, _work, known, _now: known.spent_day,

@@ -1,1 +1,1 @@
-"""The only room that knows SQL: the ledger of what was spent, and the file of what is for sale."""
+"""The only package that uses SQL: the ledger of spending, and the market file of offers."""

@@ -1,9 +1,9 @@
-"""Holds in the ledger: taken in one transaction, so that of two at once no more are admitted than the budgets allow.
+"""Holds in the ledger, taken in one transaction, so that concurrent runs cannot exceed the budgets together.
 
-Example: a budget of $100 with $60 spent, and two runs of $30 that ask in the same moment. One waits for the other: the first
-finds an exposure of $60 and gets its hold, the second finds $90 and is refused; nothing is written for it.
+Example: a budget of $100 with $60 spent, and two runs of $30 that ask at the same time. One waits for the other: the first
+finds an exposure of $60 and gets its hold; the second finds $90 and is refused, and nothing is written for it.
 
-A hold that has expired counts no more, whether or not anybody has marked its row. Reading needs no SQLAlchemy; writing does.
+An expired hold no longer counts, whether or not its row has been marked. Reading needs no SQLAlchemy; writing does.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ TEXT_COLUMNS = ("who", "why", "provider", "account", "owner", "gpu")
 
 
 class HoldStore:
-    """The holds of the ledger at `url`, which is made where there is none. Use it in a `with` statement, or call `close`.
+    """The holds of the ledger at `url`, which is created if missing.
 
-    `rules`: how each provider bills, for what open spans have cost so far. `ceilings`: as `Books` want them.
+    Use it in a `with` statement, or call `close`. `rules`: how each provider bills, for the cost of open spans so far.
+    `ceilings`: as in `SpendingReader`.
     """
 
     def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: PriceCeilings = dict) -> None:
@@ -70,14 +71,15 @@ class HoldStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
-        """Set `hold` aside at `now` if each of `budgets` that it counts in has that much left; the one that decides says so.
+        """Set `hold` aside at `now` if each matching budget has that much left, and return the admission.
 
-        A refused hold writes nothing. One that already exists, the same and open, is admitted and not counted again: a call
-        whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
+        The admission names the budget that decided. A refused hold writes nothing. One that already exists, equal and open, is
+        admitted and not counted again, so a call whose answer was lost may be repeated. Raises InputError if the id belongs to
+        another hold or to an ended one.
         """
         hold = _make_storable(hold)
         require(is_open_hold(hold, now), f"hold {hold.id}", "expires or ends before it starts", "take a new one")
@@ -95,16 +97,20 @@ class HoldStore:
         return admission
 
     def release(self, hold_id: str, now: datetime) -> Hold:
-        """End a hold whose run will not be, and say what it is now. One that was released or has expired stays as it is."""
+        """End the hold of a run that will not start, and return it.
+
+        A released or expired hold stays as it is.
+        """
         with self._writing(self._engine) as connection:
             hold = _load_hold(make_query(connection), hold_id, now)
             require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
             return hold if hold.ended_by else _end_hold(connection, replace(hold, ended_at=now, ended_by=RELEASED))
 
     def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
-        """End a hold whose run's spending is in the ledger, and say what it is now. `spent`: what the run came to, if known.
+        """End the hold of a run whose spending is in the ledger, and return it.
 
-        One that has expired stays so, and keeps `spent`; one that was committed with the same `spent` stays as it is.
+        `spent`: the cost of the run, None: unknown. An expired hold stays expired and stores `spent`; one that was committed
+        with the same `spent` stays as it is.
         """
         with self._writing(self._engine) as connection:
             hold = _load_hold(make_query(connection), hold_id, now)
@@ -121,19 +127,19 @@ class HoldStore:
             return _end_hold(connection, replace(ended, spent=spent))
 
     def open_holds(self, now: datetime) -> list[Hold]:
-        """Those that count at `now`, the oldest first."""
+        """Return the holds that count at `now`, oldest first."""
         with self._engine.connect() as connection:
             return load_open_holds(make_query(connection), now)
 
 
 def load_open_holds(ask: Query, now: datetime) -> list[Hold]:
-    """The holds that count at `now`, the oldest first."""
+    """Return the holds that count at `now`, oldest first."""
     sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
     return [_decode_hold(row) for row in ask(sql, (to_micros(now),))]
 
 
 def load_counting_holds(ask: Query, now: datetime) -> list[Hold]:
-    """Those, and the ended ones of runs that no listing tells of, for as long as a budget may look back."""
+    """Return the open holds, and the ended ones of runs that no listing contains, for as long as a budget may look back."""
     since = to_micros(now - timedelta(days=LONGEST_ROLLING_DAYS + 1))
     sql = (
         f"SELECT {HOLD_COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
@@ -142,19 +148,19 @@ def load_counting_holds(ask: Query, now: datetime) -> list[Hold]:
 
 
 def load_committed_holds(ask: Query, start: datetime, end: datetime) -> list[Hold]:
-    """The holds of runs that ended within [start, end), the earliest first; also of one that outlasted its hold."""
+    """Return the holds of runs that ended within [start, end), earliest first; also of runs that outlasted their hold."""
     ended = "(ended_by = ? OR spent_nano IS NOT NULL) AND ended_us >= ? AND ended_us < ?"
     sql = f"SELECT {HOLD_COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
     return [_decode_hold(row) for row in ask(sql, (COMMITTED, to_micros(start), to_micros(end)))]
 
 
 def make_hold_id() -> str:
-    """An id that no other hold has."""
+    """Return a new random hold id."""
     return f"hold-{secrets.token_hex(6)}"
 
 
 def make_query(connection: Connection) -> Query:
-    """How to ask in the transaction of `connection`."""
+    """Return a function that queries within the transaction of `connection`."""
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
         return [tuple(row) for row in _execute_sql(connection, sql, *values)]
@@ -163,22 +169,22 @@ def make_query(connection: Connection) -> Query:
 
 
 class _TransactionReader:
-    """A reader that asks within a transaction that is open already."""
+    """A reader that queries within an open transaction."""
 
     def __init__(self, ask: Query) -> None:
         self._ask = ask
 
     @contextmanager
     def snapshot(self) -> Iterator[Query]:
-        """How to ask."""
+        """Yield the query function of the transaction."""
         yield self._ask
 
 
 class _TransactionSpendingReader(SpendingReader):
-    """The books as a transaction sees them that is open already."""
+    """A spending reader within an open transaction."""
 
     def __init__(self, ask: Query, rules: Mapping[str, BillingRule], ceilings: PriceCeilings) -> None:
-        """Without the reader of other books, which opens a connection."""
+        """Skip the base initializer, which opens a connection of its own."""
         self._reader = _TransactionReader(ask)  # type: ignore[assignment]  # it has what is asked of a reader
         self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
 
@@ -186,7 +192,10 @@ class _TransactionSpendingReader(SpendingReader):
 def _compute_admission(
     books: SpendingReader, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime
 ) -> Admission:
-    """What `budgets`, in all of which `hold` counts, say to it beside `others`. Each period is read once."""
+    """Return whether all `budgets` admit `hold` in addition to `others`.
+
+    Each period is read once.
+    """
     periods = [find_budget_period(budget, now) for budget in budgets]
     spendings = {period: books.load_spending(period, now) for period in set(periods)}
     standings = [
@@ -203,7 +212,10 @@ def _compute_admission(
 
 
 def _is_taken(ask: Query, hold: Hold, now: datetime) -> bool:
-    """Whether `hold` was taken before; InputError where its id cannot be taken again."""
+    """Return whether `hold` was taken before.
+
+    Raises InputError if its id cannot be taken again.
+    """
     there = _find_hold(ask, hold.id)
     if there is None:
         return False
@@ -214,7 +226,10 @@ def _is_taken(ask: Query, hold: Hold, now: datetime) -> bool:
 
 
 def _load_hold(ask: Query, hold_id: str, now: datetime) -> Hold:
-    """The hold of this id, as ended when its time ran out; InputError where there is none."""
+    """Return the hold of this id, marked as expired if its time has run out.
+
+    Raises InputError if there is none.
+    """
     hold = _find_hold(ask, hold_id)
     if hold is None:
         raise InputError("is not a hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
@@ -229,7 +244,7 @@ def _find_hold(ask: Query, hold_id: str) -> Hold | None:
 
 
 def _make_storable(hold: Hold) -> Hold:
-    """`hold` with the texts that come back from a database."""
+    """Return `hold` with its texts in the form that a database stores."""
     labels = tuple(sorted((make_storable(key), make_storable(value)) for key, value in hold.labels))
     texts: dict[str, Any] = {name: make_storable(getattr(hold, name)) for name in TEXT_COLUMNS}
     return replace(hold, labels=labels, **texts)
@@ -256,7 +271,7 @@ def _insert_hold(connection: Connection, hold: Hold, budgets: Sequence[Budget]) 
 
 
 def _end_hold(connection: Connection, hold: Hold) -> Hold:
-    """Write how `hold` has ended."""
+    """Write the end of `hold` and return it."""
     sql = "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?"
     ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
     _execute_sql(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
@@ -265,13 +280,13 @@ def _end_hold(connection: Connection, hold: Hold) -> Hold:
 
 
 def _end_expired_holds(connection: Connection, now: datetime) -> None:
-    """Mark what has run out, as ended when it did."""
+    """Mark the expired holds as ended at their expiry."""
     sql = "UPDATE hold SET ended_us = expires_us, ended_by = ? WHERE ended_us IS NULL AND expires_us <= ?"
     _execute_sql(connection, sql, EXPIRED, to_micros(now))
 
 
 def _count_transaction(connection: Connection) -> None:
-    """Every transaction that writes is counted, so that a writer of polls sees that it was not alone."""
+    """Increment the ledger's revision, so that a writer of polls detects that another process wrote."""
     _execute_sql(connection, "UPDATE ledger_state SET revision = revision + 1 WHERE id = 1")
 
 
@@ -280,7 +295,7 @@ def _execute_sql(connection: Connection, sql: str, *values: object) -> Any:  # n
 
 
 def _decode_hold(row: SqlRow) -> Hold:
-    """What `_insert` wrote, and how it has ended since."""
+    """Return the hold in a row of `HOLD_COLUMNS`."""
     hold_id, nano, currency, who, why, provider, account, owner, gpu, labels, taken, expires, ended, ended_by, spent = row
     return Hold(
         id=hold_id,

@@ -1,10 +1,10 @@
 """The market file: offers in one SQLite file that is written once and then only read.
 
 A *class* is a GPU model and a count; a *lot* is what one provider sells of a class in one tier. The index holds each lot's
-offers in order of price with every column that a selection uses, so the cheapest of a lot is found by reading one entry. Memory
-and hours of a job depend on the class: a quote reads the classes first, and then each provider's cheapest offer of those that
-can do the job. The same offers give the same bytes (with the same version of SQLite). Live offers are merged in beside older
-rows, each with its own date and source.
+offers in order of price with every column that a selection uses, so the cheapest offer of a lot is found by reading one entry.
+Memory and hours of a job depend on the class, so a quote reads the classes first, and then each provider's cheapest offer of
+the suitable ones. The same offers give the same bytes (with the same version of SQLite). Live offers are merged with older
+rows; each row keeps its own date and source.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ INSERT INTO market SELECT 'providers', coalesce(group_concat(provider, ','), '')
 
 
 def write_market(path: Path, offers: Iterable[Offer], facts: Mapping[str, str] | None = None) -> int:
-    """Write `offers` as the market file at `path`, replacing what is there in one step; the number of offers written.
+    """Write `offers` as the market file at `path`, replacing it atomically, and return the number of offers.
 
-    `facts` are kept beside them in the table `market`, such as which files they were built from.
+    `facts` are stored in the table `market`, such as the files that the offers were built from.
     """
     rows = sorted(offers, key=_sort_key)
     with replace_file(path) as unfinished, closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
@@ -103,7 +103,7 @@ def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Map
 
 
 def _sort_key(offer: Offer) -> tuple[object, ...]:
-    """Where an offer stands in the file: its lot, then its price (unknown first, as SQLite sorts it), then its names."""
+    """Return the sort key of an offer in the file: its lot, its price (unknown first, as SQLite sorts it), its names."""
     price = 0 if offer.rate is None else offer.rate.nano_per_hour
     names = (offer.region, offer.instance_type, offer.observed_on, offer.source, offer.note)
     return (offer.gpu, offer.gpu_count, offer.provider, offer.tier, price, *names)
@@ -151,25 +151,28 @@ class MarketReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
-        """(canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, in order."""
+        """Return (canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, sorted."""
         lots, lot_values = _format_lot_condition(selection, "l")
         regions, region_values = _format_region_condition(selection)
         sold = "TRUE" if selection.regions is None else _SOLD_IN_REGION.format(regions=regions)
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
-        """The cheapest selected offer with a known price of each provider and tier in one class, cheapest first."""
+        """Return the cheapest selected offer with a known price per provider and tier in one class, cheapest first."""
         lots, lot_values = _format_lot_condition(selection, "l")
         regions, region_values = _format_region_condition(selection)
         values = [*region_values, gpu, gpu_count, *lot_values]
         return [_decode_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
     def list_offers(self, selection: OfferSelection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
-        """The selected offers, one after another in the order `sort` (one of SORTS), unknown prices last."""
+        """Return the selected offers in the order `sort` (one of `OFFER_SORTS`), unknown prices last.
+
+        `limit` None: all.
+        """
         order = OFFER_SORTS[require_one_of(sort, OFFER_SORTS, "sort")]
         lots, lot_values = _format_lot_condition(selection, "o")
         regions, region_values = _format_region_condition(selection)
@@ -177,28 +180,28 @@ class MarketReader:
         return map(_decode_offer, self._rows(_OFFERS.format(lots=lots, regions=regions, order=order), values))
 
     def providers(self) -> tuple[str, ...]:
-        """Everybody who has an offer in the file."""
+        """Return every provider with an offer in the file."""
         ((names,),) = self._rows("SELECT value FROM market WHERE fact = 'providers'", [])
         return tuple(filter(None, names.split(",")))
 
     def regions(self) -> tuple[str, ...]:
-        """Every region that an offer stands in, as the providers name them."""
+        """Return every region of an offer, as the providers name them."""
         return tuple(region for (region,) in self._rows("SELECT DISTINCT region FROM offers ORDER BY region", []))
 
     def load_price_ceilings(self) -> dict[str, int]:
-        """Canonical GPU -> the most nano-dollars an hour that one is taken to cost where nobody states a price.
+        """Return canonical GPU -> the highest price that is assumed where none is stated, in nano-dollars an hour.
 
-        Twice (`MARGIN`) the dearest that the market rents out without a commitment and without taking it away again.
+        It is `CEILING_MARGIN` (2) times the highest price per GPU in the tiers on-demand, secure and community.
         """
         return {gpu: nano * CEILING_MARGIN for gpu, nano in self._rows(_PRICE_CEILINGS, [])}
 
     def summarize_providers(self) -> list[dict[str, object]]:
-        """Of each provider: its offers, those of them without a price, and the days of the oldest and the newest one."""
+        """Return per provider: its offers, the number without a price, and the days of the oldest and the newest one."""
         names = ("provider", "offers", "unpriced", "oldest", "newest")
         return [dict(zip(names, row, strict=True)) for row in self._rows(_OF_PROVIDERS, [])]
 
     def describe_file(self) -> dict[str, object]:
-        """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
+        """Return the facts stored in the file: counts, providers, and the days of its oldest and newest observation."""
         facts: dict[str, str] = dict(self._rows("SELECT fact, value FROM market", []))
         return {
             "path": str(self.path),
@@ -275,7 +278,7 @@ Values = list[str | int]
 
 
 def _format_lot_condition(selection: OfferSelection, table: str) -> tuple[str, Values]:
-    """The part of `selection` that is the same for every offer of a lot, as SQL over `table` and its values."""
+    """Return the part of `selection` that is the same for every offer of a lot, as SQL over `table` and its values."""
     return _join_conditions(
         _format_membership(f"{table}.gpu", selection.gpus),
         _format_membership(f"{table}.gpu_count", selection.gpu_counts),
@@ -295,7 +298,7 @@ def _join_conditions(*parts: tuple[str, Values]) -> tuple[str, Values]:
 
 
 def _format_membership(column: str, allowed: Sequence[str | int] | None) -> tuple[str, Values]:
-    """No limit for None; for an empty sequence `IN ()`, which is true of nothing."""
+    """Return SQL that tests membership: no condition for None, `IN ()` (always false) for an empty sequence."""
     return ("TRUE", []) if allowed is None else (f"{column} IN ({', '.join('?' * len(allowed))})", [*allowed])
 
 
@@ -323,7 +326,7 @@ def _decode_offer(row: tuple[Any, ...]) -> Offer:
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that can only read; `immutable` spares the locks, since the file is only ever replaced whole."""
+    """Open a read-only connection; `immutable` avoids locks, because the file is only ever replaced as a whole."""
     try:
         there = path.is_file()
     except OSError as error:
@@ -359,7 +362,7 @@ GLOBAL_REGION = "global"
 
 
 def select_newest_market(shipped: Path, refreshed: Path) -> Path:
-    """`refreshed` where it is there, can be read, and holds nothing older than what is shipped; else `shipped`."""
+    """Return `refreshed` if it is readable and at least as new as `shipped`; else `shipped`."""
     if not refreshed.is_file():
         return shipped
     try:
@@ -371,12 +374,12 @@ def select_newest_market(shipped: Path, refreshed: Path) -> Path:
 
 
 def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing], at: datetime) -> int:
-    """Write `target`: the rows of `base` with those of `listings` in their place; how many rows there are.
+    """Write `target` from the rows of `base`, replaced by those of `listings`; return the number of rows.
 
-    A whole listing replaces every row of its provider in the tiers, GPUs and regions that it names; one that lacks something
-    only the very rows that it states anew. What a provider did not list stays, with its own date: where the settings name
-    some regions, the others were not asked for. A row of the region "global" stands for every region. OSError where it cannot
-    be written, whoever says so.
+    A complete listing replaces every row of its provider in the tiers, GPUs and regions that it names; an incomplete one
+    replaces only the rows that it states again. Rows that a provider did not list keep their own date: where the settings name
+    some regions, the others were not requested. A row of the region "global" applies to every region. Raises OSError if the
+    file cannot be written, also for errors of SQLite.
     """
     with MarketReader(base) as market:
         kept = [offer for offer in market.list_offers(OfferSelection()) if not _is_replaced(offer, listings)]

@@ -1,5 +1,5 @@
-"""From listings to money: inventories in; spans, coverage and charges out. Pure.
+"""From listings to money: inventories in; spans, coverage and charges out.
 
-Read `accrual` first: it turns one poll into what the ledger writes. `billing` says what bills, by rules that are data; `span`
-turns spans into money.
+Pure. Read `accrual` first: it turns one poll into the rows that the ledger writes. `billing` holds the rules, as data, for
+which lines bill; `span` computes the cost of spans.
 """

@@ -1,24 +1,25 @@
-"""One poll in, what the ledger writes out: the heart of metering.
+"""Accrue one poll: compute the spans, log entries and corrections that the ledger writes.
 
-Example: a scope listed completely every minute holds one machine, running since 10:00:00 at $2 an hour. The first poll at
-10:00:40 opens a span that starts at 10:00:00. A thousand polls that say the same write nothing but how far the scope is
-covered. Then a poll says that it stopped at 18:30:05, and the span is closed there: $17.0028, and no doubt about it. Had the
-machine just vanished after 18:30:00, the span would end there, and a minute that nobody saw would be worth $0.00 to $0.03.
+The core of metering. Example: a scope listed completely every minute holds one machine, running since 10:00:00 at $2 an hour.
+The first poll at 10:00:40 opens a span that starts at 10:00:00. A thousand unchanged polls extend only the coverage of the
+scope. Then a poll reports that the machine stopped at 18:30:05, and the span is closed there: $17.0028, exactly. If the machine
+had vanished after 18:30:00 instead, the span would end there, and the unobserved minute after it would cost $0.00 to $0.03.
 
 Only a complete listing proves absence, and only the second one, at least a minute after the first. A listing that lacks more
-than half of what was there, and more than two, proves nothing: it counts as partial until each that is missing has been
-looked up by itself, or is back. One that has nothing left of a kind is looked into as well, however little that was: a list
-that is empty for no reason is the classic lie, and one or two calls tell.
+than half of the known resources, and more than two, counts as partial until each missing resource has been looked up by itself
+or is listed again. The same check applies when all resources of one kind are missing, even a few: an empty list without a cause
+is a well-known false answer, and one or two calls settle it.
 
-What may have billed since anybody looked: spans that stand beside the open ones, worth nothing at least and at best.
+The module also computes usage that may have billed since the last look (`find_unobserved_usage`): spans in addition to the open
+ones, with low and expected cost zero.
 
-Example: a machine at $2.99 an hour was off when its scope was last listed completely, at 12:00. Nothing has been heard since.
-At 13:00 it is probably still off, and may have run all the time: MAYBE from 12:00 to 13:00, $0.00 to $2.99. Should the scope
-answer now that it runs, and since when, that is what will be written; should it still be off, and its provider states its
-starts, nothing will.
+Example: a machine at $2.99 an hour was off at the last complete listing of its scope, at 12:00; the scope has not answered
+since. At 13:00 the machine is probably still off, but may have run all the time: MAYBE from 12:00 to 13:00, $0.00 to $2.99. If
+the scope then reports that it runs, and since when, that is written. If it is still off and its provider states starts, nothing
+is written.
 
-So what is said meanwhile is never less than what any answer makes of it (docs/decisions/0014): a machine may be running or off,
-each line at what it costs there, and a spot price may have risen to the dearest of the market.
+The high end meanwhile is never below what any later answer produces (docs/decisions/0014): a machine may be running or off,
+each line costs its price in that state, and a spot price may have risen to the highest of the market.
 """
 
 from __future__ import annotations
@@ -73,7 +74,11 @@ COUNTED_MB = 1000
 def accrue_poll(
     state: ScopeState, poll: Poll, rule: BillingRule, ceilings: Mapping[str, int], gap: timedelta = POLL_GAP
 ) -> AccrualResult:
-    """What `poll` changes of `state`. A poll that lies not after the scope's last one changes nothing."""
+    """Compute the changes that `poll` makes to `state`.
+
+    `ceilings`: canonical GPU -> the highest known nano-units per GPU-hour. `gap`: a longer time between two looks counts as
+    unobserved. A poll that is not later than the scope's last one changes nothing (`fresh` is False).
+    """
     if state.at is not None and poll.seen_at <= state.at:
         return AccrualResult(state=state, at=state.at, outcome=FAILED, why="not after the last poll", fresh=False)
     inventory, notes = remove_duplicates(poll.inventory)
@@ -109,16 +114,16 @@ def accrue_poll(
 
 
 def find_last_seen(known: KnownResource, state: ScopeState) -> datetime:
-    """When the resource was last seen, as far as the ledger can tell."""
+    """Return when the resource was last seen, according to the ledger."""
     if known.seen_at is not None:
         return max(known.seen_at, known.logged_at)
     return max(known.logged_at, state.complete_at or known.logged_at)
 
 
 def _compare_listing(terms: AccrualTerms, inventory: Complete | Partial, changes: PollChanges) -> int:
-    """Compare what is listed with what is known; only what differs, or was not looked at for too long, costs more.
+    """Compare the listed resources with the known ones, and return how many of the known ones are listed.
 
-    How many of those known are listed.
+    Only resources that differ, or were not looked at for longer than `gap`, are processed further.
     """
     state, known_of = terms.state, terms.state.resources
     looked = state.complete_at is not None and terms.poll.seen_at - state.complete_at <= terms.gap
@@ -135,7 +140,7 @@ def _compare_listing(terms: AccrualTerms, inventory: Complete | Partial, changes
 
 
 def _open_resource(terms: AccrualTerms, seen: Observation, changes: PollChanges) -> None:
-    """A resource that was not known."""
+    """Record a resource that was not known before."""
     seen, notes = drop_impossible_times(seen, terms.poll.at)
     changes.notes.extend(notes)
     window = terms.make_window(terms.state.complete_at)
@@ -146,7 +151,7 @@ def _open_resource(terms: AccrualTerms, seen: Observation, changes: PollChanges)
 
 
 def _update_resource(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
-    """A resource that was seen before: did it change, and when?"""
+    """Record a resource that is listed again: whether it changed, and when."""
     seen, notes = drop_impossible_times(seen, terms.poll.at)
     before = known.observation
     if _is_stale_page(terms, known, seen) or _is_still_ended(before, seen):
@@ -174,7 +179,7 @@ def _update_resource(terms: AccrualTerms, known: KnownResource, seen: Observatio
 
 
 def _is_unchanged(before: Observation, seen: Observation) -> bool:
-    """Whether nothing changed but a little traffic."""
+    """Return whether both observations are equal, except for traffic that grew by less than `COUNTED_MB`."""
     if before.counters == seen.counters or len(before.counters) != len(seen.counters):
         return before == seen
     if replace(before, counters=seen.counters) != seen:
@@ -186,21 +191,24 @@ def _is_unchanged(before: Observation, seen: Observation) -> bool:
 
 
 def _is_stale_page(terms: AccrualTerms, known: KnownResource, seen: Observation) -> bool:
-    """Whether `seen` tells of a run that is known to be over, within the time that a listing may lag behind."""
+    """Return whether `seen` shows a run as active that is known to be over, within the lag of the listing."""
     before = known.observation
     over = before.state in DOWN_STATES and seen.state not in DOWN_STATES and before.started_at is not None
     return over and before.started_at == seen.started_at and terms.poll.seen_at - terms.lag < known.logged_at
 
 
 def _is_still_ended(before: Observation, seen: Observation) -> bool:
-    """Whether what is known to be gone for good is listed as gone, and no run since is told of."""
+    """Return whether an ended resource is listed as ended again, with no new run since."""
     return before.state == ENDED == seen.state and not when.is_new_run(before, seen)
 
 
 def _list_reopening(
     terms: AccrualTerms, known: KnownResource, seen: Observation, window: ObservationWindow
 ) -> list[StateTransition]:
-    """A resource that was gone for good is listed again. Where nobody can tell whether it ran meanwhile, it may have."""
+    """List the transitions of an ended resource that is listed again.
+
+    It may have run meanwhile where the provider does not state it.
+    """
     if when.is_same_run(known.observation, seen, terms.rule.restarts) is None and known.settled:
         begin = min(known.settled.values())
         return [StateTransition(earliest=begin, latest=window.at, seen=seen, unseen=True, why="listed again")]
@@ -208,7 +216,7 @@ def _list_reopening(
 
 
 def _undo_end(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
-    """It never ended: what looked like its end is corrected, and what came after it is filled in."""
+    """Undo an end that was assumed: correct its EDGE spans to SEEN, and open spans for the time after them."""
     at, bills = terms.poll.seen_at, list_meters(seen, terms.rule, terms.ceilings)
     reason = "seen again, and it is still the same run"
     changes.corrected.extend(SpanCorrection(span=e, presence=SEEN, at=at, reason=reason) for e in known.edges.values())
@@ -222,16 +230,19 @@ def _undo_end(terms: AccrualTerms, known: KnownResource, seen: Observation, chan
 
 
 def find_suspect_absences(state: ScopeState, inventory: Inventory) -> tuple[ResourceKey, ...]:
-    """What must be looked up by itself before its absence is believed: too much is missing at once. Mostly nothing.
+    """Return the missing resources that must be looked up by themselves before their absence is accepted.
 
-    What was looked up and settled since the last believable listing still counts as missing, so that a lie does not become
-    credible by being caught once.
+    Usually empty. Resources that were looked up and settled since the last accepted listing still count as missing, so that a
+    wrong listing is not accepted because some of its absences were checked.
     """
     return _find_missing(state, inventory)[0]
 
 
 def _find_missing(state: ScopeState, inventory: Inventory) -> tuple[tuple[ResourceKey, ...], bool]:
-    """What is missing and suspicious, and whether that is many at once; else all that there was of some kind."""
+    """Return the missing resources that are suspicious, and whether too many are missing at once.
+
+    False means that they are all resources of some kind, or that there are none.
+    """
     if not isinstance(inventory, Complete) or not state.resources:
         return (), False
     listed = {item.key for item in inventory.items}
@@ -247,7 +258,11 @@ def _find_missing(state: ScopeState, inventory: Inventory) -> tuple[tuple[Resour
 
 
 def _count_doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
-    """How many are missing whose absence is not believed yet; of a few, only where a look at them had no answer."""
+    """Return how many missing resources are not accepted as absent yet.
+
+    If too many are missing at once, each one that was not looked up counts. Otherwise only those count whose lookup had no
+    answer.
+    """
     missing, many = _find_missing(state, inventory)
     left = [key for key in missing if key not in poll.gone]
     if many or not left:
@@ -258,12 +273,12 @@ def _count_doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
 
 
 def _was_there(known: KnownResource, state: ScopeState) -> bool:
-    """Whether it lived at the last complete listing, or lives now."""
+    """Return whether the resource existed at the last complete listing, or exists now."""
     return known.observation.state != ENDED or (state.complete_at is not None and known.logged_at > state.complete_at)
 
 
 def _handle_missing(terms: AccrualTerms, inventory: Complete, changes: PollChanges) -> None:
-    """What is known and not listed: noted the first time, believed the second."""
+    """Process known resources that are not listed: note the first absence, settle the second."""
     listed = {item.key for item in inventory.items}
     for key, known in terms.state.resources.items():
         if key in listed or known.observation.state == ENDED or key in terms.poll.gone:
@@ -275,14 +290,14 @@ def _handle_missing(terms: AccrualTerms, inventory: Complete, changes: PollChang
 
 
 def _note_absence(terms: AccrualTerms, known: KnownResource, changes: PollChanges) -> None:
-    """The first complete listing without it."""
+    """Log the first complete listing that lacks the resource."""
     key, seen_at = known.observation.key, find_last_seen(known, terms.state)
     changes.logged.append(ObservationLogEntry(key=key, at=terms.poll.at, observation=None, seen_at=seen_at))
     changes.resources[key] = replace(known, absent_at=terms.poll.at, seen_at=seen_at)
 
 
 def _settle_absence(terms: AccrualTerms, known: KnownResource, changes: PollChanges) -> None:
-    """It has ended, between the last sight of it and the first listing without it."""
+    """Record that the resource ended between the last time it was seen and the first listing without it."""
     ended = replace(known.observation, state=ENDED, why=GONE_REASON)
     window = terms.make_window(find_last_seen(known, terms.state))
     hidden = window.wide and terms.rule.restarts != "never"
@@ -296,9 +311,10 @@ NOT_LOOKED_AT = "not looked at"
 def find_unobserved_usage(
     known: KnownResource, seen_at: datetime, as_of: datetime, *, rule: BillingRule, ceilings: Mapping[str, int], gap: timedelta
 ) -> tuple[Span, ...]:
-    """What may have billed, beside what is open, from the last look at `seen_at` to `as_of`; mostly nothing.
+    """Return spans that may have billed from the last look at `seen_at` to `as_of`, in addition to the open ones.
 
-    `gap`: until the look is older than this, what was off counts as off, and a price as it was. `known` needs its `settled`.
+    Usually there are none. `gap`: until the last look is older than this, a stopped machine counts as stopped and prices as
+    unchanged. `known` needs its `settled`.
     """
     window = ObservationWindow(since=seen_at - timedelta(seconds=rule.lag_s), at=as_of, gap=gap)
     seen = known.observation
@@ -308,13 +324,13 @@ def find_unobserved_usage(
 
 
 def needs_price_ceilings(seen: Observation, rule: BillingRule) -> bool:
-    """Whether what it may cost is bounded by the market alone."""
+    """Return whether only the market's highest prices bound the cost of the resource: spot, or a price that is unknown."""
     running = list_meters(replace(seen, state=RUNNING), rule, {})
     return seen.tier == SPOT or not all(meter.price.known for meter in running.values())
 
 
 def _find_dearest_meters(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int]) -> dict[Line, Meter]:
-    """The most that each line may bill in any state that the machine may have come to."""
+    """Return, for each line, the most expensive meter in any state that the machine may have reached."""
     ends = rule.restarts == "never" and seen.state in DOWN_STATES
     found: dict[Line, Meter] = {}
     for state in (STOPPED,) if ends else (STOPPED, RUNNING):
@@ -349,7 +365,10 @@ def _yield_unobserved_spans(known: KnownResource, window: ObservationWindow, dea
 
 
 def _subtract_meter(meter: Meter, open_now: Meter) -> Meter | None:
-    """What `meter` costs at most beyond `open_now`; None where that is nothing. All of it where the two do not compare."""
+    """Return the highest cost of `meter` beyond `open_now`; None if there is none.
+
+    If unit, step or currency differ, the two cannot be compared and all of `meter` is returned.
+    """
     mine, other = meter.price, open_now.price
     if (meter.unit, meter.quantum_s, mine.currency) != (open_now.unit, open_now.quantum_s, other.currency):
         return meter

@@ -1,10 +1,10 @@
-"""What bills while a resource is as it was seen: one small rule a provider, as data (`billing.toml` in its package).
+"""Billing rules: which lines of a resource bill in its observed state.
 
-Example: a stopped RunPod pod with 200 GB of volume disk. RunPod's rule says that computing is free in `stopped` and that this
-disk costs $0.20 per GB-month of 730 h there. So one meter runs: storage, part "volume", 200 GB. Ten days of it are
-200 * 0.20 * 240 / 730 = $13.15.
+There is one rule per provider, as data (`billing.toml` in its package). Example: a stopped RunPod pod with 200 GB of volume
+disk. RunPod's rule states that computing is free in `stopped` and that this disk costs $0.20 per GB-month of 730 h there. So
+one meter runs: storage, part "volume", 200 GB. Ten days of it are 200 * 0.20 * 240 / 730 = $13.15.
 
-Where nobody knows whether a state bills, the price is a range from 0. Where nobody knows the price, so is it, up to the
+Where it is unknown whether a state bills, the price is a range from 0. Where the price is unknown, it is a range from 0 to the
 highest on the market.
 """
 
@@ -51,10 +51,10 @@ is $0.08 in us-east-1, and up to about $0.15 in others)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRule:
-    """In which states something bills, and how its time is counted.
+    """The states in which a line bills, and how its time is counted.
 
-    A state that stands nowhere is unsure: it may bill, and is expected to. `probably_free`: unsure as well, expected not to.
-    Nothing bills in `ended`. `quantum_s`, `minimum_s`: as in `Meter`.
+    `bills`, `free`: states that surely bill, or surely do not. `probably_free`: states that may bill and are expected not to. A
+    state in none of the three may bill and is expected to. Nothing bills in `ended`. `quantum_s`, `minimum_s`: as in `Meter`.
     """
 
     bills: tuple[str, ...]
@@ -72,7 +72,7 @@ class TimeRule:
         require(self.quantum_s >= 1 and self.minimum_s >= 0, "time", "has a negative step or minimum")
 
     def apply_price(self, state: str, price: PriceRange) -> PriceRange | None:
-        """`price` as it applies in `state`; None where nothing bills."""
+        """Return `price` as it applies in `state`; None if nothing bills."""
         if state == ENDED or state in self.free or not price.high:
             return None
         if state in self.bills:
@@ -86,10 +86,12 @@ ALWAYS_BILLS = TimeRule(bills=tuple(state for state in STATES if state != ENDED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRule:
-    """What one type of disk costs: per GB-month while the machine runs, and in its states `at_rest`; in others, one of the two.
+    """The price of one type of disk per GB-month.
 
-    `type` "*" is every type that no other rule names. `running`, `stopped`: None where only the provider can say. `region`: the
-    one they are stated for, "" for all. Only GB from `from_gb` to `to_gb` (None: all) count: two rules make a price in steps.
+    The price is `running` while the machine runs and `stopped` in its states `at_rest`; in other states it is one of the two.
+    `type` "*" applies to every type that no other rule names. `running`, `stopped`: None where only the provider states the
+    price. `region`: the region that the prices are stated for, "" for all. Only GB from `from_gb` to `to_gb` (None: no upper
+    end) count, so two rules make a price in steps.
     """
 
     part: str
@@ -109,9 +111,10 @@ class StorageRule:
         require(self.from_gb >= 0 and (self.to_gb is None or self.from_gb < self.to_gb), "from_gb", "is not below to_gb")
 
     def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
-        """Of a GB-month in `state`: as stated with the disk, else by this rule; None where nobody knows.
+        """Return the price of a GB-month in `state`: as stated with the disk, else by this rule; None if unknown.
 
-        A disk that came to more than `LARGEST_PRICE` an hour has a wrong price or a wrong size: it is not believed.
+        A disk that would cost more than `LARGEST_PRICE` an hour has a wrong price or a wrong size; its price is treated as
+        unknown.
         """
         price = self._find_listed_price(disk, state, region)
         return price if price and price.fits(self.unit, self.count_gb(disk)) else None
@@ -128,18 +131,21 @@ class StorageRule:
         return replace(price, low=0, high=OTHER_REGION_FACTOR * price.high, known=False)
 
     def count_gb(self, disk: Disk) -> int:
-        """The GB of `disk` that this rule counts; 0 where nobody says how large it is."""
+        """Return the GB of `disk` that this rule counts; 0 if the size of the disk is unknown."""
         gb = disk.gb or 0
         return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingRule:
-    """How one provider bills. `source` and `observed_on` say where that is written, and how sure it is.
+    """How one provider bills.
 
-    `lag_s`: how far its listing may lag behind. `restarts`: "stated" (one id runs again, and says since when), "unstated" (and
-    does not say), "never" (one id is one run). `address`: an hour of one address, `traffic`: a GB, where the provider states
-    no price with it; None: unknown. `not_counted`: what it bills and costguard does not see, in sentences.
+    `source`, `observed_on`: where that is documented, how certain it is, and when it was observed.
+
+    `lag_s`: how many seconds its listing may lag behind. `restarts`: "stated" (one id runs again, and its start is stated),
+    "unstated" (one id runs again, and its start is not stated), "never" (one id is one run). `address`: the price of an hour of
+    one address, `traffic`: the price of a GB, where the listing states none; None: unknown. `not_counted`: charges of the
+    provider that costguard does not see, in sentences.
     """
 
     provider: str
@@ -163,7 +169,7 @@ class BillingRule:
         return f"{self.source}, {self.observed_on}"
 
     def find_storage_rules(self, type_: str) -> tuple[StorageRule, ...]:
-        """The rules of one type of disk; where there is none, that of every other type, which may hold no price."""
+        """Return the rules of one type of disk; if there is none, the rules of type "*", else a rule without a price."""
         named = tuple(rule for rule in self.storage if rule.type == type_)
         return named or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
 
@@ -183,17 +189,17 @@ CAREFUL_RULE = BillingRule(
 
 
 def get_billing_rule(rules: Mapping[str, BillingRule], provider: str) -> BillingRule:
-    """The rule of `provider`, or a careful one for a provider that has none."""
+    """Return the rule of `provider`, or `CAREFUL_RULE` if it has none."""
     return rules.get(provider) or replace(CAREFUL_RULE, provider=provider)
 
 
 def list_meters(
     seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], *, price: Price | None = None
 ) -> dict[Line, Meter]:
-    """What bills while `seen` is as it is, by line.
+    """Return the meters that run while the resource is as `seen`, by line.
 
-    `ceilings`: canonical GPU -> the highest nano-units that a GPU-hour of it is known to cost. `price`: of computing, None: the
-    last one observed. What costs nothing has no meter.
+    `ceilings`: canonical GPU -> the highest known nano-units per GPU-hour. `price`: the price of computing; None: the last one
+    observed. A line that costs nothing has no meter.
     """
     if seen.kind == ADDRESS:
         return _index_by_line([_make_address_meter(seen, rule, price)])
@@ -203,14 +209,14 @@ def list_meters(
 
 
 def make_traffic_meter(counter: TrafficCounter, rule: BillingRule) -> Meter | None:
-    """The meter of all that `counter` has counted, or None where nobody states a price. Its quantity is in MB, as all of GB."""
+    """Return the meter of all traffic that `counter` has counted, in MB; None if its price is unknown."""
     price = _find_traffic_price(counter, rule)
     source = rule.words if counter.nano_per_gb is None else "listing"
     return Meter(counter.charge, price, unit=GB, quantity=counter.mb, source=source) if price and price.high else None
 
 
 def list_unpriced_parts(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
-    """What `seen` holds that surely costs something which nobody can say, each in a sentence; in words for people."""
+    """List the parts of `seen` that surely cost something but have no known price, each as a sentence for people."""
     if seen.state == ENDED:
         return ()
     lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _find_traffic_price(c, rule)]
@@ -244,13 +250,13 @@ def _make_compute_meter(seen: Observation, rule: BillingRule, ceilings: Mapping[
 
 
 def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
-    """Of an unknown price: from nothing to the dearest on the market, probably half of it."""
+    """Return the range of an unknown price: from 0 to the highest on the market, half of that expected."""
     most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen), _bound_machine_price(seen))
     return PriceRange(0, most // 2, most, known=False)
 
 
 def _find_stated_price(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
-    """`price`, else the last one observed, and who says so; None where that is nobody, or more than any machine costs."""
+    """Return `price`, else the last one observed, with its source; None if unstated or above any machine's price."""
     price = price or (seen.prices[-1] if seen.prices else None)
     if price is None or price.rate is None or price.rate.nano_per_hour > _bound_machine_price(seen):
         return None
@@ -263,7 +269,7 @@ def _is_prepaid(seen: Observation, price: Price | None) -> bool:
 
 
 def _bound_machine_price(seen: Observation) -> int:
-    """Nano-units an hour that no such machine costs more than."""
+    """Return the upper bound of the price of such a machine, in nano-units an hour."""
     return min(CEILING_PER_GPU * _count_gpus(seen), LARGEST_PRICE)
 
 
@@ -272,7 +278,7 @@ def _count_gpus(seen: Observation) -> int:
 
 
 def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
-    """The meters of the disks, in an order of their own: listings have none."""
+    """Yield the meters of the disks in a fixed order, because listings have none."""
     state, counts = _get_disk_state(seen), dict[str, int]()
     for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
         counts[disk.type] = nth = counts.get(disk.type, 0) + 1
@@ -294,7 +300,7 @@ def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter
 
 
 def _get_disk_state(seen: Observation) -> str:
-    """The state that storage goes by: a volume is there until it is gone, whatever is said of it."""
+    """Return the state that decides the storage price: a volume counts as running until it has ended."""
     return RUNNING if seen.kind == VOLUME and seen.state != ENDED else seen.state
 
 
@@ -309,7 +315,7 @@ def _find_address_price(seen: Observation, rule: BillingRule, price: Price | Non
 
 
 def _find_traffic_price(counter: TrafficCounter, rule: BillingRule) -> PriceRange | None:
-    """The price of a GB of `counter`: as stated, else by the rule; None where nobody knows."""
+    """Return the price of a GB of `counter`: as stated, else by the rule; None if unknown."""
     if counter.nano_per_gb is None:
         return rule.traffic
     return PriceRange.exactly(counter.nano_per_gb) if 0 < counter.nano_per_gb <= HIGHEST_PER_GB else None

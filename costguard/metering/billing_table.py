@@ -1,6 +1,6 @@
-"""Billing rules from a table: `billing.toml` in the package of each plug-in.
+"""Read billing rules from a table: `billing.toml` in the package of each plug-in.
 
-A whole rule, of a cloud that bills by the second and keeps a disk of a stopped machine:
+A complete rule for a cloud that bills by the second and charges for the disk of a stopped machine:
 
     [acme]
     source = "acme.example/prices"
@@ -11,7 +11,7 @@ A whole rule, of a cloud that bills by the second and keeps a disk of a stopped 
     compute = { bills = ["running"], free = ["pending", "starting", "stopped"], minimum_s = 60 }
     storage.ssd = { usd_per_gb_month = "0.10" }
 
-A state that stands nowhere is unsure. A price is a decimal string, or three of them: low, expected and high.
+A state that is not listed may bill. A price is a decimal string, or three of them: low, expected and high.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ StorageRateRows = Mapping[str, Mapping[str, str]]
 def read_billing_rules(
     table: Mapping[str, object], where: str, rows: Iterable[Mapping[str, str]] = ()
 ) -> dict[str, BillingRule]:
-    """Provider -> its rule. `where`: the file, for errors. `rows`: of `storage_rates.csv`, which a disk may name by `row`."""
+    """Return the rule of each provider in `table`.
+
+    `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`.
+    """
     kept = list(rows)
     of = {name: {row["disk"]: row for row in kept if row["provider"] == name} for name in table}
     return {
@@ -82,7 +85,10 @@ def _read_compute(table: RuleTable, where: str) -> TimeRule:
 
 
 def _read_time(table: RuleTable, where: str) -> TimeRule:
-    """States and steps. Without `bills`, every state that is not named otherwise bills."""
+    """Read states and steps.
+
+    Without `bills`, every state that is not named otherwise bills.
+    """
     named = {key: _read_states(table.get(key, []), f"{where}.{key}") for key in ("bills", "free", "probably_free")}
     if "bills" not in table:
         named["bills"] = tuple(s for s in STATES if s not in (*named["free"], *named["probably_free"], ENDED))
@@ -125,7 +131,7 @@ def _read_storage(part: str, table: RuleTable, month: str, where: str, rows: Sto
 
 
 def _find_row(disk: str, where: str, rows: StorageRateRows) -> RuleTable:
-    """The prices of a row of `storage_rates.csv`, under the names they have here."""
+    """Return the prices of a row of `storage_rates.csv` under the key names of this table."""
     row = rows.get(disk)
     if row is None:
         nearest = find_nearest_names(disk, rows)
@@ -140,12 +146,15 @@ def _find_row(disk: str, where: str, rows: StorageRateRows) -> RuleTable:
 
 
 def _read_stated_price(table: RuleTable, key: str, where: str) -> PriceRange | None:
-    """A price per GB-month; empty or absent: nobody states it."""
+    """Return a price per GB-month; None if the value is empty or absent."""
     return _read_price(table[key], f"{where}.{key}") if table.get(key, "") != "" else None
 
 
 def _read_price(value: object, where: str) -> PriceRange:
-    """One price, or low, expected and high; a range that begins at 0 is of a price that nobody stated."""
+    """Read one price, or low, expected and high.
+
+    A range that begins at 0 is an unstated price (`known` is False).
+    """
     stated = value if isinstance(value, list) else [value] * 3
     require(len(stated) == 3, where, f"has {len(stated)} prices", "write one, or low, expected and high")  # noqa: PLR2004 - the three
     low, expected, high = (Money.parse(cast("str", each), field=where).nano for each in stated)

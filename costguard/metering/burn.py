@@ -1,7 +1,7 @@
-"""Burn: money an hour that bills now, and what a period comes to if it goes on.
+"""Burn: the money per hour that bills now, and the forecast of a period if it goes on.
 
 Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
-in a period and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310, end by end.
+in a period and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310; low, expected and high are each computed like this.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from costguard.values.resource import Attribution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyBurn:
-    """Money an hour in one currency. `stated`: what is expected at prices that somebody stated.
+    """Money an hour in one currency.
 
-    `unstated`: the most that what bills at other prices can cost. `bounds` is of both together.
+    `stated`: the expected amount at stated prices. `unstated`: the highest cost of the lines at other prices. `bounds` covers
+    both together.
     """
 
     bounds: MoneyInterval
@@ -34,22 +35,22 @@ class HourlyBurn:
 
     @property
     def unknown(self) -> bool:
-        """Whether something in it bills at an estimated price."""
+        """Whether a part of it bills at an estimated price."""
         return self.unstated.nano > 0
 
     @property
     def currency(self) -> str:
-        """ISO 4217."""
+        """The ISO 4217 code of the currency."""
         return self.stated.currency
 
     def add(self, other: HourlyBurn) -> HourlyBurn:
-        """Both together."""
+        """Return the sum of both."""
         bounds = self.bounds.add(other.bounds)
         return HourlyBurn(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
 
 
 def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, ...]:
-    """What the open lines of `live` burn at `at`, by currency, and what may burn beside them."""
+    """Return the burn of `live` at `at` by currency: its open lines, and usage that may bill unobserved."""
     by_currency: dict[str, HourlyBurn] = {}
     for _, burn in _yield_line_burns(live.open, live.unheard, at, absent=live.absent_at is not None):
         by_currency[burn.currency] = by_currency.get(burn.currency, make_zero_burn(burn.currency)).add(burn)
@@ -57,7 +58,7 @@ def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, .
 
 
 def list_burns(live: Iterable[LiveResource], at: datetime) -> tuple[AttributedBurn, ...]:
-    """What every line bills or may bill at `at`, as the budgets count it."""
+    """Return the burn at `at` of each line that bills or may bill, as the budgets count it."""
     return tuple(
         AttributedBurn(attribution=span.attribution, hourly=hourly.bounds)
         for one in live
@@ -71,7 +72,11 @@ def forecast_period(
     period: Period,
     at: datetime,
 ) -> tuple[MoneyInterval, ...]:
-    """What `period` comes to if what bills at `at` goes on to its end, dollars first; `burning`: see `ports.accounts`."""
+    """Return the cost of `period` per currency if the present burn goes on to its end, dollars first.
+
+    `spent`: the amounts spent so far. `burning`: for each resource its open lines, the usage that may bill unobserved, and
+    whether complete listings lack it.
+    """
     burns, parts = defaultdict[str, list[HourlyBurn]](list), defaultdict[str, list[MoneyInterval]](list)
     for lines, unheard, absent in burning:
         for _, burn in _yield_line_burns(lines, unheard, at, absent=absent):
@@ -84,7 +89,10 @@ def forecast_period(
 
 
 def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
-    """Nano-units an hour of `meter` at `nano` per unit. A calendar GB-month is divided by the hours of the month of `at`."""
+    """Return nano-units an hour of `meter` at `nano` per unit; 0 for a GB.
+
+    A calendar GB-month is divided by the hours of the month of `at`.
+    """
     if meter.unit == GB:
         return 0
     unit = FIXED_UNITS.get(meter.unit) or monthrange(at.year, at.month)[1] * DAY_US
@@ -92,13 +100,13 @@ def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
 
 
 def make_zero_burn(currency: str = "USD") -> HourlyBurn:
-    """Nothing an hour."""
+    """Return a burn of zero."""
     zero = Money(nano=0, currency=currency)
     return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero)
 
 
 def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
-    """All of `burns`, which are of `currency`."""
+    """Return the sum of `burns`, all in `currency`."""
     burn = make_zero_burn(currency)
     for one in burns:
         burn = burn.add(one)
@@ -106,7 +114,7 @@ def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
 
 
 def forecast_total(to_date: MoneyInterval, burn: HourlyBurn, left_us: int) -> MoneyInterval:
-    """What is spent `to_date` comes to once `burn` has gone on for `left_us`."""
+    """Return `to_date` plus `burn` for `left_us` microseconds."""
     low, expected, high = (_extend_burn(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
     return to_date.add(MoneyInterval(low=low, expected=expected, high=high))
 
@@ -118,7 +126,10 @@ def _extend_burn(hourly: Money, us: int) -> Money:
 def _yield_line_burns(
     lines: Iterable[Span], unheard: Iterable[Span], at: datetime, *, absent: bool
 ) -> Iterator[tuple[Span, HourlyBurn]]:
-    """What each line burns: where its resource is absent or was not looked at, probably nothing."""
+    """Yield each line with its burn.
+
+    Where its resource is absent or was not observed, low and expected are zero.
+    """
     yield from ((span, _compute_line_burn(span, at, doubtful=absent)) for span in lines)
     for span in unheard:
         hourly = _compute_line_burn(span, at, doubtful=True)
@@ -126,7 +137,10 @@ def _yield_line_burns(
 
 
 def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBurn:
-    """What one line burns: where nobody knows whether it does, probably nothing and at most its price."""
+    """Return the burn of one line.
+
+    `doubtful`: it may not bill, so low and expected are zero and high is its price.
+    """
     price, zero = span.meter.price, Money(nano=0, currency=span.meter.price.currency)
     low, expected, high = (
         Money(nano=compute_hourly_price(span.meter, nano, at), currency=price.currency)
@@ -140,7 +154,7 @@ def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributedBurn:
-    """What bills now: `hourly` is money an hour."""
+    """The present burn of one line: `hourly` is money an hour."""
 
     attribution: Attribution
     hourly: MoneyInterval

@@ -1,15 +1,15 @@
-"""A charge item: what one resource cost for one line at one price in one UTC day. What item-by-item formats are made of.
+"""A charge item: the cost of one resource for one line at one price in one UTC day.
 
-Example: i-0abc ran from 22:30 to 01:00 at $2.49 an hour. That is two items: 1.5 Hours from 22:30 to midnight, $3.735, and
-1 Hour from midnight to 01:00, $2.49. A day lies in one month, so no item straddles two billing periods. Runs of the same
-resource on the same day at the same price are one item, from the first start to the last end.
+Itemized exports consist of them. The spans of a resource are cut at each UTC midnight, and merged where line, price and day are
+the same.
 
-The items of a period add up to its `Spending` to the nano-unit, at each of the three ends of the interval.
-
-The spans of one resource as charge items: cut at each UTC midnight, and put together where line, price and day are the same.
+Example: i-0abc ran from 22:30 to 01:00 at $2.49 an hour. That is two items: 1.5 Hours from 22:30 to midnight, $3.735, and 1
+Hour from midnight to 01:00, $2.49. A day lies in one month, so no item is in two billing periods.
 
 Example: a machine at $2.49 an hour that ran 09:00-10:00 and 15:00-15:30 is one item of the day, 09:00 to 15:30, 1.5 Hours,
-$3.735; had its price changed at noon, it would be two.
+$3.735; if its price had changed at noon, it would be two.
+
+The items of a period add up to its `Spending` to the nano-unit, for low, expected and high alike.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ QUANTITY_PLACES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeItem:
-    """`charge` and `part`: the line. `unit`, `price`: as the meter has them. `source`: where the price came from.
+    """The cost of one line in one UTC day.
 
-    `start`, `end`: the first and the last instant at which it may have billed, within one UTC day. `quantity_pico`: 10^-12 of
-    the unit that probably billed (whole steps, at least the minimum). `us`: microseconds that it probably billed, of a disk
-    each times its GB; 0 for what is billed by amount. `name` and `tags`: as last seen. `corrected`: an amount that was
-    recorded before has been replaced in it.
+    `charge`, `part`: the line. `unit`, `price`, `source`: as in the meter. `start`, `end`: the first and the last instant at
+    which it may have billed, within one UTC day. `quantity_pico`: 10^-12 of the unit that probably billed (whole steps, at
+    least the minimum). `us`: microseconds that it probably billed, for a disk multiplied by its GB; 0 for charges by amount.
+    `name` and `tags`: as last seen. `corrected`: an amount that was recorded before has been replaced in it.
     """
 
     key: ResourceKey
@@ -66,17 +66,17 @@ class ChargeItem:
 
     @property
     def quantity(self) -> Decimal:
-        """Pricing units, to twelve decimals."""
+        """Charged pricing units, to twelve decimals."""
         return Decimal(self.quantity_pico) / PICO
 
     @property
     def unit_price(self) -> Decimal:
-        """Expected money of one pricing unit, exactly."""
+        """The expected price of one pricing unit, exactly."""
         return Decimal(self.price.expected).scaleb(-9)
 
     @property
     def used(self) -> Decimal:
-        """What was used, rather than what is charged for: hours, GB-hours or GB, to twelve decimals."""
+        """The usage, as opposed to the charged quantity: hours, GB-hours or GB, to twelve decimals."""
         return self.quantity if self.unit == GB else round(Decimal(self.us) / HOUR_US, QUANTITY_PLACES)
 
     @property
@@ -86,29 +86,35 @@ class ChargeItem:
 
     @property
     def computes(self) -> bool:
-        """Whether it is of computing rather than of a disk, an address or traffic."""
+        """Whether the charge is for computing, and not for a disk, an address or traffic."""
         return self.charge == COMPUTE
 
     @property
     def last_moment(self) -> datetime:
-        """The last instant inside."""
+        """The last instant inside the item: `end` less a microsecond."""
         return self.end - MICROSECOND
 
 
 class ChargeItems(Protocol):
-    """The items of a period, one resource after the other. Each time they are gone through they are read anew."""
+    """The items of a period, one resource after the other.
+
+    Each iteration reads them again.
+    """
 
     @property
     def sellers(self) -> Mapping[str, Seller]:
-        """What providers say of themselves as sellers, by what the ledger calls them: see `provider.seller_of`."""
+        """The sellers by provider name in the ledger, as the provider packages state them: see `values.provider.get_seller`."""
 
     def __iter__(self) -> Iterator[ChargeItem]:
-        """From the first resource on; nothing is kept of those that have been given."""
+        """Iterate from the first resource on; items already returned are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class BilledSpan:
-    """A span that counts in a period. `reach`: of an open one; None: it goes to its end, or to the end of the period."""
+    """A span that counts in a period.
+
+    `reach`: set for an open span; None: it goes to its end, or to the end of the period.
+    """
 
     span: Span
     reach: KnownUntil | None = None
@@ -133,7 +139,7 @@ class _ItemSum:
 def itemize_spans(
     key: ResourceKey, billed: Iterable[BilledSpan], period: Period, *, name: str = "", tags: tuple[tuple[str, str], ...] = ()
 ) -> list[ChargeItem]:
-    """The items of one resource in `period`, day by day."""
+    """Return the items of one resource in `period`, day by day."""
     sums = dict[_ItemPlace, _ItemSum]()
     for one in billed:
         meter = one.span.meter
@@ -150,7 +156,7 @@ def itemize_spans(
 
 
 def _split_days(one: BilledSpan, start_us: int, end_us: int) -> Iterator[tuple[int, int]]:
-    """The parts of a span that lie in [start, end) and in one UTC day each."""
+    """Yield the parts of a span that lie in [start_us, end_us), cut at each UTC midnight."""
     span, reach = one.span, one.reach
     begin = max(start_us, to_micros(span.start))
     last = span.end or (reach.high if reach else None)
@@ -162,7 +168,7 @@ def _split_days(one: BilledSpan, start_us: int, end_us: int) -> Iterator[tuple[i
 
 
 def _add_part(found: _ItemSum, one: BilledSpan, start: int, end: int) -> None:
-    """Add what a span comes to in [start, end); an open one as far as it reaches."""
+    """Add the cost of a span in [start, end); an open span counts as far as its `reach`."""
     span, reach = one.span, one.reach
     low, expected, high = compute_amounts(span, start, end)
     until = end

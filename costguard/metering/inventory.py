@@ -1,11 +1,11 @@
-"""What one listing of a scope said. Empty, missing, partial and failed are different values here, and stay different.
+"""The result of one listing of a scope: complete, partial or failed.
 
-Only `Complete` can prove that something is absent. `Partial` proves that what it holds is there, and nothing else.
+An empty listing differs from a failed one. Only `Complete` proves that something is absent. `Partial` proves only that the
+resources in it exist.
 
-How completely scopes were seen in a period: the holes between complete listings.
-
-Example: complete until 12:00, failed at 12:05 and 12:10, complete again from 15:00. With pauses of up to 15 min allowed, that
-is one hole of three hours, with the reason that the last failed listing gave.
+The module also finds the gaps in which a scope was not listed completely. Example: complete until 12:00, failed at 12:05 and
+12:10, complete again from 15:00. With pauses of up to 15 min allowed, that is one gap of three hours, with the reason of the
+last failed listing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ POLL_AHEAD_MAX = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Everything the scope holds: every page was read to its stated end."""
+    """All resources of the scope: every page was read to its stated end."""
 
     items: tuple[Observation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Some of what the scope holds, and why not all."""
+    """Some of the resources of the scope.
+
+    `why`: the reason that the listing is not complete.
+    """
 
     items: tuple[Observation, ...]
     why: str
@@ -46,7 +49,10 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Nothing was learned, and why."""
+    """No resources could be listed.
+
+    `why`: the reason.
+    """
 
     why: str
 
@@ -56,12 +62,12 @@ Inventory = Complete | Partial | Failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """One listing of one scope, answered in full at `at` by our clock (UTC); `asked_at`: when it was asked for, None: the same.
+    """One listing of one scope, answered in full at `at` by the local clock (UTC).
 
-    What it says was true at some moment between `asked_at`, less the provider's lag, and `at`. `gone`: ids that were looked
-    up by themselves and are not there, which settles an absence that a listing only suggests. `unanswered`: ids that were to be
-    looked up, and nobody could say whether they are there. `samples`: measures of work that came with the listing. `notes`:
-    what could not be learned although the listing is whole, a sentence each.
+    `asked_at`: when it was requested, None: the same as `at`. The listing was true at some instant between `asked_at`, less the
+    provider's lag, and `at`. `gone`: ids that were looked up by themselves and do not exist, which settles an absence that a
+    listing only suggests. `unanswered`: ids that were to be looked up, with no answer. `samples`: utilization samples that came
+    with the listing. `notes`: facts that are missing although the listing is complete, a sentence each.
     """
 
     scope: ScopeKey
@@ -82,12 +88,15 @@ class Poll:
 
     @property
     def seen_at(self) -> datetime:
-        """The latest instant up to which the answer surely holds, but for the provider's lag: when it was asked for."""
+        """The latest instant up to which the answer is valid, except for the provider's lag: the time of the request."""
         return self.asked_at or self.at
 
 
 def remove_duplicates(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]:
-    """`inventory` with each id once. Two that agree are one; two that differ leave it partial, and neither is believed."""
+    """Return `inventory` with each id once, and notes.
+
+    Two equal entries become one. Two that differ are both removed, and the listing becomes partial.
+    """
     if isinstance(inventory, Failed):
         return inventory, ()
     by_key = {item.key: item for item in inventory.items}
@@ -105,7 +114,10 @@ def remove_duplicates(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageGap:
-    """A time in which no listing was complete. `why`: what the last listing in it said; "" where nobody looked."""
+    """A period without a complete listing.
+
+    `why`: the reason of the last listing in it; "" if there was none.
+    """
 
     period: Period
     why: str = ""
@@ -113,7 +125,10 @@ class CoverageGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncoveredScope:
-    """A scope with holes in a period, in order of time. `never`: no listing in the period was complete."""
+    """A scope with coverage gaps in a period, in order of time.
+
+    `never`: no listing in the period was complete.
+    """
 
     scope: ScopeKey
     holes: tuple[CoverageGap, ...]
@@ -121,16 +136,17 @@ class UncoveredScope:
 
     @property
     def length(self) -> timedelta:
-        """All holes together."""
+        """The sum of all gaps."""
         return sum((hole.period.length for hole in self.holes), timedelta())
 
 
 def find_uncovered_scopes(
     scopes: Iterable[ScopeKey], stretches: Iterable[PollStretch], period: Period, *, as_of: datetime, pause: timedelta
 ) -> tuple[UncoveredScope, ...]:
-    """The scopes that were not read completely all through `period` as far as it has passed at `as_of`, by name.
+    """Return the scopes with coverage gaps in `period`, up to `as_of`, sorted by name.
 
-    `pause`: so long between two complete listings is no hole. A scope without a stretch was never seen in the period.
+    `pause`: a time between two complete listings that is not longer is no gap. A scope without a stretch was never seen in the
+    period.
     """
     passed = Period(start=period.start, end=max(period.start, min(period.end, as_of)))
     by_scope: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
@@ -147,7 +163,7 @@ def find_uncovered_scopes(
 
 
 def find_coverage_gaps(stretches: Iterable[PollStretch], within: Period, pause: timedelta) -> tuple[CoverageGap, ...]:
-    """The holes of one scope that are longer than `pause`."""
+    """Return the gaps of one scope that are longer than `pause`."""
     ordered = sorted(stretches, key=lambda s: (s.start, s.end))
     reached, bounds = within.start, []
     for stretch in ordered:
@@ -163,6 +179,6 @@ def find_coverage_gaps(stretches: Iterable[PollStretch], within: Period, pause: 
 
 
 def _find_gap_reason(ordered: list[PollStretch], start: datetime, end: datetime) -> str:
-    """What the last listing between `start` and `end` that was not complete said."""
+    """Return the reason of the last listing between `start` and `end` that was not complete; "" if there is none."""
     said = [s.why or s.outcome for s in ordered if s.outcome != COMPLETE and s.start < end and s.end >= start]
     return said[-1] if said else ""

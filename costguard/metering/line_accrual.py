@@ -1,7 +1,7 @@
-"""Accrue one resource line by line: which spans end, what nobody saw, which spans begin.
+"""Accrue one resource line by line: which spans end, which time is uncertain, which spans begin.
 
-Example: computing at $2 an hour, on until some moment in [12:00, 12:03), then off. The span is closed at 12:00, an EDGE of
-three minutes follows (it may have billed all of it or nothing), and nothing is open after it.
+Example: computing at $2 an hour, on until some instant in [12:00, 12:03), then off. The span is closed at 12:00, an EDGE of
+three minutes follows (from $0.00 to $0.10), and no span is open after it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMPUTE_LINE: Line = (COMPUTE, "")
 
 @dataclass(slots=True)
 class PollChanges:
-    """What a poll changes, while it is worked out."""
+    """The changes of one poll, collected while they are computed."""
 
     resources: dict[ResourceKey, KnownResource]
     logged: list[ObservationLogEntry] = field(default_factory=list)
@@ -45,7 +45,7 @@ class PollChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccrualTerms:
-    """What every step needs: the poll, the scope before it, and the provider's rule."""
+    """The inputs of every step: the poll, the scope's state before it, and the provider's rule."""
 
     state: ScopeState
     poll: Poll
@@ -59,11 +59,11 @@ class AccrualTerms:
         return timedelta(seconds=self.rule.lag_s)
 
     def make_window(self, seen_at: datetime | None) -> ObservationWindow:
-        """Since `seen_at`, less the lag, until the answer; None: nobody looked."""
+        """Return the window from `seen_at`, less the lag, to the answer; None: never seen before."""
         return ObservationWindow(since=None if seen_at is None else seen_at - self.lag, at=self.poll.at, gap=self.gap)
 
     def list_meters_at(self, moment: StateTransition) -> Mapping[Line, Meter]:
-        """What bills at `moment`."""
+        """Return the meters that run from `moment` on, by line."""
         if moment.seen is None:
             return {}
         found = list_meters(moment.seen, self.rule, self.ceilings, price=moment.price)
@@ -87,7 +87,7 @@ def record_line_changes(
     found: list[StateTransition],
     new: frozenset[Line] = frozenset(),
 ) -> None:
-    """Walk every line of the resource through what was `found`, and take down what comes of it.
+    """Apply the transitions in `found` to every line of the resource, and add the results to `changes`.
 
     `new`: lines of `known.open` that the ledger does not have yet.
     """
@@ -135,7 +135,7 @@ def record_line_changes(
 def _order_transitions(
     known: KnownResource, seen: Observation, found: list[StateTransition], window: ObservationWindow
 ) -> list[StateTransition]:
-    """`found`, the changes of price that the provider dates, and last what is so now, in their order."""
+    """Return `found`, the dated price changes, and last the present state, in order of time."""
     starts = [m.latest for m in found if m.seen and m.seen.state == RUNNING and m.earliest == m.latest]
     computing = known.open.get(COMPUTE_LINE)
     begun = starts[-1] if starts else (computing.start if computing else None)
@@ -153,9 +153,9 @@ def _order_transitions(
 
 
 def _list_other_state_meters(terms: AccrualTerms, moment: StateTransition) -> Mapping[Line, Meter]:
-    """What would have billed in the other state that the resource may have been in while nobody looked.
+    """Return the meters of the other state that the resource may have been in while it was not observed.
 
-    Runs that were over before anybody ever looked are not looked for: the statement says since when it counts.
+    Runs that ended before the first poll are ignored: the statement gives the date from which it counts.
     """
     if not moment.unseen:
         return {}
@@ -171,14 +171,17 @@ def _list_other_state_meters(terms: AccrualTerms, moment: StateTransition) -> Ma
 
 
 def _compute_ceiling(terms: AccrualTerms, seen: Observation, window: ObservationWindow) -> int:
-    """Nano-units that an hour of it may have cost while nobody looked: a spot price moves, a dated one is known to have."""
+    """Return the highest price that an unobserved hour may have had, in nano-units.
+
+    It is the higher of the market bound (spot only) and the highest dated price, at most `LARGEST_PRICE`.
+    """
     moved = bound_unknown_price(seen, terms.ceilings).high if seen.tier == SPOT else 0
     dated = find_highest_dated_price(seen, window.since or seen.started_at or seen.created_at or window.at)
     return min(max(moved, dated), LARGEST_PRICE)
 
 
 def _list_traffic_spans(terms: AccrualTerms, known: KnownResource, seen: Observation) -> list[Span]:
-    """What its counters have counted since the last time they were written down."""
+    """Return spans for the traffic counted since the counters were last recorded."""
     counted = {c.charge: c.mb for c in known.observation.counters} if known.observation is not seen else {}
     spans = []
     for counter in seen.counters:
@@ -209,11 +212,11 @@ UncertainMeter = tuple[Meter, str]
 
 
 class LineWalk:
-    """One line on its way. `span`: what bills now. `held`: whether the ledger has it already.
+    """The spans of one line while transitions are applied to it.
 
-    `floor`: before it nothing can start. `ceiling`: nano-units that an hour may have cost while nobody looked, where prices
-    move by themselves (spot); 0: no more than the prices seen. `closed`: spans of the ledger that end. `added`: new ones with
-    an end.
+    `span`: the open one. `held`: the ledger has it already. `floor`: no span can start before it. `ceiling`: the highest price
+    of an unobserved hour in nano-units, where prices change by themselves (spot); 0: no more than the observed prices.
+    `closed`: spans of the ledger that end. `added`: new spans with an end.
     """
 
     def __init__(
@@ -235,7 +238,11 @@ class LineWalk:
         owner: Attribution,
         why: str,
     ) -> None:
-        """From some instant within [earliest, latest] on, `after` bills (None: nothing); in between, `fuzzy`."""
+        """Apply one transition: from some instant within [earliest, latest] on, `after` bills (None: nothing).
+
+        `fuzzy`: the meter and presence of the time in between; None: derived from the meters before and after. `owner`: the
+        attribution of new spans.
+        """
         before = self.span.meter if self.span else None
         if fuzzy == (after, SEEN):
             fuzzy, latest = None, earliest
@@ -259,7 +266,7 @@ class LineWalk:
         self.floor = end
 
     def hand_over(self, at: datetime, owner: Attribution) -> None:
-        """The same goes on billing to somebody else's account of things from `at` on."""
+        """Split the open span at `at` if its attribution differs from `owner`; the second part gets `owner`."""
         if self.span and self.span.attribution != owner:
             old, begin = self.span, max(at, self.span.start)
             self._end_span(begin, "attribution changed")
@@ -268,12 +275,12 @@ class LineWalk:
 
     @property
     def opened(self) -> list[Span]:
-        """Spans that are new to the ledger, in order; the last one may be open."""
+        """The spans that are new to the ledger, in order; the last one may be open."""
         return [*self.added, self.span] if self.span and not self.held else self.added
 
     @property
     def edge(self) -> Span | None:
-        """The unproven end that is left behind, where the line bills no more."""
+        """The last added span if it is an EDGE (an unproven end) and the line no longer bills; else None."""
         last = self.added[-1] if self.added else None
         return last if self.span is None and last and last.presence == EDGE else None
 
@@ -310,7 +317,10 @@ class LineWalk:
 
 
 def close_span(span: Span, at: datetime, why: str) -> Span:
-    """`span` with its end. Written out, since `dataclasses.replace` costs four times as much and every change comes by here."""
+    """Return `span` with its end.
+
+    Written out because `dataclasses.replace` takes four times as long and every change uses this function.
+    """
     return Span(
         key=span.key,
         attribution=span.attribution,
@@ -325,7 +335,7 @@ def close_span(span: Span, at: datetime, why: str) -> Span:
 
 
 def bound_transition(before: Meter | None, after: Meter | None) -> UncertainMeter | None:
-    """What billed while the one gave way to the other at an unknown instant."""
+    """Return the meter and presence of the time in which `before` changed to `after` at an unknown instant."""
     if before and after:
         mixed = before.price.currency != after.price.currency
         return (before, EDGE) if mixed else (_merge_meters(before, after), SEEN)
@@ -335,7 +345,11 @@ def bound_transition(before: Meter | None, after: Meter | None) -> UncertainMete
 
 
 def bound_unseen_usage(before: Meter | None, here: Meter | None, elsewhere: Meter | None) -> UncertainMeter | None:
-    """What billed while nobody looked: `here` bills in the state it was found in, `elsewhere` in the other one."""
+    """Return the meter and presence of an unobserved time.
+
+    `before`: the meter before it. `here`: the meter in the state that was found. `elsewhere`: the meter in the other state that
+    the resource may have been in. None: nothing bills there.
+    """
     if here and elsewhere:
         return _merge_meters(_merge_meters(here, elsewhere), before), SEEN
     if here:
@@ -344,12 +358,18 @@ def bound_unseen_usage(before: Meter | None, here: Meter | None, elsewhere: Mete
 
 
 def bound_unseen_end(before: Meter, later: Meter | None) -> UncertainMeter:
-    """What billed while `before` ended at some moment; `later`: what the line bills when it begins again, None: it does not."""
+    """Return the meter and presence of the time in which `before` ended.
+
+    `later`: the meter when the line begins again; None: it does not.
+    """
     return _merge_meters(before, later), EDGE
 
 
 def merge_alternatives(one: Mapping[Line, Meter], other: Mapping[Line, Meter]) -> dict[Line, Meter]:
-    """What bills where nobody knows whether it is as the one says or as the other: a line of only one of them may not bill."""
+    """Return the meters that may run if either `one` or `other` applies.
+
+    A line of only one of them has a price from 0.
+    """
     both = {line: _merge_meters(meter, other[line]) for line, meter in one.items() if line in other}
     alone = {line: meter for line, meter in (*one.items(), *other.items()) if line not in both}
     return {**both, **{line: _allow_zero(meter) for line, meter in alone.items()}}
@@ -360,11 +380,11 @@ def _allow_zero(meter: Meter) -> Meter:
 
 
 def raise_price_bound(meter: Meter, high: int) -> Meter:
-    """`meter` at a price that moves by itself: from nothing to `high`, probably as now."""
+    """Return `meter` with a price that changes by itself: from 0 to `high`, expected as now."""
     return replace(meter, price=replace(meter.price, low=0, high=max(meter.price.high, high), known=False))
 
 
 def _merge_meters(one: Meter, other: Meter | None) -> Meter:
-    """Both in range; `one` alone where they agree or their currencies cannot be mixed."""
+    """Return a meter that covers both; `one` alone if they are equal or their currencies differ."""
     mixed = other is None or one == other or one.price.currency != other.price.currency
     return one if mixed or other is None else one.merge_with(other)

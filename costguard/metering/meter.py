@@ -1,8 +1,8 @@
 """A meter: one kind of charge, its price, and how its time is counted.
 
 Examples: an AWS instance at $32.7726 an hour, counted in whole seconds, at least 60 s a run; 200 GB of a RunPod pod's own
-volume at $0.10 per GB-month of 730 h while the pod runs. A price is known within low <= expected <= high: a point when the
-provider states it.
+volume at $0.10 per GB-month of 730 h while the pod runs. A price is a range low <= expected <= high; all three are equal where
+the provider states the price.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ amount of 30 years fits the 64 bits of a database: 34e12 nano x 262,980 h = 8.9e
 
 @dataclass(frozen=True, slots=True)
 class PriceRange:
-    """Nano-units of `currency` per pricing unit: low <= expected <= high. `known` says whether anybody stated it."""
+    """Nano-units of `currency` per pricing unit: low <= expected <= high.
+
+    `known`: whether a source states the price.
+    """
 
     low: int
     expected: int
@@ -49,16 +52,19 @@ class PriceRange:
         require(order, "price", f"is not in order: {self.low}, {self.expected}, {self.high}", "0 <= low <= expected <= high")
 
     def fits(self, unit: str, quantity: int) -> bool:
-        """Whether an hour of `quantity` at this price costs no more than `LARGEST_PRICE`. A GB is no time: it always does."""
+        """Return whether an hour of `quantity` at this price costs at most `LARGEST_PRICE`.
+
+        Always True for a GB, which is not a time.
+        """
         return unit == GB or self.high * quantity * HOUR_US <= LARGEST_PRICE * FIXED_UNITS.get(unit, SHORTEST_MONTH_US)
 
     @classmethod
     def exactly(cls, nano: int, currency: str = "USD") -> PriceRange:
-        """A stated price."""
+        """Return the range of a stated price: low, expected and high are all `nano`."""
         return cls(nano, nano, nano, currency)
 
     def merge_with(self, other: PriceRange) -> PriceRange:
-        """Either of two prices of one currency: from the lower low to the higher high, expected half-way."""
+        """Return the range that covers two prices of one currency: lower low, higher high, expected half-way."""
         require(self.currency == other.currency, "currency", f"cannot mix {self.currency} with {other.currency}")
         low, high = min(self.low, other.low), max(self.high, other.high)
         return PriceRange(low, (self.expected + other.expected) // 2, high, self.currency, self.known and other.known)
@@ -66,10 +72,11 @@ class PriceRange:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What bills. `part` tells apart two of one charge (two disks). Money for a time is price x quantity x units of time.
+    """The terms on which one line bills: charge, price and time steps.
 
-    `quantum_s`: time is counted in started steps of so many seconds, from the start of the run. `minimum_s`: the least that a
-    run is charged for. `source`: where the price came from, with its date where that is known.
+    Cost = price x quantity x units of time. `part` distinguishes two lines of one charge (two disks). `quantum_s`: time is
+    counted in started steps of this many seconds, from the start of the run. `minimum_s`: the least time that a run is charged
+    for. `source`: where the price came from, with its date where that is known.
     """
 
     charge: str
@@ -92,10 +99,11 @@ class Meter:
         return self.charge, self.part
 
     def merge_with(self, other: Meter) -> Meter:
-        """This or that one, when nobody saw which: the same line, the quantity of the dearer, its price from one to the other.
+        """Return one meter that covers both, for a time in which it is unknown which of the two billed.
 
-        100 GB or 150 GB at $0.10 are 150 GB at $0.066, probably at $0.083, at most at $0.10. Where their time is counted
-        differently, the price is from 0 and the steps are whole steps of both.
+        The line stays the same; the quantity is that of the more expensive meter; the price ranges from the one to the other.
+        Example: 100 GB or 150 GB at $0.10 become 150 GB at $0.066 (low), $0.083 (expected) and $0.10 (high). Where the two
+        count time differently, the price starts at 0 and the steps are whole steps of both.
         """
         both = (self, other)
         more = max(both, key=lambda m: m.quantity * m.price.high)

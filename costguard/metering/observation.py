@@ -1,7 +1,7 @@
-"""What a provider said of one resource in one listing, in costguard's words.
+"""The facts that one listing states of one resource, translated from the provider's terms.
 
-Missing is None or empty, and never zero. Times are the provider's own; an observation that claims the impossible (a start
-in the future, a stop before the start) loses that claim, with a note, and keeps the rest: see `believable`.
+A missing value is None or empty, and never zero. Times are the provider's own. An observation with an impossible time (a start
+in the future, a stop before the start) loses that time, with a note, and keeps the rest: see `drop_impossible_times`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ LARGEST_GB, LARGEST_MB = 10**7, 10**11
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What computing costs an hour, for the whole resource. `rate` None: unknown. `since`: stated by the provider, or None.
+    """The price of computing per hour, for the whole resource.
 
-    `prepaid`: it was paid for in advance and as a whole (a capacity block), so an hour of it costs nothing more; such a price
-    has no rate, and is not unknown. `source` becomes part of a span, so it is kept as a database can hold it.
+    `rate` None: unknown. `since`: stated by the provider, or None. `prepaid`: it was paid in advance as a whole (a capacity
+    block), so an hour costs nothing more; such a price has no rate, and is not unknown. `source` becomes part of a span, so it
+    is stored in a form that a database accepts.
     """
 
     rate: Rate | None
@@ -61,10 +62,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Storage that bills with the resource. `gb` None: it is there, and nobody says how large, so what it costs is unknown.
+    """Storage that bills with the resource.
 
-    `nano_per_gb_month` where the provider states it, else None: the rule's price. `type` names a line, so it is kept as a
-    database can hold it.
+    `gb` None: its size is not stated, so its cost is unknown. `nano_per_gb_month`: as stated by the provider; None: the price
+    of the billing rule. `type` names a line, so it is stored in a form that a database accepts.
     """
 
     gb: int | None
@@ -80,9 +81,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class TrafficCounter:
-    """Something billed by amount and counted by the provider since the resource was made: `mb` of traffic, never falling.
+    """Traffic billed by amount: `mb` counted by the provider since the resource was created, never falling.
 
-    `charge` names a line, so it is kept as a database can hold it.
+    `nano_per_gb`: as stated by the provider; None: the price of the billing rule. `charge` names a line, so it is stored in a
+    form that a database accepts.
     """
 
     charge: str
@@ -98,14 +100,14 @@ class TrafficCounter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """What acting on an instance would do, as far as its provider states it: facts, and no opinion.
+    """The effects of a stop or a termination of an instance, as far as its provider states them.
 
-    `controller`: who would start it again, and must be asked instead ("auto-scaling group train"); "" for nobody.
-    `stops`, `terminates`: whether the provider has that act for it in the state it is in; None: it does not say.
-    `protected`: acts that the provider refuses until somebody lifts its protection ("stop", "terminate"); costguard never does.
-    `stop_loses`, `terminate_loses`: what would be gone for good, in words ("1900 GB of local disk"). `restart_doubtful`: it
-    may find no capacity after a stop. `committed`: paid for whether it runs or not, so that stopping saves
-    nothing, in words. `ends_at`: when it ends by itself.
+    `controller`: what would start it again, and must be changed instead ("auto-scaling group train"); "": nothing. `stops`,
+    `terminates`: whether the provider offers that action in its present state; None: not stated. `protected`: actions that the
+    provider refuses until the protection is lifted ("stop", "terminate"); costguard never lifts it. `stop_loses`,
+    `terminate_loses`: what would be lost for good, in words ("1900 GB of local disk"). `restart_doubtful`: it may find no
+    capacity after a stop. `committed`: why it is paid for whether it runs or not, so that stopping saves nothing, in words.
+    `ends_at`: when it ends by itself.
     """
 
     controller: str = ""
@@ -126,10 +128,10 @@ UNKNOWN_HANDLING = Handling()
 class Observation:
     """One resource as one listing described it.
 
-    `created_at`: when it came to exist. `started_at`: when its present or last run started. `stopped_at`: when its last run
-    ended; with state "ended", when it was gone. `prices`: of computing, oldest first, the last one is today's; a provider that
-    states a history gives several, each with `since`. `labels` are sorted pairs. `why` is the provider's word for the state.
-    `handling` bears on acts alone: it bills nothing, so two observations that differ in nothing else are equal.
+    `created_at`: when it was created. `started_at`: when its present or last run started. `stopped_at`: when its last run
+    ended; in state "ended", when it was gone. `prices`: of computing, oldest first, the last one is the present one; a provider
+    that states a history gives several, each with `since`. `labels` are sorted pairs. `why` is the provider's word for the
+    state. `handling` matters for actions alone and bills nothing, so it is ignored when two observations are compared.
     """
 
     key: ResourceKey
@@ -170,7 +172,7 @@ class Observation:
 
     @property
     def attribution(self) -> Attribution:
-        """What its spending is grouped by."""
+        """The values by which its spending is grouped."""
         return Attribution(
             self.key.provider,
             self.key.account,
@@ -186,7 +188,7 @@ class Observation:
 
 
 def drop_impossible_times(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
-    """`seen` at `at` without the times it cannot mean, and a note for each of them."""
+    """Return `seen` at `at` without its impossible times, and a note for each of them."""
     notes: list[str] = []
     latest = at + PROVIDER_CLOCK_AHEAD_MAX
 
@@ -210,7 +212,7 @@ def drop_impossible_times(seen: Observation, at: datetime) -> tuple[Observation,
 def parse_hourly_rate(
     value: object, *, gpus: float = 1, currency: str = "USD", field: str = "price"
 ) -> tuple[Rate | None, str]:
-    """The hourly rate a provider states as a decimal string or int, and "" or why it is unknown.
+    """Return the hourly rate stated as a decimal string or int, and "" or the reason why it is unknown.
 
     Missing, zero, negative, NaN, unreadable, above `HIGHEST_PER_GPU` for each GPU or `LARGEST_PRICE` for all: unknown, never 0.
     """
@@ -230,5 +232,5 @@ def parse_hourly_rate(
 
 
 def identify_incarnation(seen: Observation) -> Incarnation:
-    """The life that `seen` is in."""
+    """Return the incarnation that `seen` belongs to: its key, start and creation."""
     return Incarnation(seen.key, seen.started_at, seen.created_at)

@@ -1,4 +1,4 @@
-"""The values around accrual: what is known of a scope between polls, and what one poll changes."""
+"""The values around accrual: the state of a scope between polls, and the changes that one poll makes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownResource:
-    """What is known of one resource between polls.
+    """The recorded state of one resource between polls.
 
-    `logged_at`: when `observation` was first said; `seen_at`: the last poll that saw it, None: the scope's last complete one.
+    `logged_at`: when `observation` was first made; `seen_at`: the last poll that saw it, None: the scope's last complete one.
     `absent_at`: the first complete poll in a row without it; then `seen_at` is set. `open`: spans without an end. `settled`:
-    the end of the last closed span of each line, before which nothing of that line can start. `edges`: of each line that bills
-    no more, its last span where that is an EDGE, an end nobody proved: corrected where it turns out to have gone on.
+    the end of the last closed span of each line, before which nothing of that line can start. `edges`: for each line that no
+    longer bills, its last span where that is an EDGE (an unproven end); it is corrected if the line turns out to have gone on.
     """
 
     observation: Observation
@@ -34,10 +34,11 @@ class KnownResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeState:
-    """A scope as its last poll left it. `at`: the last poll of any outcome, `complete_at`: the last complete one.
+    """A scope as its last poll left it.
 
-    Both are when it was asked for, up to when the scope is covered. `resources` holds those that have ended, too, as long as
-    the ledger cares to remember; one that is seen again must be in it, so the ledger looks it up before it accrues.
+    `at`: the last poll of any outcome, `complete_at`: the last complete one. Both are times of the request, up to which the
+    scope is covered. `resources` also contains ended ones, as long as the ledger keeps them; one that is seen again must be in
+    it, so the ledger looks it up before it accrues.
     """
 
     scope: ScopeKey
@@ -48,9 +49,10 @@ class ScopeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationLogEntry:
-    """A row of the observation log: what changed. `observation` None: a complete listing lacks it, last seen at `seen_at`.
+    """A row of the observation log.
 
-    `at` is when the listing was asked for; of an absence, when it was answered. A settled absence is an observation "ended".
+    `observation` None: a complete listing lacks the resource, last seen at `seen_at`. `at`: when the listing was requested; for
+    an absence, when it was answered. A settled absence is an observation "ended".
     """
 
     key: ResourceKey
@@ -61,7 +63,7 @@ class ObservationLogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCorrection:
-    """A closed span turned out otherwise: from now on it counts with this `presence`."""
+    """A correction of a closed span: from `at` on it counts with this `presence`."""
 
     span: Span
     presence: str
@@ -71,11 +73,11 @@ class SpanCorrection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccrualResult:
-    """What one poll changes. To be written in this order: `logged`, `closed`, `opened`, `corrected`; then the coverage row.
+    """The changes of one poll, written in the order `logged`, `closed`, `opened`, `corrected`, then the coverage row.
 
-    `closed`: spans of the ledger that get their end, whole, with `end` and `ended_by` set. `opened`: new spans; those with an
-    end were opened and closed at once. `at`: up to when the scope is covered, the end of the coverage row. `fresh` False: the
-    poll lies not after the scope's last one and changes nothing.
+    `closed`: spans of the ledger that get their end, complete, with `end` and `ended_by` set. `opened`: new spans; those with
+    an end were opened and closed at once. `at`: up to when the scope is covered, the end of the coverage row. `fresh` False:
+    the poll is not later than the scope's last one and changes nothing.
     """
 
     state: ScopeState

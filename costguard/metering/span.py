@@ -1,19 +1,21 @@
-"""A span: a half-open period in which one resource billed one line, and the money it comes to.
+"""A span: a half-open period in which one resource billed one line, and the cost of that period.
 
-Money is telescoping: `C(t)` is what the span has cost when it reaches t, rounded half to even to the nano-unit, and a part
-[a, b) costs C(b) - C(a). So any split of a period adds up exactly.
+Money is telescoping: `C(t)` is the cost of the span up to t, rounded half to even to the nano-unit, and a part [a, b) costs
+C(b) - C(a). So the parts of any split of a period add up exactly.
 
-Example: $2.49 an hour from 12:00:00 to 12:00:45 with a minimum of 60 s: C(12:00:30) = C(12:00:45) = 2.49 / 60 = $0.0415.
-The first half of the minute costs $0.0415 and the rest nothing: the minimum is owed from the start.
+Example: $2.49 an hour from 12:00:00 to 12:00:45 with a minimum of 60 s: C(12:00:30) = C(12:00:45) = 2.49 / 60 = $0.0415. The
+first half of the minute costs $0.0415 and the rest costs nothing: the minimum is owed from the start.
 
-`presence` says how sure it is that the line billed at all in the period:
-SEEN (1, 1, 1), it did; GAP (0, 1, 1), nobody looked, but it did before or after; EDGE (0, 1/2, 1), it began or ended in here;
-MAYBE (0, 0, 1), nobody looked, and it did neither before nor after.
+`presence` is the certainty that the line billed in the period; the three factors apply to the low, expected and high cost:
 
-How far an open span is known to go.
+- SEEN (1, 1, 1): it billed.
+- GAP (0, 1, 1): no poll covers the period, but the line billed before or after it.
+- EDGE (0, 1/2, 1): billing began or ended within the period.
+- MAYBE (0, 0, 1): no poll covers the period, and the line billed neither before nor after it.
 
-Example: a scope was listed completely at 12:00 and nothing has been heard since; its provider's listing may lag 30 s. At
-13:00 its open spans surely reach 11:59:30, and probably and at most 13:00: a provider that is down goes on billing.
+The module also computes how far an open span is known to go (`compute_known_until`). Example: a scope was listed completely at
+12:00 and has not answered since; its provider's listing may lag 30 s. At 13:00 its open spans go on to 11:59:30 at least, and
+to 13:00 as the expected and the highest value, because a provider that does not answer goes on billing.
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ PICO = 10**12
 class Span:
     """One line of one resource from `start` to `end` (None: still open).
 
-    `anchor`: the start of the run, from which steps and minimum are counted; equal to `start` where the run began here, later
-    never. `why`: what opened it, `ended_by`: what ended it, both for people ("first seen", "stopped_at stated").
+    `anchor`: the start of the run, from which steps and the minimum are counted. It equals `start` where the run began with
+    this span, and is earlier otherwise. `why`: the event that opened the span; `ended_by`: the event that ended it. Both are
+    text for people ("first seen", "stopped_at stated").
     """
 
     key: ResourceKey
@@ -75,7 +78,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownUntil:
-    """How far an open span is known to go: surely to `low`, probably to `expected`, at most to `high`."""
+    """How far an open span is known to go: at least to `low`, probably to `expected`, at most to `high`."""
 
     low: datetime
     expected: datetime
@@ -83,12 +86,15 @@ class KnownUntil:
 
     @classmethod
     def exactly(cls, at: datetime) -> KnownUntil:
-        """To `at` and no further."""
+        """Return a value whose low, expected and high are all `at`."""
         return cls(low=at, expected=at, high=at)
 
 
 def compute_charge(span: Span, period: Period, reach: KnownUntil | None = None) -> MoneyInterval:
-    """What `span` costs in `period`. An open span needs its `reach`; a closed one goes to its end."""
+    """Return the cost of `span` within `period`.
+
+    An open span needs `reach`; a closed span is counted to its end.
+    """
     start, end = to_micros(period.start), to_micros(period.end)
     if reach is None:
         low, expected, high = compute_amounts(span, start, end)
@@ -105,9 +111,10 @@ def compute_charge(span: Span, period: Period, reach: KnownUntil | None = None) 
 
 
 def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, int]:
-    """Low, expected and high nano-units that `span` costs in [start, end), where an open span is taken to go on.
+    """Return the low, expected and high cost of `span` in [start_us, end_us), in nano-units.
 
-    Each is the one below it plus a part that is rounded by itself, so that they are in order in any period.
+    An open span is assumed to go on to `end_us`. Expected is low plus a part that is rounded by itself, and high is expected
+    plus such a part, so low <= expected <= high holds in any period.
     """
     first, last = to_micros(span.start), to_micros(span.end) if span.end else None
     begin = max(first, start_us)
@@ -123,7 +130,10 @@ def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, i
 
 
 def count_expected_us(span: Span, start_us: int, end_us: int) -> int:
-    """Microseconds that `span` probably billed within [start, end): half of an edge, none of a maybe."""
+    """Return the microseconds that `span` probably billed within [start_us, end_us).
+
+    An EDGE counts half, a MAYBE counts nothing.
+    """
     if span.presence == MAYBE:
         return 0
     first = to_micros(span.start)
@@ -134,9 +144,10 @@ def count_expected_us(span: Span, start_us: int, end_us: int) -> int:
 
 
 def count_priced_pico(span: Span, start_us: int, end_us: int) -> int:
-    """10^-12 of its pricing unit that `span` probably billed within [start, end): half of an edge, none of a maybe.
+    """Return the quantity that `span` probably billed within [start_us, end_us), in 10^-12 of its pricing unit.
 
-    Telescoping as money is, so that the parts of a period add up. An open span is taken to go on.
+    An EDGE counts half, a MAYBE counts nothing. The amounts telescope as money does, so the parts of a period add up. An open
+    span is assumed to go on to `end_us`.
     """
     first, last = to_micros(span.start), to_micros(span.end) if span.end else None
     begin = max(first, start_us)
@@ -150,7 +161,10 @@ def count_priced_pico(span: Span, start_us: int, end_us: int) -> int:
 
 
 def split_by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
-    """(day since 1970 in UTC, its amounts, its expected microseconds) of every day that a closed span touches."""
+    """Return (day since 1970 in UTC, its amounts, its expected microseconds) for each day that a closed span touches.
+
+    Days with no amount and no microseconds are left out. An open span is refused.
+    """
     require(span.end is not None, "span", "is open: only a closed one has days")
     first, last = to_micros(span.start) // DAY_US, to_micros(span.end or span.start) // DAY_US
     days = ((day, day * DAY_US, (day + 1) * DAY_US) for day in range(first, last + 1))
@@ -159,7 +173,7 @@ def split_by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
 
 
 def _split_price(span: Span) -> tuple[int, int, int]:
-    """Twice the price that surely applies, what expected adds to it, and what high adds to that."""
+    """Return twice the price of the low cost, and twice the increments from low to expected and from expected to high."""
     low, expected, high = span.meter.price.low, span.meter.price.expected, span.meter.price.high
     if span.presence == SEEN:
         return 2 * low, 2 * (expected - low), 2 * (high - expected)
@@ -171,7 +185,10 @@ def _split_price(span: Span) -> tuple[int, int, int]:
 
 
 def _round_cost(twice_nano: int, progress: tuple[int, int]) -> int:
-    """C(t) at half of `twice_nano` per unit, `progress` being the units until t: nano-units, rounded half to even."""
+    """Return C(t) in nano-units, rounded half to even.
+
+    It is half of `twice_nano` per unit, times `progress`, the units until t.
+    """
     numerator, denominator = progress
     return divide_half_even(twice_nano * numerator, 2 * denominator) if twice_nano and numerator else 0
 
@@ -182,7 +199,7 @@ def _count_pico(scaled: int, parts: int, progress: tuple[int, int]) -> int:
 
 
 def _compute_progress(span: Span, at_us: int) -> tuple[int, int]:
-    """Pricing units of time from the span's start to `at_us`, as a fraction of integers."""
+    """Return the pricing units from the span's start to `at_us`, as (numerator, denominator)."""
     meter, start, anchor = span.meter, to_micros(span.start), to_micros(span.anchor)
     if meter.unit == GB:  # an amount, spread evenly over the period in which it was used
         return at_us - start, MB_PER_GB * max(1, to_micros(span.end or span.start) - start)
@@ -195,7 +212,7 @@ def _compute_progress(span: Span, at_us: int) -> tuple[int, int]:
 
 
 def _count_billable_us(meter: Meter, elapsed_us: int) -> int:
-    """Microseconds that are charged for once a run has gone on for `elapsed_us`: whole steps, at least the minimum."""
+    """Return the microseconds charged for a run that has lasted `elapsed_us`: whole steps, at least the minimum."""
     if elapsed_us <= 0:
         return 0
     step = meter.quantum_s * SECOND_US
@@ -203,7 +220,7 @@ def _count_billable_us(meter: Meter, elapsed_us: int) -> int:
 
 
 def _count_months(at_us: int) -> Fraction:
-    """Calendar months in UTC since the year 0, with the part of the running one that has passed."""
+    """Return the calendar months in UTC since the year 0, including the elapsed fraction of the current month."""
     at = from_micros(at_us)
     begun = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     over = (begun + LONGER_THAN_A_MONTH).replace(day=1)
@@ -220,11 +237,12 @@ def compute_known_until(
     lag: timedelta,
     as_of: datetime,
 ) -> KnownUntil:
-    """The reach at `as_of` of a span that opened at `start`.
+    """Return how far a span that opened at `start` is known to go at `as_of`.
 
-    `complete_at`: the scope's last complete poll. `logged_at`: when the resource's last observation was first said. Where
-    complete listings lack the resource since `absent_at` and it was last seen at `seen_at`, its end lies between the two, or
-    it comes back: probably half-way, at most now.
+    `complete_at`: the scope's last complete poll. `logged_at`: when the resource's current observation was first made. `lag`:
+    how far the provider's listing may lag behind. If complete listings lack the resource since `absent_at`, and it was last
+    seen at `seen_at`, then the span ended between the two, or the resource comes back: expected is half-way between them, high
+    is `as_of`.
     """
     if absent_at is not None:
         last = seen_at or logged_at

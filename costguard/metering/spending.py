@@ -1,6 +1,6 @@
-"""What the ledger answers: sums of a period, the resources there are now, and how well each scope is seen.
+"""The answers of the ledger: sums of a period, the present resources, and the coverage of each scope.
 
-Plain values between the ledger, which reads them, and the statement, the status and the budgets, which are made of them.
+Plain values. The ledger reads them; the statement, the status and the budgets are computed from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledResource:
-    """The resource that something was spent on, as it was last seen: its `labels`, and the `job` that it is a machine of."""
+    """A resource that costs money, as last seen.
+
+    `labels`: its labels; `job`: the job that the machine belongs to.
+    """
 
     key: ResourceKey
     name: str = ""
@@ -26,10 +29,10 @@ class BilledResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """The sum of one kind of charge in a period. `us`: microseconds that probably billed, summed over resources.
+    """The sum of one kind of charge in a period.
 
-    `known` is False for what billed at an estimated price: its low is 0 and its high a bound. `bearer`: of which
-    resource, None where resources are not told apart.
+    `us`: microseconds that probably billed, summed over resources. `known` is False for what billed at an estimated price: its
+    low is 0 and its high a bound. `bearer`: the resource, None where resources are not separated.
     """
 
     attribution: Attribution
@@ -42,11 +45,12 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveResource:
-    """A resource that is not known to have ended. `open`: the lines that bill now. `spent`: all its life, as far as recorded.
+    """A resource that is not known to have ended.
 
-    `absent_at`: since when complete listings lack it, while its end is not settled; else None. `unheard`: what may bill beside
-    what is open, as nobody has looked for too long; it stands in the high end of `spent`. `not_counted`: what it holds that
-    surely costs something which nobody can say, a sentence each; that stands in no figure.
+    `open`: the lines that bill now. `spent`: its recorded lifetime cost. `absent_at`: since when complete listings lack it,
+    while its end is not settled; else None. `unheard`: usage that may bill in addition to `open`, because the resource was not
+    looked at for too long; it is included in the high end of `spent`. `not_counted`: parts that surely cost something but have
+    no known price, a sentence each; they are included in no figure.
     """
 
     scope: ScopeKey
@@ -62,7 +66,10 @@ class LiveResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifetimeCost:
-    """All that one resource ever cost in one currency, as far as recorded, whether it lives or not. `spans`: of how many."""
+    """The recorded lifetime cost of one resource in one currency, ended or not.
+
+    `spans`: the number of spans in it.
+    """
 
     key: ResourceKey
     money: MoneyInterval
@@ -71,7 +78,10 @@ class LifetimeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCoverage:
-    """How well a scope is seen. `outcome` and `why` of its last poll at `at`; `since`: the first poll in a row that said so."""
+    """The coverage of a scope.
+
+    `outcome`, `why`: of its last poll at `at`; `since`: the first poll in a row with that outcome.
+    """
 
     scope: ScopeKey
     outcome: str
@@ -83,7 +93,7 @@ class ScopeCoverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollStretch:
-    """Polls in a row of one scope with one outcome: the listing was complete (or was not) from `start` to `end`."""
+    """Consecutive polls of one scope with one outcome, from `start` to `end`."""
 
     scope: ScopeKey
     outcome: str

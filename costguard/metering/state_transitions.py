@@ -1,7 +1,7 @@
-"""What a new observation of a resource says about the time since the last one: a list of moments at which something changed.
+"""Derive from a new observation of a resource the list of changes since the last one, each with the time it happened.
 
-Example: a machine was running since 10:00 when seen at 12:00; at 12:05 it is running since 12:03. It stopped at some moment
-between 12:00 and 12:03, nobody knows when, and it started at 12:03 exactly: two moments.
+Example: a machine was running since 10:00 when seen at 12:00; at 12:05 it is running since 12:03. It stopped at an unknown
+instant between 12:00 and 12:03, and started at 12:03 exactly: two transitions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ ARRIVING_STATE = "starting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTransition:
-    """From some instant within [earliest, latest] the resource was as `seen` says, priced at `price`; None: it was gone.
+    """A change at some instant within [earliest, latest]: from then on the resource was as in `seen` (None: it was gone).
 
-    `unseen`: between the two it may have been running or stopped, and nobody looked; at `latest` it was as `seen` says.
-    `other`: from then on it may as well have been as this says (a disk that was changed at an unknown moment); of one that is
-    gone and `unseen`, what may have run before. `moving`: its price moves by itself, and nobody knows how it did.
+    `price`: the price of computing from then on, None: that of `seen`. `unseen`: between the two instants the resource was not
+    observed and may have been running or stopped; at `latest` it was as in `seen`. `other`: an alternative to `seen` from then
+    on (a disk that was changed at an unknown instant); for a resource that is gone and `unseen`, what may have run before.
+    `moving`: its price changes by itself, and the changes are unknown.
     """
 
     earliest: datetime
@@ -39,16 +40,16 @@ class StateTransition:
 
     @classmethod
     def at(cls, when: datetime, seen: Observation | None, why: str) -> StateTransition:
-        """A moment that the provider stated."""
+        """Return a transition at an instant that the provider stated."""
         return cls(earliest=when, latest=when, seen=seen, price=find_price(seen, when) if seen else None, why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationWindow:
-    """When the change may have come: after `since`, when the resource (or its absence) was last seen, and by `at`.
+    """The time in which a change may have happened: after `since` and until `at`.
 
-    `since` None: nobody looked before. `gap`: longer than this between two looks, and a provider that states no start may have
-    stopped and started a machine unseen.
+    `since`: when the resource (or its absence) was last seen; None: never before. `gap`: if the window is longer than this and
+    the provider states no start, a machine may have stopped and started unobserved.
     """
 
     since: datetime | None
@@ -57,17 +58,17 @@ class ObservationWindow:
 
     @property
     def begin(self) -> datetime:
-        """`since`, or `at` where nobody looked before."""
+        """`since`, or `at` if the resource was never seen before."""
         return self.at if self.since is None else min(self.since, self.at)
 
     @property
     def wide(self) -> bool:
-        """Whether a run may have hidden in it."""
+        """Whether a whole run may have happened unobserved within the window."""
         return self.since is None or self.at - self.since > self.gap
 
 
 def is_same_run(before: Observation, seen: Observation, restarts: str) -> bool | None:
-    """Whether both belong to one run; None where the provider does not tell."""
+    """Return whether both observations belong to one run; None if the provider does not state it."""
     if before.kind != INSTANCE or restarts == "never":
         return True
     if before.started_at is None or seen.started_at is None:
@@ -76,12 +77,12 @@ def is_same_run(before: Observation, seen: Observation, restarts: str) -> bool |
 
 
 def is_outdated(before: Observation, seen: Observation) -> bool:
-    """Whether `seen` tells of a run that is older than the one already known: an old page from a cache, or a mistake before."""
+    """Return whether `seen` shows a run older than the known one: a stale cached page, or an earlier mistake."""
     return before.started_at is not None and seen.started_at is not None and seen.started_at < before.started_at
 
 
 def list_first_transitions(seen: Observation, window: ObservationWindow, restarts: str) -> list[StateTransition]:
-    """Of a resource that was not known."""
+    """List the transitions of a resource that was not known before."""
     started, born = seen.started_at, seen.created_at
     if started is None or seen.kind != INSTANCE:
         return _infer_start(seen, window, restarts)
@@ -96,7 +97,10 @@ def list_first_transitions(seen: Observation, window: ObservationWindow, restart
 
 
 def _infer_start(seen: Observation, window: ObservationWindow, restarts: str) -> list[StateTransition]:
-    """Nobody stated a start. A stated creation bounds it; of volumes, addresses and what never started it is the start."""
+    """Bound an unstated start by the stated creation, if any.
+
+    For volumes, addresses and machines that never started, the creation is the start.
+    """
     born = seen.created_at
     if born is None:
         return [StateTransition(earliest=window.begin, latest=window.at, seen=seen, why="first seen")]
@@ -111,7 +115,7 @@ def _infer_start(seen: Observation, window: ObservationWindow, restarts: str) ->
 
 
 def _list_run_transitions(seen: Observation, window: ObservationWindow) -> list[StateTransition]:
-    """The present or last run of `seen`, which states its start."""
+    """List the transitions of the present or last run of `seen`, which states its start."""
     started, stopped = seen.started_at, seen.stopped_at
     assert started is not None  # noqa: S101 - for the type checker; both callers ask before
     if seen.state not in UP_STATES and seen.state not in DOWN_STATES:
@@ -128,7 +132,7 @@ def _list_run_transitions(seen: Observation, window: ObservationWindow) -> list[
 def list_next_transitions(
     before: Observation, seen: Observation, window: ObservationWindow, restarts: str
 ) -> list[StateTransition]:
-    """Of a resource that was seen before and has not ended."""
+    """List the transitions of a resource that was seen before and has not ended."""
     if is_new_run(before, seen):
         return _list_previous_stop(before, seen, window) + _list_run_transitions(seen, window)
     alike = {before.state, seen.state} <= UP_STATES or {before.state, seen.state} <= DOWN_STATES
@@ -143,7 +147,7 @@ def list_next_transitions(
 
 
 def is_new_run(before: Observation, seen: Observation) -> bool:
-    """Whether `seen` states the start of a run that was not known."""
+    """Return whether `seen` states the start of a run that was not known."""
     if seen.started_at is None or seen.kind != INSTANCE:
         return False
     if before.started_at is None:
@@ -152,7 +156,7 @@ def is_new_run(before: Observation, seen: Observation) -> bool:
 
 
 def _list_previous_stop(before: Observation, seen: Observation, window: ObservationWindow) -> list[StateTransition]:
-    """The end of the run before the one that `seen` tells of, if that was still on."""
+    """List the end of the run before the one in `seen`, if that run was still active."""
     started, stopped = seen.started_at, seen.stopped_at
     if started is None:
         return []
@@ -172,7 +176,10 @@ def _list_previous_stop(before: Observation, seen: Observation, window: Observat
 
 
 def make_gone_transition(before: Observation, begin: datetime, latest: datetime, *, hidden: bool) -> StateTransition:
-    """It ended within [begin, latest]. `hidden`: a machine that was off may have run once more in it."""
+    """Return the end of a resource within [begin, latest].
+
+    `hidden`: a stopped machine may have run once more in it.
+    """
     off = hidden and before.kind == INSTANCE and before.state not in UP_STATES
     return StateTransition(earliest=begin, latest=latest, seen=None, unseen=off, other=before if off else None, why="gone")
 
@@ -180,9 +187,9 @@ def make_gone_transition(before: Observation, begin: datetime, latest: datetime,
 def add_disk_doubt(
     path: list[StateTransition], before: Observation, seen: Observation, window: ObservationWindow
 ) -> list[StateTransition]:
-    """`path`, but with disks and undated prices that changed at some moment of `window`, not at the instants stated in it.
+    """Return `path` with disks and undated prices that changed at an unknown instant of `window`.
 
-    A stated stop says when the machine stopped, and not when somebody made its disk larger.
+    A stated stop dates the stop of the machine, and not the resizing of its disk.
     """
     dated = not seen.prices or seen.prices[-1].since is not None
     if not path or (before.disks == seen.disks and (dated or before.prices == seen.prices)):
@@ -193,7 +200,7 @@ def add_disk_doubt(
 
 
 def _make_ambiguous(moment: StateTransition, before: Observation, seen: Observation) -> StateTransition:
-    """`moment`, but with the disks and prices of `before` or of `seen`, whichever it does not have."""
+    """Return `moment` with an alternative: the disks and prices of `before` or of `seen`, whichever it does not have."""
     if moment.seen is None:
         return moment
     old = (moment.seen.disks, moment.seen.prices) == (before.disks, before.prices)
@@ -202,7 +209,7 @@ def _make_ambiguous(moment: StateTransition, before: Observation, seen: Observat
 
 
 def _find_stated_change(before: Observation, seen: Observation, window: ObservationWindow) -> datetime | None:
-    """The instant at which the state changed, where the provider says so; None otherwise."""
+    """Return the instant of the state change where the provider states it; None otherwise."""
     if seen.state in DOWN_STATES:
         stopped = seen.stopped_at
         newly = stopped is not None and stopped != before.stopped_at
@@ -216,7 +223,7 @@ def _find_stated_change(before: Observation, seen: Observation, window: Observat
 
 
 def find_price(seen: Observation, when: datetime) -> Price | None:
-    """The price of `seen` in force at `when`: the last one stated since before, else the oldest known; None: unknown."""
+    """Return the price of `seen` in force at `when`: the last one stated until then, else the oldest; None: unknown."""
     known = None
     for price in seen.prices:
         if known is None or price.since is None or price.since <= when:
@@ -225,10 +232,10 @@ def find_price(seen: Observation, when: datetime) -> Price | None:
 
 
 def merge_prices(before: Observation, seen: Observation) -> Observation:
-    """`seen`, but with the prices already known where it states none (RunPod of a stopped pod), or older ones.
+    """Return `seen` with the prices already known, where it states none (a stopped RunPod pod) or older ones.
 
-    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate. Before
-    the first day that is stated, the price held that was known before.
+    Older prices come from a stale cached page. A price that has become unknown is stated as a Price without a rate. Before the
+    first dated price, the price that was known before applies.
     """
     if not seen.prices and before.prices:
         return replace(seen, prices=before.prices)
@@ -241,7 +248,7 @@ def merge_prices(before: Observation, seen: Observation) -> Observation:
 
 
 def find_highest_dated_price(seen: Observation, since: datetime) -> int:
-    """The highest nano-units an hour of the prices that the provider dates and that were in force after `since`; 0: none."""
+    """Return the highest dated price that was in force after `since`, in nano-units an hour; 0: none."""
     ends = (*(price.since for price in seen.prices[1:]), None)
     dated = [
         price.rate.nano_per_hour
@@ -252,7 +259,7 @@ def find_highest_dated_price(seen: Observation, since: datetime) -> int:
 
 
 def list_price_transitions(seen: Observation, since: datetime, until: datetime) -> list[StateTransition]:
-    """Changes of price that the provider dates between `since` and `until`, both left out."""
+    """List the price changes that the provider dates after `since` and before `until`."""
     dated = [price for price in seen.prices if price.since is not None and since < price.since < until]
     return [
         StateTransition(earliest=p.since, latest=p.since, seen=seen, price=p, why="price changed")

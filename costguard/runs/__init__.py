@@ -1,1 +1,4 @@
-"""A job that `costguard run` runs: its attempts, how fast they go, what is set aside for them and what they came to. Pure."""
+"""A job of `costguard run`: its attempts, its speed, its budget hold and its cost.
+
+Pure.
+"""

@@ -1,9 +1,12 @@
-"""How fast a job goes, from the steps that it tells: what it still takes, whether that keeps to the quote, what it teaches.
+"""Measure the speed of a job from the steps that it reports.
 
-Example: 1,000 steps of 8,192 tokens; after 100 s it is at step 200 and has gone at 2.1 steps a second since it was warm: 800
-steps are left, 381 s, so it ends after 481 s. The speed of 17,203 tokens a second is one more observed run, if it ends well.
+From it follow the time left, agreement with the quote, and a speed to learn from.
 
-What people are told of a run, a line or two at a time: before it, while it goes, when it leaves its quote, at its end.
+Example: 1,000 steps of 8,192 tokens; after 100 s the job is at step 200 and has run at 2.1 steps a second since the warm-up:
+800 steps are left, 381 s, so it ends after 481 s. The speed of 17,203 tokens a second is one more observed run, if it ends
+well.
+
+The module also formats the messages of a run, a line or two each: before it, during it, when it leaves its quote, at its end.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ STEP_MAX = 2**53
 
 
 class ProgressMark(NamedTuple):
-    """The job told `step`, `at_s` seconds after it began."""
+    """The job reported `step`, `at_s` seconds after it began."""
 
     step: int
     at_s: float
 
 
 class JobPace(NamedTuple):
-    """Steps a second once it was warm, over `steps` of them in `seconds`."""
+    """Steps a second after the warm-up, measured over `steps` steps in `seconds`."""
 
     steps_per_s: float
     steps: int
@@ -46,20 +49,23 @@ class JobPace(NamedTuple):
 
 
 class PaceUnknown(NamedTuple):
-    """Why no speed can be learnt."""
+    """The reason why no speed can be measured."""
 
     why: str
 
 
 @dataclass(slots=True)
 class ProgressLog:
-    """What a job told so far. A step below the last one begins anew: of a job that counts epochs from 0 the last is seen."""
+    """The steps that a job has reported so far.
+
+    A step below the last one starts the log again, so for a job that counts each epoch from 0 only the last epoch counts.
+    """
 
     kept: list[ProgressMark] = field(default_factory=list)
     first_step: int | None = None
 
     def add(self, step: int, at_s: float) -> None:
-        """The job told `step` at `at_s`; the same step again says nothing."""
+        """Add a report of `step` at `at_s` seconds; a repeated step or an invalid one is ignored."""
         if not 0 <= step <= STEP_MAX:
             return
         if self.first_step is None:
@@ -74,12 +80,12 @@ class ProgressLog:
 
     @property
     def last_step(self) -> int | None:
-        """The newest."""
+        """The last reported step; None if there is none."""
         return self.kept[-1].step if self.kept else None
 
 
 def measure_pace(marks: Sequence[ProgressMark]) -> JobPace | PaceUnknown:
-    """How fast it goes, where that is steady enough to be believed."""
+    """Return the speed if it is steady enough, or the reason why it is unknown."""
     if not marks:
         return PaceUnknown("it reported no steps: call costguard.progress(step) in its loop")
     warm = marks[max(1, len(marks) // WARMUP_DIVISOR) :]
@@ -99,7 +105,7 @@ def measure_pace(marks: Sequence[ProgressMark]) -> JobPace | PaceUnknown:
 def measure_token_speed(
     marks: Sequence[ProgressMark], *, status: int | None, tokens_per_step: int | None
 ) -> float | PaceUnknown:
-    """Tokens a second of a run that is worth learning from, or why it is not."""
+    """Return the tokens a second of a run if they can be learned from, or the reason why not."""
     if status != 0:
         return PaceUnknown("its end was not observed" if status is None else f"it ended with status {status}")
     if tokens_per_step is None:
@@ -109,12 +115,12 @@ def measure_token_speed(
 
 
 def count_steps(tokens: int | None, tokens_per_step: int | None) -> int | None:
-    """Steps of the whole job; None where nobody stated its tokens."""
+    """Return the steps of the whole job; None if its tokens or the tokens per step are unknown."""
     return None if not tokens or not tokens_per_step else math.ceil(tokens / tokens_per_step)
 
 
 def estimate_seconds_left(marks: Sequence[ProgressMark], steps: int | None, now_s: float) -> float | None:
-    """Seconds until step `steps`, at `now_s` and the present pace; None where either is not known, or the job is silent."""
+    """Return the seconds until step `steps`, at `now_s` and the present pace; None if either is unknown."""
     pace = measure_pace(marks)
     if steps is None or isinstance(pace, PaceUnknown):
         return None
@@ -123,7 +129,7 @@ def estimate_seconds_left(marks: Sequence[ProgressMark], steps: int | None, now_
 
 
 def is_outside_quote(hours: float, quoted: Interval | None) -> bool:
-    """Whether a projected length of the whole job leaves what was quoted."""
+    """Return whether the projected duration of the whole job, in hours, lies outside of the quote (None: never)."""
     return quoted is not None and not quoted.low <= hours <= quoted.high
 
 
@@ -136,7 +142,7 @@ HOUR_S = 3600
 
 
 def format_quote_lines(job: str, number: int, terms: JobTerms) -> Iterator[str]:
-    """What it is to take and cost, and on what."""
+    """Yield the lines about the job before it starts: its machine, and the quoted duration and cost."""
     machine = terms.machine
     where = f" on {machine.gpu} x{machine.count * machine.nodes}" if machine.gpu else ""
     rate = (
@@ -155,7 +161,7 @@ def format_quote_lines(job: str, number: int, terms: JobTerms) -> Iterator[str]:
 
 
 def format_progress_line(job: str, hours: float, spent: Money | None, terms: JobTerms, left_s: float | None) -> str:
-    """One line, short enough for a title: `demo: 1.2 h, $2.99 of $9.96; 2.8 h left`."""
+    """Return one line, short enough for a title: `demo: 1.2 h, $2.99 of $9.96; 2.8 h left`."""
     cost = "price unknown" if spent is None else format_job_cost(spent)
     usd, quoted = terms.usd, terms.hours
     of = f" of {get_currency_sign(usd.expected.currency)}{usd.expected.format()}" if usd and spent else ""
@@ -165,7 +171,7 @@ def format_progress_line(job: str, hours: float, spent: Money | None, terms: Job
 
 
 def format_end_lines(attempt: JobAttempt, record: JobRecord, terms: JobTerms, how: str) -> Iterator[str]:
-    """What it took and cost beside what was quoted, of this attempt and of the whole job."""
+    """Yield the lines that compare the duration and cost of this attempt and of the whole job with the quote."""
     ran = attempt.seconds / HOUR_S
     yield (
         f"job {record.job}, attempt {attempt.number} {how} after {format_job_length(attempt.seconds)}, "
@@ -189,19 +195,19 @@ def format_end_lines(attempt: JobAttempt, record: JobRecord, terms: JobTerms, ho
 
 
 def format_next_quote(before: JobTerms, after: JobTerms) -> str:
-    """The quote of such a job from now on, beside what it was."""
+    """Return the line with the next quote of such a job and the previous one."""
     return (
         f"next quote: {format_job_hours(after.hours)}, {format_job_money(after.usd)}; it was {format_job_hours(before.hours)}"
     )
 
 
 def format_lease_end(until: datetime) -> str:
-    """Until when its machine is kept."""
+    """Return the line that states until when the machine is kept."""
     return f"the machine is kept until {format_local_time(until)}"
 
 
 def format_outside_quote(hours: float, quoted: Interval) -> str:
-    """That the job will take another time than was quoted."""
+    """Return the line that the job will take longer or shorter than quoted."""
     longer = hours > quoted.high
     end, side = (quoted.high, "longer than the high") if longer else (quoted.low, "shorter than the low")
     takes, of = format_job_length(round(hours * HOUR_S)), format_job_length(round(end * HOUR_S))
@@ -209,7 +215,7 @@ def format_outside_quote(hours: float, quoted: Interval) -> str:
 
 
 def format_job_hours(hours: Interval | None) -> str:
-    """`4.00 h (3.00 to 6.00)`; in minutes or seconds where it is short."""
+    """Return `4.00 h (3.00 to 6.00)`; in minutes or seconds if it is short."""
     if hours is None:
         return "hours unknown"
     unit, name = (1.0, "h") if hours.high >= WHOLE else (60.0, "min") if hours.high * 60 >= WHOLE else (3600.0, "s")
@@ -218,7 +224,7 @@ def format_job_hours(hours: Interval | None) -> str:
 
 
 def format_job_money(usd: MoneyInterval | None) -> str:
-    """`$9.96 (7.47 to 14.94)`, to the hundredth of a cent where it is less than a dollar."""
+    """Return `$9.96 (7.47 to 14.94)`, to the hundredth of a cent if it is less than a dollar."""
     if usd is None:
         return "money unknown"
     if usd.high.nano >= NANO:
@@ -228,14 +234,14 @@ def format_job_money(usd: MoneyInterval | None) -> str:
 
 
 def format_job_cost(spent: Money | None) -> str:
-    """`$2.99`, to the hundredth of a cent where it is less than a dollar."""
+    """Return `$2.99`, to the hundredth of a cent if it is less than a dollar."""
     if spent is None:
         return "at an unknown price"
     return f"{get_currency_sign(spent.currency)}{spent.format(2 if abs(spent.nano) >= NANO else 4)}"
 
 
 def format_job_length(seconds: int) -> str:
-    """`12 s`, `3.2 min`, `1.25 h`."""
+    """Return `12 s`, `3.2 min` or `1.25 h`."""
     if seconds < 60:  # noqa: PLR2004 - a minute
         return f"{seconds} s"
     return f"{seconds / 60:.1f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.2f} h"

@@ -1,12 +1,15 @@
-"""A job over its attempts: a spot machine that is taken away and started again goes on with the same job, and costs add up.
+"""A job and its attempts.
 
-Example: attempt 1 ran from 10:00 until 12:30 at $2.49 an hour and was lost, attempt 2 from 13:00 until 14:00: the job took
-3.5 h and $8.715. An attempt at an unknown price adds hours, and leaves the money of the job unknown: it is not zero.
+A job on a spot machine that is interrupted and started again stays one job, and costs add up.
 
-What is asked before a job runs: how much of it is left, what is set aside for that, for how long its machine is kept.
+Example: attempt 1 ran from 10:00 until 12:30 at $2.49 an hour and was lost, attempt 2 from 13:00 until 14:00: the job took 3.5
+h and $8.715. An attempt at an unknown price adds hours, and makes the cost of the job unknown: it is not zero.
+
+Before a job runs, the module computes the share of it that is left, the money to hold, and how long its machine is kept.
 
 Example: a job is quoted at 4.0 h (3.0 to 6.0) and $9.96 (7.47 to 14.94). $14.94 are held for 10 h, its machine is kept for 9 h.
-Attempt 2 begins where attempt 1 told step 600 of 1,000: 40 % are left, so $5.98 are held, and the machine is kept for 3.6 h.
+Attempt 2 begins where attempt 1 reported step 600 of 1,000: 40 % are left, so $5.98 are held, and the machine is kept for 3.6
+h.
 """
 
 from __future__ import annotations
@@ -42,12 +45,12 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAttempt:
-    """One time that the job's command ran: from `began_at` to `seen_at`, when it was last known to be alive, or its end.
+    """One execution of the job's command, from `began_at` to `seen_at`.
 
-    `id`: of this attempt alone; its processes carry it in their environment. `host`, `boot`: on which machine, in which boot of
-    it. `status`: the exit code that was passed on, None where it is not known. `hourly`: None at an unknown price. `hold`,
-    `lease`: their ids, "" for none. `quoted_*`: what was expected of the whole job before it began. `first_step`, `last_step`:
-    as the job told them.
+    `seen_at`: its end, or the last time it was known to be alive. `id`: unique to the attempt; its processes carry it in their
+    environment. `host`, `boot`: the machine, and its boot. `status`: the exit code that was passed on, None: unknown. `hourly`:
+    None: unknown price. `hold`, `lease`: their ids, "" for none. `quoted_*`: the quote of the whole job before the attempt
+    began. `first_step`, `last_step`: as reported by the job.
     """
 
     id: str
@@ -75,20 +78,20 @@ class JobAttempt:
 
     @property
     def seconds(self) -> int:
-        """For how long it ran, or is known to have run; a second that has begun counts whole."""
+        """The duration as far as known, in whole seconds rounded up; 0 if the command is not known to have begun."""
         if self.state in (PLANNED, NEVER):
             return 0
         return max(0, math.ceil((self.seen_at - self.began_at) / timedelta(seconds=1)))
 
     @property
     def spent(self) -> Money | None:
-        """What those seconds cost; None at an unknown price."""
+        """The cost of those seconds; None at an unknown price."""
         return None if self.hourly is None else self.hourly.multiply_seconds(self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """Every attempt of one job, in order."""
+    """The attempts of one job, in order."""
 
     job: str
     attempts: tuple[JobAttempt, ...] = ()
@@ -98,12 +101,12 @@ class JobRecord:
 
     @property
     def seconds(self) -> int:
-        """Of all attempts."""
+        """The seconds of all attempts."""
         return sum(attempt.seconds for attempt in self.attempts)
 
     @property
     def spent(self) -> Money | None:
-        """Of all attempts; None where one of them ran at an unknown price, or they ran in several currencies."""
+        """The cost of all attempts; None if one ran at an unknown price, or they ran in several currencies."""
         ran = [attempt.spent for attempt in self.attempts if attempt.seconds]
         known = [money for money in ran if money is not None]
         if len(known) < len(ran) or len({money.currency for money in known}) > 1:
@@ -112,34 +115,40 @@ class JobRecord:
 
     @property
     def last_step(self) -> int | None:
-        """How far the job is known to have come: of the newest attempt that told it, which may have begun anew."""
+        """The last step of the newest attempt that reported one, which may have started from 0; None if none did."""
         return next((a.last_step for a in reversed(self.attempts) if a.last_step is not None), None)
 
     @property
     def unfinished(self) -> tuple[JobAttempt, ...]:
-        """Those whose end is not recorded."""
+        """The attempts whose end is not recorded."""
         return tuple(attempt for attempt in self.attempts if attempt.state in (PLANNED, OPEN))
 
     def put_attempt(self, attempt: JobAttempt) -> JobRecord:
-        """With `attempt` in the place of the one of its id, or after all others of its number."""
+        """Return the record with `attempt` added, or replacing the attempt of the same id."""
         others = [one for one in self.attempts if one.id != attempt.id]
         return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda one: (one.number, one.id))))
 
 
 def check_job_name(name: str, field: str) -> str:
-    """`name` if a job may be called so."""
+    """Return `name`.
+
+    Raises InputError if it is not valid for a job.
+    """
     hint = "write letters, digits, dots, dashes and underscores, at most 100: llama-lora-3"
     require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is not a name for a job", hint)
     return name
 
 
 def to_record_table(record: JobRecord) -> dict[str, object]:
-    """`record` as JSON holds it."""
+    """Return `record` as a value for JSON."""
     return {"schema": SCHEMA, "job": record.job, "attempts": [_to_attempt_table(attempt) for attempt in record.attempts]}
 
 
 def parse_record(table: object, where: str) -> JobRecord:
-    """The record in `table`, of the file `where`; InputError where it is none."""
+    """Return the record in `table`, read from the file `where`.
+
+    Raises InputError if it is none.
+    """
     try:
         if not isinstance(table, dict) or table.get("schema") != SCHEMA:
             raise ValueError(f"its schema is not {SCHEMA}")  # noqa: TRY301 - told like any other slip in it
@@ -234,9 +243,10 @@ LEASE_MIN = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMachine:
-    """What the job runs on. `hourly` None: nobody knows its price. `source`: who says so.
+    """The machine of a job.
 
-    `provider`, `account`, `owner`: "" where they are not known. `count`: GPUs. `gpu`: canonical, "" where none was found.
+    `hourly` None: unknown price. `source`: where the price came from. `provider`, `account`, `owner`: "" if unknown. `count`:
+    GPUs. `gpu`: canonical name, "" if none was found.
     """
 
     gpu: str = ""
@@ -251,7 +261,10 @@ class JobMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTerms:
-    """What is expected of the whole job, and of what is left of it. None: not known. `steps`: of the whole job."""
+    """The expected hours and cost of the whole job, and `share`, the part of it that is left.
+
+    None: unknown. `steps`: of the whole job.
+    """
 
     machine: JobMachine
     hours: Interval | None = None
@@ -262,12 +275,12 @@ class JobTerms:
 
     @property
     def left_hours(self) -> Interval | None:
-        """Of what is left."""
+        """The expected hours of the part that is left; None: unknown."""
         return None if self.hours is None else self.hours.scale(float(self.share))
 
     @property
     def left_usd(self) -> MoneyInterval | None:
-        """Of what is left."""
+        """The expected cost of the part that is left; None: unknown."""
         if self.usd is None:
             return None
         low, expected, high = (_take_share(money, self.share) for money in (self.usd.low, self.usd.expected, self.usd.high))
@@ -275,10 +288,9 @@ class JobTerms:
 
 
 def compute_share_left(record: JobRecord, steps: int | None) -> Fraction:
-    """How much of the job is left to do.
+    """Return the share of the job that is left.
 
-    All of it where it did not say how far it has come, where how long it is is not known, and where it came to its end: it is
-    begun anew.
+    It is 1 if the job reported no step, if its length is unknown, and if it came to its end, because it then starts again.
     """
     done = record.last_step
     if done is None or not steps or done >= steps:
@@ -289,7 +301,7 @@ def compute_share_left(record: JobRecord, steps: int | None) -> Fraction:
 def build_job_hold(
     attempt: JobAttempt, job: str, money: Money, terms: JobTerms, *, who: str, labels: Mapping[str, str], now: datetime
 ) -> Hold:
-    """`money` set aside for an attempt of `job`."""
+    """Return a hold of `money` for an attempt of `job`."""
     high = terms.left_hours.high if terms.left_hours else None
     lasts = HOLD_LENGTH_UNQUOTED if high is None else timedelta(hours=HOLD_FACTOR * high) + HOLD_MARGIN
     machine = terms.machine
@@ -309,7 +321,7 @@ def build_job_hold(
 
 
 def compute_lease_length(terms: JobTerms, longest: timedelta) -> timedelta | None:
-    """For how long its machine is kept; None where nobody knows how long the job takes."""
+    """Return how long the machine is kept, at most `longest`; None if the duration of the job is unknown."""
     if terms.left_hours is None:
         return None
     seconds = math.ceil(LEASE_FACTOR * terms.left_hours.high * 3600)
@@ -317,7 +329,7 @@ def compute_lease_length(terms: JobTerms, longest: timedelta) -> timedelta | Non
 
 
 def find_hold_amount(terms: JobTerms, limit: Money | None) -> Money | None:
-    """What to set aside: the quote's high end; where that is unknown the stated limit; None where nothing is known."""
+    """Return the amount to hold: the quote's high end, else the stated `limit`; None if neither is known."""
     high = terms.left_usd.high if terms.left_usd else limit
     return high if high is not None and high.nano > 0 else None
 

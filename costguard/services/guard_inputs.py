@@ -40,6 +40,7 @@ def build_guard_config(settings: Settings, interval: timedelta | None = None) ->
         zone=settings.defaults.zone,
         interval=interval or settings.watch.every,
         claims=settings.watch.claims,
+        ownerless=frozenset(name for name, one in plugins.load_providers().found.items() if not one.manifest.names_owners),
         hooks=settings.hooks,
     )
 

@@ -14,6 +14,7 @@ from costguard.ledger.guard.guard_state import load_overrides_since
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
 from costguard.services.guard_inputs import build_guard_config
+from costguard.services.reach import list_reach, list_unowned
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
@@ -46,6 +47,7 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
             rails=settings.rails or Rails(),
             configured=configured,
             admin_route=build_guard_config(settings).admin_route,
+            machines=list_reach(settings, settings.policies),
         )
     )
 
@@ -81,6 +83,8 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
         book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
     lead = [f"{name} is armed for {goes} until {format_local_time(wish.until or at)}; it was {before}."]
+    if raised:
+        lead += [*list_reach(settings, [policy]), *list_unowned(settings, policy)]
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", which is the maximum: change it there too.')
     data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
@@ -112,8 +116,9 @@ def accept_policies(digests: Sequence[str], *, why: str | None = None, config: s
         "wishes": [build_override_data(wish) for wish in wishes],
     }
     records = tuple({"policy": policy.name, "level": policy.arm, "digest": policy.digest} for policy in meant)
-    lead = tuple(f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in meant)
-    return CommandAnswer(document=Document(data=data, records=records, lead=lead))
+    lead = [f"{policy.name} ({policy.digest}) is armed for {policy.arm} until {until}." for policy in meant]
+    lead += [*list_reach(settings, meant), *(line for policy in meant for line in list_unowned(settings, policy))]
+    return CommandAnswer(document=Document(data=data, records=records, lead=tuple(lead)))
 
 
 def _find_by_digest(settings: Settings, stated: str) -> Policy:

@@ -68,10 +68,20 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
     ]
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own = _check_installation(settings)
-    document = build_doctor_document(findings, own, notes=notes)
+    document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)])
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
     return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
+
+
+def _list_reach(settings: Settings) -> list[str]:
+    """What the policies can do on the machines of the ledger; nothing where it cannot be read, which has a check of its own."""
+    from costguard.services.reach import list_reach
+
+    try:
+        return list_reach(settings, settings.policies) if settings.policies else []
+    except CostguardError:
+        return []
 
 
 def build_unopened_check(error: CostguardError) -> HealthCheck:

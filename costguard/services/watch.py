@@ -12,8 +12,9 @@ from costguard.errors import ExposedError, InputError, LedgerError
 from costguard.guard.action_plan import PolicyCase
 from costguard.guard.alerts.rules import SILENT, find_silent_agents, get_agent_state, index_agents
 from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import NO_ADMIN_ROUTE
 from costguard.guard.overrides import ACCEPT, Override, find_freeze, find_owner
-from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, Proposal
+from costguard.guard.policy import CANNOT_SAY, DESTRUCTIVE, STOP, TERMINATE, Proposal
 from costguard.guard.policy_evaluation import compute_burn_rate, compute_waste
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
@@ -24,6 +25,7 @@ from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
 from costguard.services.overrides import make_override
 from costguard.services.poll import PollCycleResult
+from costguard.services.reach import describe_machines
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import HEARTBEAT_LIMIT_S, WatchdogContext, open_watchdog_context, send_heartbeat
@@ -66,6 +68,10 @@ def answer_plan(
         if found.broken or found.survey is None:
             raise LedgerError(found.broken or "it cannot be read", field="the ledger")
         notes = (*polled.refused, *polled.notes) if polled else ()
+        sight = found.sight
+        agents = frozenset(one.key for one in sight.agents if one.revoked_at is None) if sight else frozenset()
+        notes = (*notes, *describe_machines(settings, settings.policies, sight.live if sight else (), agents))
+        notes = (*notes, *list_unarmed(made.guard.rules))
         view = build_plan_view(found, made.guard.rules, notes)
         if accept is not None:
             known = found.plan_hash.startswith(accept) and len(accept) >= PLAN_HASH_LENGTH_MIN
@@ -101,6 +107,8 @@ def run_watch(
     configure_logging(as_json=json_log)
     with open_watchdog_context(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
         _check_key_exposure(made.sources)
+        for why in list_unarmed(made.guard.rules):
+            get_log().warning("not_armed", why=why)
         if not made.sources and not offline:
             hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
             get_log().warning("nothing_watched", why="no provider is configured", hint=hint)
@@ -118,6 +126,12 @@ def run_watch(
         if code != UNFINISHED:
             made.release_leadership()
         return code
+
+
+def list_unarmed(rules: GuardConfig) -> tuple[str, ...]:
+    """Why nothing beyond notify is armed although the settings ask for acts; empty where it is, or nothing asks."""
+    asks = any(policy.arm in (STOP, TERMINATE) for policy in rules.policies) or any(budget.hard for budget in rules.budgets)
+    return (NO_ADMIN_ROUTE,) if asks and not rules.admin_route else ()
 
 
 def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:

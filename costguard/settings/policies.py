@@ -24,6 +24,7 @@ The `[[policy]]` tables, as policies.
     needs = ["duty", "cpu"]                         # families of signals; left out: all that its provider can deliver
     then = [{ do = "notify", to = "owner" }, { after = "15m", do = "stop" }]
     lease = { max = "24h", renewals = 3 }
+    rule = "idle"                                   # "limit": a lease or an age, which no doubt about its work holds back
     warmup = "45m"
     alone = false                                   # true: a member of a group is judged by itself, whatever the group does
 
@@ -49,6 +50,7 @@ from costguard.guard.policy import (
     HOOK,
     IDLE_RULE,
     LEVELS,
+    LIMIT_RULE,
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
@@ -310,6 +312,9 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
     rule = _classify_rule(table, schedule, f"{place}.rule")
     when = _read_when(table, schedule, f"{place}.when")
     allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
+    if rule == LIMIT_RULE and (names := sorted(when.names & ACTIVITY_FACTS)):
+        what = f"asks for {', '.join(names)}, and a limit needs no evidence of work"
+        raise InputError(what, field=f"{place}.when", hint='write rule = "idle", or a condition such as age > duration("72h")')
     then = read_steps(table.get("then"), f"{place}.then", hooks=hooks, allow_irreversible=allow)
     if rule == IDLE_RULE and "for" not in table and find_stop_action(then) and when.names & ACTIVITY_FACTS:
         what = f"is missing, and a {find_stop_action(then)} by {', '.join(sorted(when.names & ACTIVITY_FACTS))} needs it"
@@ -352,8 +357,10 @@ def _classify_rule(table: SettingsTable, schedule: Schedule | None, field: str) 
     usual = IDLE_RULE if schedule is None else SCHEDULE_RULE
     if table.get("rule") == CAP_RULE:
         raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
-    rule = require_one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE), field)
-    require(rule == IDLE_RULE or schedule is not None, field, "needs a schedule", 'write schedule = { off = ["20:00-08:00"] }')
+    rule = require_one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE, LIMIT_RULE), field)
+    require(
+        rule != SCHEDULE_RULE or schedule is not None, field, "needs a schedule", 'write schedule = { off = ["20:00-08:00"] }'
+    )
     return rule
 
 

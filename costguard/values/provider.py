@@ -107,6 +107,9 @@ class ProviderManifest:
     `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
     `measures_late`: how old the newest measure of work is at best, where it is asked for measures apart from its listing.
     `measures_every`: how often such a measure comes; 0 where each listing has one. `seller`: what exports call it, or its name.
+    `measures`: families of signals that it measures without costguard's agent (of `SIGNAL_FAMILIES`), with nothing installed on
+    the machine. `names_owners`: its machines carry labels, or it says who started them; False: on an account that several
+    people use, nothing tells whose a machine is.
     `machine`: how its machines are recognised from inside; None: they are not.
     """
 
@@ -119,6 +122,8 @@ class ProviderManifest:
     key_at: str = ""
     measures_late: timedelta = timedelta()
     measures_every: timedelta = timedelta()
+    measures: tuple[str, ...] = ()
+    names_owners: bool = True
     seller: Seller | None = None
     machine: MachineTraits | None = None
     not_seen: tuple[str, ...] = field(default=())

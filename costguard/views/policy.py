@@ -22,6 +22,7 @@ from costguard.guard.policy import (
     GRACE_MIN,
     HOOK,
     IDLE_RULE,
+    LIMIT_RULE,
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
@@ -34,6 +35,7 @@ from costguard.guard.policy import (
     Rails,
     reaches_level,
 )
+from costguard.guard.reach import describe_provider_reach
 from costguard.guard.signals import ACTIVE
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import RUNNING
@@ -47,6 +49,7 @@ RULE_TEXTS = {
     IDLE_RULE: "if unsure, it keeps running",
     CAP_RULE: "if unsure, the cost counts, and the limit stops it",
     SCHEDULE_RULE: "a desired state by the clock",
+    LIMIT_RULE: "a limit: it needs no evidence of idleness",
 }
 WORKING_MACHINE_FACTS = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
 """What is known of a machine that works, whatever else is."""
@@ -62,16 +65,22 @@ def build_policy_lint_document(
     rails: Rails | None = None,
     configured: Sequence[ProviderManifest] = (),
     admin_route: bool,
+    machines: Sequence[str] = (),
 ) -> Document:
     """The settings were read; what in them may not be what somebody meant.
 
     `hard`: the names of hard budgets. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
+    `machines`: what the policies can do on the machines that the ledger lists, in sentences.
     """
     acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
     remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
     remarks += [
         remark for policy in policies for remark in (*_list_remarks(policy), *_list_late_metric_remarks(policy, configured))
     ]
+    reach = [
+        told for policy in policies for one in configured if (told := describe_provider_reach(policy, one.name, one.measures))
+    ]
+    remarks += [*reach, *machines]
     remarks += [
         _format_limit_remark(name, rails or Rails())
         for name in hard

@@ -39,6 +39,7 @@ _ROLE = (
 )
 
 MANIFEST = ProviderManifest(
+    measures=("cpu",),
     name="aws",
     title="Amazon Web Services",
     seller=Seller(name="AWS", account="AWS account", compute="Amazon EC2", storage="Amazon EBS"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from costguard.system.child.spot_notices import MetadataService
 
 MANIFEST = ProviderManifest(
+    measures=("cpu", "io"),
     name="gcp",
     title="Google Cloud",
     seller=Seller(name="Google Cloud", account="GCP project", compute="Compute Engine", storage="Persistent Disk"),

@@ -26,6 +26,7 @@ _ONE_ACCOUNT = (
 )
 
 MANIFEST = ProviderManifest(
+    names_owners=False,
     name="lambda",
     title="Lambda Cloud",
     seller=Seller(name="Lambda", account="Lambda account", compute="Lambda On-Demand Cloud", storage="Lambda Storage"),

@@ -32,6 +32,8 @@ ACCOUNT_SETTINGS = (
 )
 
 MANIFEST = ProviderManifest(
+    measures=("duty", "cpu"),
+    names_owners=False,
     name="runpod",
     title="RunPod",
     seller=Seller(name="RunPod", account="RunPod account", compute="RunPod Pods", storage="RunPod Storage", runs=CONTAINERS),

@@ -43,6 +43,7 @@ QUARTER_DAYS, QUARTER_SIZE = 92, 60
 """What `[providers.sim]` draws: a world a quarter, so that whoever asks again in a week finds the machines of last week."""
 
 MANIFEST = ProviderManifest(
+    measures=("duty", "cpu", "io"),
     name="sim",
     title="Five simulated clouds",
     credentials=(),

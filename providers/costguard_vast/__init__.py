@@ -32,6 +32,8 @@ _KEY_ENV = ProviderSetting(name="key_env", told="the environment variable that h
 _KEY_FILE = ProviderSetting(name="key_file", told="the file that holds the key and nothing else", example="/run/secrets/vast")
 
 MANIFEST = ProviderManifest(
+    measures=("duty", "cpu"),
+    names_owners=False,
     name="vast",
     title="Vast.ai",
     seller=Seller(

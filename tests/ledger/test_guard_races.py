@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from threading import Barrier
 from typing import Any
 
@@ -28,6 +29,9 @@ def book(url: str) -> Iterator[GuardStore]:
     with GuardStore(url, rails=WIDE) as opened:
         assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
+
+
+TENTH = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
 
 
 def at_once(url: str, intents: list[Intent], rails: Rails, fleet: int) -> list[str]:
@@ -59,7 +63,7 @@ def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardStore) -> No
 @pytest.mark.parametrize(("fleet", "most"), [(FLEET, 3), (25, 2), (3, 1)], ids=["in ten minutes", "a tenth", "at least one"])
 def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardStore, fleet: int, most: int) -> None:
     intents = [planned(book, f"i-{number}") for number in range(MOVERS)]
-    assert len(at_once(url, intents, Rails(), fleet)) == most
+    assert len(at_once(url, intents, TENTH, fleet)) == most
     assert sum(found.state == EXECUTING for found in book.load_open_intents()) == most
 
 

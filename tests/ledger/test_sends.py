@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 
-DEFAULTS = Rails()
+DEFAULTS = Rails(fleet_share_10m=Fraction(10, 100), fleet_share_day=Fraction(20, 100), acts_least_day=1)
 LOOSE = replace(DEFAULTS, acts_per_run=10**6)
 
 

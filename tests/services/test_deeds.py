@@ -160,7 +160,7 @@ CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
         "its provider refuses to stop it",
     ),
     ("a lower arming", lambda m: m.wish(ARM, subject=RULE.name, value=NOTIFY, id="lower", at=NOW), "armed for notify"),
-    ("that nobody owns it", of_nobody, "it has no owner, and [guard] does not claim its account"),
+    ("that nobody owns it", of_nobody, "it has no owner, and [watch] claims does not name its account"),
     ("a controller", lambda m: m.sees(handling=replace(STOPS, controller="group a")), "group a would start it again"),
     ("that it has no stop", lambda m: m.sees(handling=Handling(stops=False, terminates=True)), "has no stop for it"),
     (

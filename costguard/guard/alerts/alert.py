@@ -20,10 +20,11 @@ from costguard.values.text_format import RATE_PLACES, format_length, format_loca
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
-FIRST, NEW_IN_GROUP, ESCALATED, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = (
+FIRST, NEW_IN_GROUP, ESCALATED, WITHDRAWN, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = (
     "first",
     "new_in_group",
     "escalated",
+    "withdrawn",
     "repeat_due",
     "resolved",
     "snooze_ended",
@@ -35,6 +36,7 @@ NOTIFY_REASONS = {
     FIRST: "it is new",
     NEW_IN_GROUP: "another item was added",
     ESCALATED: "it got worse",
+    WITHDRAWN: "an announced act will not happen when it was announced",
     REPEAT_DUE: "it still applies",
     RESOLVED: "it is resolved",
     SNOOZE_ENDED: "the snooze has ended",
@@ -56,7 +58,8 @@ class Alert:
     `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
     `once`: it tells of an event: told once, and that it is over is no news. `ahead`: an act comes next, so that no limit on
     messages may hold it back. `episode`: which climb of a policy it belongs to; a new one is told anew, since its grace counts
-    from that delivery.
+    from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may have been
+    announced is held by something that does not pass by itself.
     """
 
     topic: str
@@ -72,6 +75,8 @@ class Alert:
     once: bool = False
     ahead: bool = False
     episode: str = ""
+    due: datetime | None = None
+    withdraws: bool = False
 
     def __post_init__(self) -> None:
         require_one_of(self.severity, SEVERITIES, "notice.severity")
@@ -177,7 +182,7 @@ class AlertState:
     `stage`, `severity`, `what`: as they were told last. `resolved_at`: since when it holds no more; None while it holds.
     `over`: nothing more is to be said of it, and it is kept for a while, so that what comes and goes is counted.
     `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour. `once`,
-    `episode`: of the notice.
+    `episode`: of the notice. `due`: when the act was announced for; None: none was.
     """
 
     topic: str
@@ -196,6 +201,7 @@ class AlertState:
     recent: tuple[datetime, ...] = ()
     once: bool = False
     episode: str = ""
+    due: datetime | None = None
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -291,15 +297,22 @@ def build_planned_alert(
     so_far: Money | None,
     stage: int = 1,
     loses: Sequence[str] = (),
+    limit: str = "",
+    wait: timedelta = timedelta(),
 ) -> Alert:
-    """An act is coming, and its grace runs until `due`."""
+    """An act is coming at `due`. `limit`: the limit of [rails] that it waits for until then, for `wait`; "" for none."""
+    coming = format_next_step(act, due, matter.zone)
+    if limit:
+        cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
+        command = f"costguard approve {quote_shell_word(matter.key.id)} {act}"
+        coming = f"held by the limit of {limit} until {matter.format_moment(due)}; costs {cost} meanwhile; now: {command}"
     facts = (
         *_list_activity_facts(matter, work, at, since, so_far),
-        ("next", format_next_step(act, due, matter.zone)),
+        ("next", coming),
         ("would be lost", _format_losses(loses)),
     )
     what = f"{_ACT_NAMES[act]} of {matter.called} is due at {matter.format_moment(due)}"
-    return replace(_build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True)
+    return replace(_build_alert(matter, WARNING, what, at, facts, stage=stage), ahead=True, due=due)
 
 
 def build_done_alert(

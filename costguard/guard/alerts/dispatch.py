@@ -29,6 +29,7 @@ from costguard.guard.alerts.alert import (
     SEVERITIES,
     SNOOZE_ENDED,
     WARNING,
+    WITHDRAWN,
     Alert,
     AlertRoute,
     AlertState,
@@ -45,10 +46,12 @@ RESOLVE_AFTER = timedelta(minutes=2)
 """Flap damping: an alert resolves only after 2 minutes inactive."""
 RESOLVED_KEPT_FOR = timedelta(hours=24)
 """How long the state of a resolved alert is kept."""
+WITHDRAWN_AFTER = timedelta(hours=1)
+"""An act that is expected so much later than announced is announced anew."""
 REPEAT_MARGIN = timedelta(hours=1)
 """A repeat due within this time after the last notification is skipped."""
 
-REASON_PRECEDENCE = (ESCALATED, FIRST, NEW_IN_GROUP, SNOOZE_ENDED, REPEAT_DUE, RESOLVED)
+REASON_PRECEDENCE = (ESCALATED, WITHDRAWN, FIRST, NEW_IN_GROUP, SNOOZE_ENDED, REPEAT_DUE, RESOLVED)
 """The first of these that applies is the reason of a notification."""
 
 AlertKey = tuple[str, str, str, str]
@@ -190,11 +193,24 @@ def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now:
         return SNOOZE_ENDED
     if told.last_told_at is None or (notice.episode and notice.episode != told.episode):
         return FIRST
+    return _find_change(notice, told) or _find_repeat(notice, told, told.last_told_at, route, now, after_gap=after_gap)
+
+
+def _find_change(notice: Alert, told: AlertState) -> str:
+    """Return the reason to notify of an announced act that will not come as announced; "" for none."""
+    if told.due is None:
+        return ""
+    later = notice.due is not None and notice.due - told.due > WITHDRAWN_AFTER
+    return WITHDRAWN if notice.withdraws or later else ""
+
+
+def _find_repeat(notice: Alert, told: AlertState, last: datetime, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
+    """Return the reason to notify again of what was told `last`; "" for none."""
     if notice.once or notice.severity == INFO:
         return RESOLVED if notice.severity == INFO != told.severity else ""
     if SEVERITIES.index(notice.severity) > SEVERITIES.index(told.severity) or notice.stage > told.stage:
         return ESCALATED
-    if after_gap or now >= _find_next_repeat(told, told.last_told_at, route):
+    if after_gap or now >= _find_next_repeat(told, last, route):
         return REPEAT_DUE
     return ""
 
@@ -309,6 +325,7 @@ def _advance_state(one: _RoutedAlert, now: datetime, *, told: bool) -> AlertStat
         what=one.told.what if over else one.notice.what,
         snoozed=False,
         episode=one.notice.episode or one.told.episode,
+        due=one.notice.due,
         over=over,
         recent=(*recent, now),
     )

@@ -34,7 +34,7 @@ from costguard.values.money import Money, Rate
 from costguard.values.resource import RUNNING, ResourceKey, is_same_life
 from costguard.values.text_format import format_local_time, quote_shell_word
 
-PASSING_HOLDS = frozenset(("grace", "rate", "hook", "in_doubt"))
+PASSING_HOLDS = frozenset(("grace", "untold", "rate", "hook", "workers_first", "in_doubt"))
 """Reasons that hold an act back and end without a person."""
 DONE_TOLD_FOR = timedelta(hours=1)
 """How long a confirmed act stays an alert."""
@@ -165,8 +165,19 @@ def _build_escalation_alert(
         loses = handling.terminate_loses if act.step.do == TERMINATE else handling.stop_loses
         answered = policy.then[act.number].do != act.step.do  # a question that somebody said yes to is told as what it is now
         stage = number + 1 if answered else number
+        expected_at = act.expected_at or act.due_at
         notice = alert.build_planned_alert(
-            matter, work, act=act.step.do, due=act.due_at, at=now, since=since, so_far=so_far, stage=stage, loses=loses
+            matter,
+            work,
+            act=act.step.do,
+            due=expected_at,
+            at=now,
+            since=since,
+            so_far=so_far,
+            stage=stage,
+            loses=loses,
+            limit=act.limit,
+            wait=expected_at - max(act.due_at, now),
         )
     elif work.state == HUNG:
         notice = alert.build_hang_alert(matter, work, at=now, since=since, so_far=so_far)
@@ -178,7 +189,9 @@ def _build_escalation_alert(
         said = ("next", f"no {act.step.do} while it is blocked: {held}")
         notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
-    return replace(notice, severity=severity, stage=max(notice.stage, number))
+    withdraws = act is not None and bool(_find_lasting_hold(act))
+    episode = f"{climb.meaning} {climb.started_at.isoformat()}"
+    return replace(notice, severity=severity, stage=max(notice.stage, number), episode=episode, withdraws=withdraws)
 
 
 def _build_rule_alert(
@@ -303,7 +316,7 @@ def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
     first = min(acts, key=lambda one: one.due_at, default=None)
     if first is None:
         return "no later step"
-    held = [words for reason, words in first.held_by if reason not in {"grace", "hook", "rate"}]
+    held = [words for reason, words in first.held_by if reason not in {"grace", "untold", "hook", "rate"}]
     return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {format_local_time(first.due_at)} or later"
 
 

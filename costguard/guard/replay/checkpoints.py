@@ -43,8 +43,8 @@ EvaluateAt = Callable[[datetime], GuardEvaluation | None]
 Signature = Callable[[GuardEvaluation, datetime], object]
 
 GROWING_FACTS = frozenset((
-    "time_in_state", "stopped_for", "age", "uptime", "lease_left", "waste", "price_age", "runway", "spent_run", "spent_day",
-    "spent_month", "scheduled_on",
+    "time_in_state", "stopped_for", "age", "uptime", "lease_left", "lease_over", "waste", "price_age", "runway", "spent_run",
+    "spent_day", "spent_month", "scheduled_on",
 ))  # fmt: skip
 """Facts that time alone changes, and more than once perhaps. A condition over them is looked at every LOOKS."""
 INTERVALS_BETWEEN_LOOKS = 15

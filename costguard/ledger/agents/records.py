@@ -1,7 +1,8 @@
-"""Agents, their codes, and tokens of readers in the ledger, within a write transaction or a snapshot.
+"""Agents, their codes, and readers' tokens in the ledger, within a write transaction or a snapshot.
 
-A code is used once: who comes second finds it used, unless it is the same agent, by its key, whose answer was lost. The number
-of a message is committed before anybody answers it, and one that does not rise changes nothing, whichever watchdog sees it.
+A code can be used once: a second use is refused, unless it comes from the same agent (the same public key), whose answer was
+lost. The number of a message is committed before the message is answered, and a number that does not increase changes nothing,
+whichever watchdog receives it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ REPLACED_BY = "another agent"
 
 
 class AgentMessage(NamedTuple):
-    """What one message changes of its agent. `record_ms`: as of an `Agent`; an earlier one than is there changes nothing."""
+    """The changes that one message makes to its agent.
+
+    `record_ms`: as in `Agent`; an earlier value changes nothing.
+    """
 
     agent: str
     seq: int
@@ -49,19 +53,22 @@ class AgentMessage(NamedTuple):
 
 
 def load_agents(ask: Query, *, every: bool = False) -> list[Agent]:
-    """Those that may speak, in order of their joining; `every`: and those that may not any more."""
+    """Return the agents that are not revoked, in order of joining.
+
+    `every`: the revoked ones, too.
+    """
     where = "" if every else "WHERE revoked_us IS NULL "
     return [_decode_agent(row) for row in ask(f"SELECT {AGENT_COLUMNS} FROM agent {where}ORDER BY joined_us, id", ())]  # noqa: S608 - our own names
 
 
 def load_agent(ask: Query, agent_id: str) -> Agent | None:
-    """The agent of this id, revoked or not; None where there is none."""
+    """Return the agent of this id, revoked or not; None if there is none."""
     rows = ask(f"SELECT {AGENT_COLUMNS} FROM agent WHERE id = ?", (agent_id,))  # noqa: S608 - our own names
     return _decode_agent(rows[0]) if rows else None
 
 
 def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
-    """Write a code that was just made."""
+    """Write a new code, and audit it."""
     row = (
         code.hash,
         *code.key,
@@ -77,7 +84,10 @@ def add_code(ask: Query, tell: Execute, code: EnrollmentCode) -> None:
 
 
 def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent | str:
-    """Let `made` join by the code of this hash, in whose place and life it then is: the agent, or what refuses it."""
+    """Add the agent `made` by the code of this hash; return the agent, or the reason of the refusal.
+
+    The agent gets the resource and incarnation of the code. Other agents of that resource are revoked.
+    """
     rows = ask(f"SELECT {CODE_COLUMNS} FROM agent_code WHERE hash = ?", (code_hash,))  # noqa: S608 - our own names
     if not rows:
         return BAD_CODE
@@ -109,14 +119,17 @@ def join_agent(ask: Query, tell: Execute, code_hash: str, made: Agent) -> Agent 
 
 
 def record_message(tell: Execute, taken: AgentMessage) -> bool:
-    """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
+    """Record a message; return False and change nothing if its number does not increase or its agent is revoked."""
     troubles = encode_list([make_storable(one) for one in taken.troubles])
     row = (taken.seq, taken.record_ms, taken.record_ms, to_micros(taken.at), make_storable(taken.version), troubles)
     return tell(_RECORD_MESSAGE, [(*row, taken.agent, taken.seq)]) == 1
 
 
 def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: datetime) -> Agent:
-    """Take an agent away, and say what it is now; one that was revoked stays as it is. InputError where there is none."""
+    """Revoke an agent, and return it.
+
+    A revoked one stays as it is. Raises InputError if there is none.
+    """
     found = load_agent(ask, agent_id)
     if found is None:
         raise InputError("is not an agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
@@ -128,12 +141,15 @@ def revoke_agent(ask: Query, tell: Execute, agent_id: str, *, who: str, now: dat
 
 
 def audit_refused_messages(ask: Query, tell: Execute, agent: Agent, count: int, now: datetime) -> None:
-    """Note in the audit that so many messages in the name of `agent` had an invalid signature."""
+    """Write to the audit log that `count` messages in the name of `agent` had an invalid signature."""
     append_entry(ask, tell, REFUSED, to_micros(now), {**_describe_place(agent.key, agent.life), "id": agent.id, "count": count})
 
 
 def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
-    """Write a token that was just made. InputError where its name has one that counts."""
+    """Write a new token.
+
+    Raises InputError if its name already has a valid one.
+    """
     rows = ask("SELECT hash, expires_us FROM web_token WHERE name = ? AND revoked_us IS NULL", (token.name,))
     for code_hash, expires_us in rows:
         if expires_us > to_micros(token.at):
@@ -146,7 +162,10 @@ def add_token(ask: Query, tell: Execute, token: WebToken) -> None:
 
 
 def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetime) -> WebToken:
-    """Take the token of `name` away; InputError where it has none that counts."""
+    """Revoke the token of `name`, and return it.
+
+    Raises InputError if there is none that is not revoked.
+    """
     found = next((one for one in load_tokens(ask) if one.name == name and one.revoked_at is None), None)
     if found is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
@@ -156,13 +175,13 @@ def revoke_token(ask: Query, tell: Execute, name: str, *, who: str, now: datetim
 
 
 def load_tokens(ask: Query) -> list[WebToken]:
-    """Every token that was ever made, in order."""
+    """Return every token ever made, in order of creation."""
     found = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token ORDER BY made_us, name", ())  # noqa: S608 - our own names
     return [_decode_token(row) for row in found]
 
 
 def load_token(ask: Query, token_hash: str) -> WebToken | None:
-    """The token of this hash; None where there is none."""
+    """Return the token of this hash; None if there is none."""
     rows = ask(f"SELECT {TOKEN_COLUMNS} FROM web_token WHERE hash = ?", (token_hash,))  # noqa: S608 - our own names
     return _decode_token(rows[0]) if rows else None
 
@@ -180,7 +199,7 @@ def _audit_token(ask: Query, tell: Execute, token: WebToken, *, did: str, who: s
 
 
 def _describe_place(key: ResourceKey, life: Incarnation | None) -> dict[str, object]:
-    """Whose it is, as the audit writes it."""
+    """Return the resource and incarnation in the form that the audit log stores."""
     return {
         "provider": key.provider,
         "account": key.account,

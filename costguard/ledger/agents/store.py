@@ -1,7 +1,7 @@
-"""The book of agents: who joined, what they said last, who may read over HTTP; each change one transaction.
+"""Store agents, their last messages, and readers' tokens; each change is one transaction.
 
-`writing` is for many messages at once: what came in within some tenths of a second is one transaction, on the disk when the
-block ends, and only then is any of it answered.
+`begin_transaction` is for many messages at once: messages that arrive within some tenths of a second are one transaction, on
+disk when the block ends, and are answered only after that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from costguard.values.sample import Sample
 
 
 class AgentTransaction(NamedTuple):
-    """A write transaction under way."""
+    """An open write transaction."""
 
     ask: Query
     tell: Execute
@@ -33,36 +33,36 @@ class AgentTransaction(NamedTuple):
     def accept_message(  # noqa: PLR0917 - the parts of a message, in their order
         self, agent: str, seq: int, at: datetime, record_ms: int, version: str, troubles: tuple[str, ...]
     ) -> bool:
-        """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
+        """Record a message; return False and change nothing if its number does not increase or its agent is revoked."""
         return records.record_message(self.tell, AgentMessage(agent, seq, at, record_ms, version, troubles))
 
     def load_agent(self, agent_id: str) -> Agent | None:
-        """As it stands in this transaction."""
+        """Return the agent as it is in this transaction; None if there is none."""
         return records.load_agent(self.ask, agent_id)
 
     def record_samples(self, samples: Sequence[Sample]) -> None:
-        """Keep samples of resources that the ledger knows."""
+        """Write samples; those of resources that are not in the ledger are left out."""
         if samples:
             write_samples(self.ask, self.tell, samples)
 
     def load_overrides_since(self, at: datetime) -> list[Override]:
-        """Every wish made at or after `at`, whatever became of it."""
+        """Return every override made at or after `at`, in force or not."""
         return guard_state.load_overrides_since(self.ask, at)
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that already exists stays as it is."""
+        """Record an override; one whose id already exists stays as it is."""
         guard_state.add_override(self.ask, self.tell, wish)
 
     def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
-        """Note in the audit that so many messages in the name of `agent` had an invalid signature."""
+        """Write to the audit log that `count` messages in the name of `agent` had an invalid signature."""
         records.audit_refused_messages(self.ask, self.tell, agent, count, at)
 
 
 class AgentStore:
-    """The agents of the ledger at `url`, which is made where there is none. Close it, or use it in a `with` statement.
+    """The agents of the ledger at `url`, which is created if missing.
 
-    `writing` is for one thread at a time; everything else may be used by several. Every method raises LedgerError where the
-    ledger cannot be read or written: then nothing was written.
+    Close it, or use it in a `with` statement. `begin_transaction` is for one thread at a time; all other methods may be used by
+    several. Every method raises LedgerError if the ledger cannot be read or written: then nothing was written.
     """
 
     def __init__(self, url: str) -> None:
@@ -76,58 +76,70 @@ class AgentStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._pen.close()
         self._engine.dispose()
 
     @contextmanager
     def begin_transaction(self) -> Iterator[AgentTransaction]:
-        """One transaction: all of it is on the disk when the block ends, or none where it raises."""
+        """Open one transaction: on disk when the block ends, or rolled back if the block raises."""
         with self._pen.begin_transaction() as (ask, tell):
             yield AgentTransaction(ask, tell)
 
     def load_agents(self, *, every: bool = False) -> list[Agent]:
-        """Those that may speak; `every`: and those that may not any more."""
+        """Return the agents that are not revoked.
+
+        `every`: the revoked ones, too.
+        """
         with self._begin_read() as ask:
             return records.load_agents(ask, every=every)
 
     def load_agent(self, agent_id: str) -> Agent | None:
-        """The agent of this id, revoked or not; None where there is none."""
+        """Return the agent of this id, revoked or not; None if there is none."""
         with self._begin_read() as ask:
             return records.load_agent(ask, agent_id)
 
     def load_token(self, token_hash: str) -> WebToken | None:
-        """The token of this hash; None where there is none."""
+        """Return the token of this hash; None if there is none."""
         with self._begin_read() as ask:
             return records.load_token(ask, token_hash)
 
     def load_tokens(self) -> list[WebToken]:
-        """Every token that was ever made."""
+        """Return every token ever made."""
         with self._begin_read() as ask:
             return records.load_tokens(ask)
 
     def add_code(self, code: EnrollmentCode) -> None:
-        """Record a code that was just made."""
+        """Record a new code."""
         with self._begin_write() as (ask, tell):
             records.add_code(ask, tell, code)
 
     def join(self, code_hash: str, made: Agent) -> Agent | str:
-        """Let `made` join by the code of this hash: the agent as it is then, or what refuses it, of `REFUSALS`."""
+        """Add the agent `made` by the code of this hash; return the stored agent, or a reason of `REFUSALS`."""
         with self._begin_write() as (ask, tell):
             return records.join_agent(ask, tell, code_hash, made)
 
     def revoke(self, agent_id: str, *, who: str, now: datetime) -> Agent:
-        """Take an agent away; one that was revoked stays as it is. InputError where there is none."""
+        """Revoke an agent, and return it.
+
+        A revoked one stays as it is. Raises InputError if there is none.
+        """
         with self._begin_write() as (ask, tell):
             return records.revoke_agent(ask, tell, agent_id, who=who, now=now)
 
     def add_token(self, token: WebToken) -> None:
-        """Record a token that was just made. InputError where its name has one that counts."""
+        """Record a new token.
+
+        Raises InputError if its name already has a valid one.
+        """
         with self._begin_write() as (ask, tell):
             records.add_token(ask, tell, token)
 
     def revoke_token(self, name: str, *, who: str, now: datetime) -> WebToken:
-        """Take the token of `name` away; InputError where it has none."""
+        """Revoke the token of `name`, and return it.
+
+        Raises InputError if there is none that is not revoked.
+        """
         with self._begin_write() as (ask, tell):
             return records.revoke_token(ask, tell, name, who=who, now=now)
 

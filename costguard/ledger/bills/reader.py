@@ -1,7 +1,7 @@
-"""What the ledger knows of bills: their lines by resource and cell of time, how far they reach, and how they were held before.
+"""Read bills from the ledger: lines by resource and time cell, how far they reach, and past reconciliations.
 
-Where an account has two statements of the same time (Cost Explorer and an export), one is taken: the one that names resources,
-else the one that reaches over more days, else the newer. The other is named, and never added.
+Where an account has two statements for the same time (Cost Explorer and an export), one is used: the one that names resources,
+else the one that covers more days, else the newer. The other is named, and never added.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 
 
 class BillLedgerReader:
-    """The ledger's bills at `url`, for reading only. Use it in a `with` statement."""
+    """Read the bills of the ledger at `url`.
+
+    Use it in a `with` statement.
+    """
 
     def __init__(self, url: str) -> None:
         self._reader = LedgerReader(url)
@@ -41,7 +44,7 @@ class BillLedgerReader:
             return ask(sql, values)
 
     def load_statements(self, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
-        """By account the statement that counts, and those that are set aside."""
+        """Return the statement that counts for each account, and the list of those set aside."""
         values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
         found = defaultdict[str, list[ProviderBill]](list)
         for account, name, lines, resources, days, start_us, end_us, newest in self._query(_STATEMENTS, values):
@@ -63,9 +66,9 @@ class BillLedgerReader:
         return best, [one for every in found.values() for one in every if one is not best[one.account]]
 
     def load_billed_lines(self, provider: str, one: ProviderBill, period: Period, fine_us: int) -> list[BilledLines]:
-        """The lines of a statement that lie whole in `period`, summed by resource, kind of charge and cell.
+        """Return the lines of a statement that lie entirely in `period`, summed by resource, kind of charge and cell.
 
-        Cells are numbers of hours since 1970: of each hour from `fine_us` on, before that of the first hour of each day.
+        Cells are hours since 1970: each hour from `fine_us` on; before that, the first hour of each day.
         """
         start_us, end_us = to_micros(period.start), to_micros(period.end)
         place = (provider, one.account, one.name, start_us, end_us, end_us)
@@ -96,34 +99,34 @@ class BillLedgerReader:
         return found
 
     def count_straddling(self, provider: str, one: ProviderBill, period: Period) -> int:
-        """How many lines reach over an edge of `period`: they are compared in neither of the two periods."""
+        """Return how many lines cross an edge of `period`: they are compared in neither of the two periods."""
         start_us, end_us = to_micros(period.start), to_micros(period.end)
         ((count,),) = self._query(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
         return int(count)
 
     def load_known_resources(self, provider: str) -> dict[tuple[str, str], int]:
-        """(account, id) of all that costguard ever saw there, and in which hour since 1970 it did so first.
+        """Return (account, id) of every resource ever seen -> the hour since 1970 in which it was first seen.
 
-        -1 where its provider states since when it is there.
+        The hour is -1 where the provider states since when the resource exists.
         """
         return {(account, external_id): hour for account, external_id, hour in self._query(_KNOWN_RESOURCES, (provider,))}
 
     def list_accounts_of(self, provider: str) -> list[str]:
-        """The accounts that were ever polled."""
+        """Return the accounts of `provider` that were ever polled."""
         return [account for (account,) in self._query(_ACCOUNTS, (provider,))]
 
     def list_billed_providers(self, period: Period) -> list[str]:
-        """Those with lines in `period`."""
+        """Return the providers with lines in `period`."""
         return [name for (name,) in self._query(_PROVIDERS, (to_micros(period.start), to_micros(period.end)))]
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
-        """See `held_bills`."""
+        """Return the last reconciliations of `period`: see the function `load_reconciliations`."""
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
 
 
 def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
-    """How bills were compared with the charges of `period` last, by provider, account and currency: those of most of it."""
+    """Return the last reconciliation per provider, account and currency that covers at least half of `period`."""
     rows = ask(_RECONCILIATIONS, (to_micros(period.end), to_micros(period.start)))
     found = dict[tuple[str, str, str], ReconciliationRecord]()
     for provider, account, currency, start_us, end_us, at_us, *amounts, outcome, tolerance, told in rows:

@@ -1,7 +1,8 @@
-"""A statement on its way in: its lines gathered in a file of their own, so that memory holds a thousand of them at a time.
+"""Collect the lines of a statement in a temporary file.
 
-Parts of one line are summed here, exactly (to 1e-18), and rounded once, half to even. The ledger is touched when all of it has
-been read: nothing of a file that breaks in the middle gets that far, and nobody else waits while a large one is read.
+So at most `BATCH_LINES` of them are in memory at a time. The parts of a line are summed here, exactly (to 1e-18), and rounded
+once, half to even. The ledger is written after the whole statement has been read: a file that breaks in the middle writes
+nothing, and reading a large file blocks no other writer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ LINE_COLUMNS = f"{LINE_KEY_COLUMNS}, {LINE_FACT_COLUMNS}"
 
 
 class StagedStatement:
-    """Lines of one statement; they are dropped when the block ends. Use it in a `with` statement."""
+    """The lines of one statement, deleted when the block ends.
+
+    Use it in a `with` statement.
+    """
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="costguard-bill-")
@@ -52,7 +56,7 @@ class StagedStatement:
         self._folder.cleanup()
 
     def add(self, parts: Iterable[BillLinePart], *, sums: bool = True) -> None:
-        """Take in `parts`, each added to what its line has already, or (not `sums`) in place of it."""
+        """Store `parts`: each is added to the amount of its line, or replaces the line if `sums` is False."""
         lot = list[SqlRow]()
         for line, amount in parts:
             lot.append(_encode_line(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
@@ -62,11 +66,14 @@ class StagedStatement:
         self._write(lot, sums=sums)
 
     def list_providers(self) -> list[str]:
-        """Whose lines there are."""
+        """Return the providers of the lines, sorted."""
         return [name for (name,) in self._file.execute("SELECT DISTINCT provider FROM line ORDER BY provider")]
 
     def compute_extent(self, provider: str) -> tuple[int, int, int, int]:
-        """(lines, first start, last end, estimated lines) of one provider. Tax and credits are of months, and reach nowhere."""
+        """Return (lines, first start, last end, estimated lines) of one provider, times in microseconds.
+
+        Tax and credits cover whole months, so they do not count for start and end unless there are no other lines.
+        """
         sql = """
 SELECT count(*), min(CASE WHEN charge NOT IN ('tax', 'credit') THEN start_us END),
     max(CASE WHEN charge NOT IN ('tax', 'credit') THEN end_us END), min(start_us), max(end_us), sum(estimated)
@@ -76,7 +83,7 @@ FROM line WHERE provider = ?
         return lines, (first or 0) if start is None else start, (last or 0) if end is None else end, estimated or 0
 
     def iterate_batches(self, provider: str) -> Iterator[list[SqlRow]]:
-        """The lines of one provider in lots, as COLUMNS has them."""
+        """Yield the lines of one provider in batches, as rows of `LINE_COLUMNS`."""
         last = 0
         sql = (
             f"SELECT rowid, rest, {LINE_COLUMNS} FROM line WHERE provider = ? AND rowid > ? ORDER BY rowid LIMIT {BATCH_LINES}"  # noqa: S608 - our own names
@@ -86,18 +93,18 @@ FROM line WHERE provider = ?
             yield [_round_sum(row[1], row[2:]) for row in rows]
 
     def list_bills(self, provider: str) -> list[tuple[str, str]]:
-        """(statement, bill) of the bills that its lines stand in and that are delivered whole, where they are."""
+        """Return (statement, bill) of the bills of its lines that are delivered as a whole."""
         sql = "SELECT DISTINCT statement, bill FROM line WHERE provider = ? AND bill <> '' ORDER BY statement, bill"
         return self._file.execute(sql, (provider,)).fetchall()
 
     def list_accounts(self, provider: str) -> set[tuple[str, str]]:
-        """(account, statement) of its other lines."""
+        """Return (account, statement) of the lines that belong to no such bill."""
         return set(
             self._file.execute("SELECT DISTINCT account, statement FROM line WHERE provider = ? AND bill = ''", (provider,))
         )
 
     def find_digests(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
-        """The digests of those of `names` that the statement has."""
+        """Return the digests of those of `names` that the statement has."""
         digests = [hash_line_key(*name) for name in names]
         sql = f"SELECT digest FROM line WHERE digest IN ({format_placeholders(digests)})"  # noqa: S608 - question marks
         return {found for (found,) in self._file.execute(sql, digests)}
@@ -112,12 +119,12 @@ FROM line WHERE provider = ?
 
 
 def hash_line_key(provider: str, account: str, statement: str, line_id: str) -> bytes:
-    """What a line is looked up by."""
+    """Return the digest by which a line is looked up."""
     return sha256(f"{provider}\0{account}\0{statement}\0{line_id}".encode()).digest()[:16]
 
 
 def shorten_line_id(line_id: str, bill: str = "") -> str:
-    """A line's id as the ledger has it: itself, or a hash of a long one behind the `bill` that it begins with."""
+    """Return a line's id as stored in the ledger: itself, or for a long id its hash, prefixed with `bill`."""
     text = make_storable(line_id)
     if len(text) <= ID_CHARS_MAX:
         return text
@@ -127,7 +134,7 @@ def shorten_line_id(line_id: str, bill: str = "") -> str:
 
 @contextmanager
 def _translate_staging_errors() -> Iterator[None]:
-    """LedgerError where the lines cannot be gathered; InputError where one adds up to more than any bill has."""
+    """Raise LedgerError if lines cannot be stored, and InputError if a line's sum is too large for any bill."""
     try:
         yield
     except (sqlite3.IntegrityError, OverflowError):

@@ -1,12 +1,13 @@
-"""Bills in the ledger: a statement goes in whole or not at all, and again without changing anything.
+"""Write bills to the ledger: a statement is imported as a whole or not at all, and repeating it changes nothing.
 
-A line has a name (provider, account, statement, id). Where the ledger has it as stated now, nothing is written. Where it said
-something else before, that row is marked as replaced, by which import and why, and a new one is written; where it is known as
-a later statement has it, it stays.
+A line is identified by (provider, account, statement, id). If the ledger has it as stated now, nothing is written. If it was
+different before, that row is marked as replaced, with the import and the reason, and a new row is written; if the known row
+comes from a later statement, it stays.
 
-    with Staging() as staged, Bills(url) as bills:
+    with StagedStatement() as staged, BillStore(url) as bills:
         staged.add(parts)
-        bills.take_in([Gathered(staged=staged, source="bill.csv", stated_at=made)], who="ada@lab", now=now)
+        statement = GatheredStatement(staged=staged, source="bill.csv", stated_at=made)
+        bills.import_statements([statement], who="ada@lab", now=now)
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ FAR_US = 2**62
 
 @dataclass(slots=True, kw_only=True)
 class _Import:
-    """One import under way, and what it has changed so far. `gone_since`: names that a later statement has no more."""
+    """One import in progress, and its changes so far.
+
+    `gone_since`: lines that a later statement no longer contains.
+    """
 
     ask: Query
     tell: Execute
@@ -56,11 +60,11 @@ class _Import:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatheredStatement:
-    """One statement to be taken in: its lines, gathered, where they are from, and when they were stated.
+    """One statement to import: its staged lines, their source, and when they were stated.
 
-    `asked`: the providers that answered, and for which period: what they stated of that before, and state no more, is
-    withdrawn, but where `why` says that the answer is not whole. `whole`: not asked, and all of the bills that its lines stand
-    in: what the ledger has of those besides is withdrawn.
+    `asked`: the providers that answered, and the period: lines of that period that are no longer stated are withdrawn, unless
+    `why` gives a reason that the answer is incomplete. `whole`: `asked` is None, and the statement contains all of the bills
+    that its lines belong to: the ledger's other lines of those bills are withdrawn.
     """
 
     staged: StagedStatement
@@ -72,7 +76,10 @@ class GatheredStatement:
 
 
 class BillStore:
-    """The bill's part of the ledger at `url`, which is made where there is none. Use it in a `with` statement."""
+    """The bills of the ledger at `url`, which is created if missing.
+
+    Use it in a `with` statement.
+    """
 
     def __init__(self, url: str) -> None:
         self._engine = open_engine(url)
@@ -84,7 +91,7 @@ class BillStore:
         self._engine.dispose()
 
     def import_statements(self, statements: Sequence[GatheredStatement], *, who: str, now: datetime) -> list[BillImport]:
-        """Write what `statements` change, in their order and one transaction; what came of each provider's lines."""
+        """Write the changes of `statements` in order, in one transaction; return the result of each provider's lines."""
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
             return [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
@@ -97,9 +104,9 @@ class BillStore:
         messages: Sequence[Notification] = (),
         told: Collection[DriftResult] = (),
     ) -> None:
-        """Write what holding bills against charges showed, with the messages that tell of it, in one transaction.
+        """Write the results of comparing bills with charges, and the messages about them, in one transaction.
 
-        `told`: those results that `messages` are of.
+        `told`: the results that `messages` are about.
         """
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
@@ -164,7 +171,7 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
 
 
 def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
-    """Write what a lot of lines changes."""
+    """Write the changes of a batch of lines."""
     known = dict[SqlRow, SqlRow]()
     for place, ids in _group_line_ids(lot).items():
         for some in split_batches(ids):
@@ -192,10 +199,10 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
 
 
 def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, period: Period | None) -> Iterator[list[int]]:
-    """Rows, lot by lot, of what was stated before and `staged` has no more: of its bills; of what was asked in `period`.
+    """Yield batches of row ids of lines that were stated before and are no longer in `staged`.
 
-    A bill delivered whole speaks for every account that it was ever for. Any other answer speaks for the accounts and
-    statements that it has lines of, and for `period` alone.
+    A bill delivered as a whole covers every account that it was ever for. Any other answer covers the accounts and statements
+    that it has lines of, and `period` alone.
     """
     start_us, end_us = (to_micros(period.start), to_micros(period.end)) if period else (-FAR_US, FAR_US)
     within = (provider, end_us, start_us, taking.stated_us)
@@ -209,7 +216,7 @@ def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, per
 
 
 def _page_rows(ask: Query, sql: str, values: SqlRow, start_us: int) -> Iterator[Sequence[SqlRow]]:
-    """What `sql` finds from `start_us` on, lot by lot in the order of an index: each row is looked at once."""
+    """Yield the rows of `sql` from `start_us` on, in batches in the order of an index, so that each row is read once."""
     last = (start_us, 0)
     while rows := ask(sql, (*values, *last, BATCH_LINES)):
         last = (rows[-1][5], rows[-1][0])
@@ -217,14 +224,14 @@ def _page_rows(ask: Query, sql: str, values: SqlRow, start_us: int) -> Iterator[
 
 
 def _select_missing(staged: StagedStatement, rows: Sequence[SqlRow]) -> list[int]:
-    """Those of `rows` that are not stated."""
+    """Return the ids of those `rows` that are not in `staged`."""
     names = [row[1:5] for row in rows]
     stated = {found for some in split_batches(names) for found in staged.find_digests(some)}
     return [row[0] for row, name in zip(rows, names, strict=True) if hash_line_key(*name) not in stated]
 
 
 def _group_line_ids(lot: Sequence[SqlRow]) -> dict[SqlRow, list[str]]:
-    """(provider, account, statement) -> the ids of its lines."""
+    """Return (provider, account, statement) -> the ids of its lines."""
     found = defaultdict[SqlRow, list[str]](list)
     for row in lot:
         found[row[:3]].append(row[3])
@@ -232,7 +239,10 @@ def _group_line_ids(lot: Sequence[SqlRow]) -> dict[SqlRow, list[str]]:
 
 
 def _describe_change(before: Sequence[object], now: Sequence[object]) -> str:
-    """What a line says otherwise than before, in words; "" for nothing. `source` and `description` are no facts of money."""
+    """Return the names of the facts of a line that changed, in words; "" for none.
+
+    `source` and `description` are ignored.
+    """
     names = [name for name in LINE_FACT_COLUMNS.split(", ") if name not in ("source", "description")]
     pairs = zip(names, before, now, strict=False)
     return ", ".join(dict.fromkeys(COLUMN_LABELS.get(name, name) for name, old, new in pairs if old != new))

@@ -1,9 +1,9 @@
-"""Address of a ledger: the URL as a file or a server; and database errors as errors that say what to do.
+"""Address of a ledger: parse its URL as a file or a server, and translate database errors into errors with a remedy.
 
 `sqlite:///ledger.db` is a file in the working folder, `sqlite:////data/ledger.db` one at the root; all after the third slash is
 the path. `postgresql://` and `postgresql+psycopg://` name a server; `postgresql:///costguard` is one on this machine, through
-its socket, and `?host=/run/postgresql` says where that is. Only faults of the surroundings are translated: a full disk, a lost
-server, a damaged file.
+its socket, and `?host=/run/postgresql` gives the folder of the socket. Only faults of the environment are translated: a full
+disk, a lost server, a damaged file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ URL_HINT = "write sqlite:///PATH, or postgresql+psycopg://USER@HOST/DATABASE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAddress:
-    """`path`: the file of a SQLite ledger, absolute and without symbolic links; None for a server.
+    """A parsed address.
 
-    `shown`: how messages name it, without a password. `conninfo`: what libpq takes, password and all; "" for a file.
+    `path`: the file of a SQLite ledger, absolute and without symbolic links; None: a server. `shown`: the address in messages,
+    without a password. `conninfo`: the libpq URL, with the password; "" for a file.
     """
 
     shown: str
@@ -42,21 +43,21 @@ class LedgerAddress:
 
     @property
     def sqlalchemy_url(self) -> str:
-        """For `create_engine`, of a server."""
+        """The URL of a server for `create_engine`."""
         return self.conninfo.replace(f"{POSTGRESQL}://", f"{SQLALCHEMY_DRIVER}://", 1)
 
     def make_sibling_path(self, suffix: str) -> Path:
-        """The file beside a SQLite ledger whose name ends in `suffix`, such as `.lock`."""
+        """Return the path of the ledger file with `suffix` appended, such as `.lock`."""
         if self.path is None:
             raise InputError("is a server, not a file", field=URL_FIELD)
         return self.path.with_name(self.path.name + suffix)
 
     def format_read_only_uri(self) -> str:
-        """SQLite's URI of the file, opened for reading only."""
+        """Return SQLite's URI that opens the file for reading only."""
         return f"{self._format_uri()}?mode=ro"
 
     def format_writable_uri(self) -> str:
-        """SQLite's URI of the file, which must exist."""
+        """Return SQLite's URI that opens the file, which must exist, for writing."""
         return f"{self._format_uri()}?mode=rw"
 
     def _format_uri(self) -> str:
@@ -67,7 +68,10 @@ _URI_ESCAPES = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
 
 
 def parse_ledger_address(url: str) -> LedgerAddress:
-    """The place that `url` names; InputError where it names none."""
+    """Return the address in `url`.
+
+    Raises InputError if it is none.
+    """
     if url.startswith(SQLITE_PREFIX):
         name = url.removeprefix(SQLITE_PREFIX)
         if name in ("", ":memory:") or "\0" in name:
@@ -105,7 +109,10 @@ def _parse_server(parts: SplitResult) -> LedgerAddress:
 
 
 def _format_server_url(place: str, path: str, query: str) -> str:
-    """The URL of a server, which keeps both slashes where `place` is "": there libpq goes through a socket."""
+    """Return the URL of a server.
+
+    An empty `place` keeps both slashes: libpq then connects through a socket.
+    """
     return f"{POSTGRESQL}://{place}{path}{f'?{query}' if query else ''}"
 
 
@@ -154,7 +161,7 @@ _SERVER_HINT = "is the server up, and are host and port in [ledger] url right?"
 
 @contextmanager
 def translate_ledger_errors(where: LedgerAddress) -> Iterator[None]:
-    """Turn what goes wrong with the ledger at `where` in this block into a LedgerError that names it."""
+    """Translate errors of the ledger at `where` in this block into a LedgerError that names it."""
     try:
         yield
     except Exception as raised:  # sorted below, without importing a library only to catch its errors
@@ -165,7 +172,7 @@ def translate_ledger_errors(where: LedgerAddress) -> Iterator[None]:
 
 
 def _translate_error(raised: BaseException, where: LedgerAddress) -> LedgerError | None:
-    """`raised` in our words; None where it is none of those that befall a sound program."""
+    """Return `raised` as a LedgerError; None if it is not a fault of the environment."""
     if isinstance(raised, sqlite3.Error):
         code = getattr(raised, "sqlite_errorcode", 0) & 0xFF
         if code not in _SQLITE:

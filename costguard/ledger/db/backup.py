@@ -1,4 +1,4 @@
-"""A copy of a SQLite ledger that is whole, whoever writes meanwhile."""
+"""Make a consistent copy of a SQLite ledger while other processes may write to it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ TARGET_ERROR_CODES = (
 
 
 def copy_ledger(source: LedgerAddress, target: Path) -> None:
-    """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file.
+    """Write a checked copy of the ledger at one instant to `target`, one file, which must not exist.
 
-    It is made under another name: what has the name of a copy is whole, whatever ends the process meanwhile.
+    The copy is made under a temporary name and renamed when it is complete, so a file named `target` is complete even if the
+    process is killed.
     """
     with translate_ledger_errors(LedgerAddress(shown=str(target), path=target)):
         _require_free(target)
@@ -43,7 +44,7 @@ def copy_ledger(source: LedgerAddress, target: Path) -> None:
 
 
 def remove_unfinished_copies(target: Path) -> None:
-    """Remove what copies have left behind whose names begin as that of `target`, and whose processes are no more."""
+    """Remove the temporary files of interrupted copies whose names begin with that of `target`."""
     for left in target.parent.glob(f".{escape(target.name)}*"):
         left.unlink(missing_ok=True)
 
@@ -54,7 +55,7 @@ def _require_free(target: Path) -> None:
 
 
 def _create_unfinished(target: Path) -> Path:
-    """An empty file beside `target`, of a name that nobody can foresee."""
+    """Create an empty file next to `target` with an unpredictable name."""
     try:
         file, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -82,5 +83,5 @@ def _copy_pages(source: LedgerAddress, unfinished: Path, target: Path) -> None:
 
 
 def format_copy_stamp() -> str:
-    """This instant in a file's name: 20261121T120000123456."""
+    """Return the present instant in the form for file names: 20261121T120000123456."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")

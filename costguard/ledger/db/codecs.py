@@ -1,7 +1,7 @@
 """Encode values as rows and decode rows without loss; placeholders of SQL for SQLite and PostgreSQL.
 
-Times are whole microseconds since 1970 UTC, money whole nano-units, GPUs of a resource whole thousandths (a g6f has 125). An
-incarnation is the four columns of its key and a text of its two times in microseconds, "-" where one is not known:
+Times are whole microseconds since 1970 UTC, money is whole nano-units, GPUs of a resource are whole thousandths (a g6f has
+125). An incarnation is the four columns of its key and a text of its two times in microseconds, "-" for an unknown one:
 "1795219200000000/-".
 """
 
@@ -53,10 +53,10 @@ _get_plain_fields, _get_time_fields = attrgetter(*_PLAIN_FIELDS), attrgetter(*_T
 
 
 def encode_observation(seen: Observation, unproven: Iterable[Line] = ()) -> str:
-    """`seen` without its key as compact JSON: the same value gives the same text.
+    """Return `seen` without its key as compact JSON: equal values give equal texts.
 
-    Prices, disks and counters are lists of their fields in order. `unproven`: the lines that billed until some moment that
-    nobody saw, in this observation's opinion; what they left behind is corrected should it turn out that they went on.
+    Prices, disks and counters are lists of their fields in order. `unproven`: the lines that stopped billing at an unknown
+    instant according to this observation; their last span is corrected if they turn out to have gone on.
     """
     said: dict[str, object] = {name: value for name, value in zip(_PLAIN_FIELDS, _get_plain_fields(seen), strict=True) if value}
     for name, at in zip(_TIME_FIELDS, _get_time_fields(seen), strict=True):
@@ -77,7 +77,10 @@ def encode_observation(seen: Observation, unproven: Iterable[Line] = ()) -> str:
 
 @lru_cache(maxsize=CACHED_RESOURCES)
 def decode_observation(key: ResourceKey, text: str) -> tuple[Observation, tuple[Line, ...]]:
-    """What `observation_text` wrote of the resource `key`; most resources are as they were when they were last asked about."""
+    """Return the observation of `key` in a text of `encode_observation`, and its unproven lines.
+
+    Results are cached, because most resources do not change between two reads.
+    """
     said: dict[str, Any] = json.loads(text)
     unproven = tuple((charge, part) for charge, part in said.pop("unproven_ends", ()))
     for name in _TIME_FIELDS:
@@ -91,7 +94,7 @@ def decode_observation(key: ResourceKey, text: str) -> tuple[Observation, tuple[
 
 
 def encode_attribution(attribution: Attribution) -> SqlRow:
-    """`attribution` as the columns of ATTRIBUTION."""
+    """Return `attribution` as the columns of `ATTRIBUTION_COLUMNS`."""
     return (
         attribution.provider,
         attribution.account,
@@ -107,7 +110,7 @@ def encode_attribution(attribution: Attribution) -> SqlRow:
 
 
 def decode_attribution(row: SqlRow) -> Attribution:
-    """What `attribution_row` wrote."""
+    """Return the attribution in a row of `ATTRIBUTION_COLUMNS`."""
     provider, account, region, kind, gpu, milli, tier, owner, instance_type, labels = row
     pairs = tuple((name, value) for name, value in json.loads(labels))
     count = milli / 1000 if milli % 1000 else milli // 1000
@@ -115,12 +118,15 @@ def decode_attribution(row: SqlRow) -> Attribution:
 
 
 def encode_labels(labels: tuple[tuple[str, str], ...]) -> str:
-    """Sorted pairs as JSON."""
+    """Return sorted pairs as JSON."""
     return _encode(labels) if labels else "[]"
 
 
 def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: NanoAmounts | None) -> SqlRow:
-    """`span` as its columns after the id: whose it is, METER, PERIOD, and the amounts of a closed one."""
+    """Return `span` as its columns after the id.
+
+    They are resource, attribution, `METER_COLUMNS`, `PERIOD_COLUMNS`, and the amounts (None: an open span).
+    """
     meter = span.meter
     price = meter.price
     start_us = to_micros(span.start)
@@ -151,7 +157,7 @@ def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: Nano
 
 
 def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> Span:
-    """The span of `key` that the columns SPAN describe."""
+    """Return the span of `key` in the columns of `SPAN_COLUMNS`."""
     presence, anchor_us, start_us, why, end_us, ended_by = row[12:18]
     start = from_micros(start_us)
     return Span(
@@ -186,13 +192,16 @@ def decode_meter(  # noqa: PLR0917 - the columns METER in their order
     known: int,
     source: str,
 ) -> Meter:
-    """The meter of a row; a fleet has few, so they are made once."""
+    """Return the meter of a row.
+
+    Results are cached, because a fleet has few different meters.
+    """
     price = PriceRange(low, expected, high, currency, bool(known))
     return Meter(charge, price, unit, quantity, quantum_s, minimum_s, part, source)
 
 
 def decode_optional_instant(us: int | None) -> datetime | None:
-    """The instant, or None for none."""
+    """Return the instant, or None for None."""
     return None if us is None else from_micros(us)
 
 
@@ -222,17 +231,20 @@ T = TypeVar("T")
 
 
 def adapt_placeholders(sql: str, *, server: bool) -> str:
-    """`sql` with its question marks as the driver wants them; no text of ours holds one, or a percent sign, otherwise."""
+    """Return `sql` with its question marks in the form of the driver (`server`: PostgreSQL).
+
+    The ledger's SQL contains no other question mark, and no percent sign.
+    """
     return sql.replace("?", "%s") if server else sql
 
 
 def format_placeholders(values: Sequence[object]) -> str:
-    """A question mark for each value."""
+    """Return a question mark for each value, separated by commas."""
     return ", ".join("?" * len(values))
 
 
 def split_batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """`values` in pieces that one IN list holds."""
+    """Yield `values` in batches that fit one IN list."""
     for first in range(0, len(values), BATCH_VALUES_MAX):
         yield values[first : first + BATCH_VALUES_MAX]
 
@@ -244,44 +256,47 @@ _INSTANT_KEY = "us"
 
 
 def encode_life_columns(life: Incarnation) -> SqlRow:
-    """KEY and life."""
+    """Return the columns of an incarnation: `KEY_COLUMNS` and life."""
     return (*life.key, encode_life(life))
 
 
 def encode_life(life: Incarnation) -> str:
-    """The times of `life`."""
+    """Return the times of `life` as text."""
     return "/".join(_UNKNOWN if at is None else str(to_micros(at)) for at in (life.started_at, life.created_at))
 
 
 def decode_life(columns: Sequence[Any]) -> Incarnation:
-    """What `life_columns` wrote."""
+    """Return the incarnation in columns of `encode_life_columns`."""
     *key, text = columns
     started, created = (None if us == _UNKNOWN else from_micros(int(us)) for us in text.split("/"))
     return Incarnation(ResourceKey(*key), started, created)
 
 
 def encode_optional_instant(at: datetime | None) -> int | None:
-    """`at` as a column that may be missing."""
+    """Return `at` in microseconds, or None for None."""
     return None if at is None else to_micros(at)
 
 
 def encode_list(values: Sequence[object]) -> str:
-    """A list of texts and numbers, or of pairs of them, as JSON."""
+    """Return a list of texts and numbers, or of pairs of them, as JSON."""
     return json.dumps(values, separators=(",", ":"))
 
 
 def decode_list(text: str) -> tuple[Any, ...]:
-    """What `list_text` wrote."""
+    """Return the values in a text of `encode_list`."""
     return tuple(tuple(value) if isinstance(value, list) else value for value in json.loads(text))
 
 
 def encode_fields(value: DataclassInstance, without: Sequence[str] = ()) -> str:
-    """A value of plain fields, instants, and tuples of them or of such values, as JSON; `without` those fields."""
+    """Return a dataclass of plain fields, instants, and tuples of these or of such values, as JSON.
+
+    `without`: fields that are left out.
+    """
     return json.dumps(_encode_value(value, without), separators=(",", ":"))
 
 
 def decode_fields(text: str) -> dict[str, Any]:
-    """The fields that `value_text` wrote; a value within is a dict of its fields."""
+    """Return the fields in a text of `encode_fields`; a nested value is a dict of its fields."""
     found: dict[str, Any] = _decode_value(json.loads(text))
     return found
 
@@ -311,7 +326,7 @@ def _decode_value(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 class TableShape(NamedTuple):
-    """A table whose rows are written over: the columns of its key, and the others."""
+    """A table whose rows are overwritten: the columns of its key, and the others."""
 
     table: str
     keys: tuple[str, ...]
@@ -319,7 +334,7 @@ class TableShape(NamedTuple):
 
 
 def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:
-    """Make the table hold just `rows` (key -> the others), touching only those that changed."""
+    """Replace the content of the table by `rows` (key -> the others), writing only those that changed."""
     width = len(shape.keys)
     sql = f"SELECT {', '.join((*shape.keys, *shape.columns))} FROM {shape.table}"  # noqa: S608 - our own names
     there = {row[:width]: row[width:] for row in ask(sql, ())}
@@ -331,7 +346,7 @@ def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[Sql
 
 
 def upsert_rows(tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:
-    """Write `rows` over what is there."""
+    """Insert `rows`, or overwrite those with the same key."""
     names = (*shape.keys, *shape.columns)
     over = ", ".join(f"{name} = excluded.{name}" for name in shape.columns)
     sql = (

@@ -3,9 +3,9 @@
     with begin_write(engine) as connection:
         connection.execute(insert(SCOPE), rows)
 
-is one write transaction: all or nothing, exclusive, and on the disk when the block ends. `WriteConnection` writes to a file
-through sqlite3 itself, on a connection that stays open: SQLAlchemy's work around a transaction of three small statements costs
-six times as much as SQLite's (0.4 ms against 0.07, 2026-11), and a poll is mostly that.
+is one write transaction: all or nothing, exclusive, and on disk when the block ends. `WriteConnection` writes to a file through
+sqlite3 itself, on a connection that stays open: SQLAlchemy's overhead on a transaction of three small statements takes six
+times as long as SQLite's work (0.4 ms against 0.07, 2026-11), and a poll is mostly such a transaction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PRAGMAS = {
 
 @dataclass(frozen=True, slots=True)
 class _EngineOptions:
-    """What an engine's options carry."""
+    """The ledger's options of an engine."""
 
     where: LedgerAddress
     patience_s: float
@@ -57,7 +57,10 @@ class _EngineOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """What opening changed. `before`: the revision that was there, None where there was no ledger. `copy`: made beforehand."""
+    """The changes made on opening.
+
+    `before`: the earlier revision, None: there was no ledger. `copy`: made before the upgrade, None: no copy.
+    """
 
     before: str | None
     after: str = HEAD_REVISION
@@ -65,10 +68,10 @@ class Upgrade:
 
 
 def open_engine(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Engine:
-    """An engine on the ledger at `url`, which is made where there is none and migrated where it is older.
+    """Return an engine on the ledger at `url`, which is created if missing and migrated if older.
 
-    A SQLite file is 0600, in a folder made 0700; a file that is foreign, damaged, or of a newer version is refused. Another
-    writer is waited for `patience_s`. Plain `engine.connect()` reads; write through `writing`.
+    A SQLite file gets mode 0600, and its folder 0700 if it is created; a file that is foreign, damaged, or of a newer version
+    is refused. `patience_s`: seconds to wait for another writer. Plain `engine.connect()` reads; write through `begin_write`.
     """
     where = parse_ledger_address(url)
     with translate_ledger_errors(where):
@@ -82,7 +85,10 @@ def open_engine(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Engine:
 
 
 def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
-    """What `open_engine` does before it opens, and what that changed. Guards and views are put up anew in any case."""
+    """Create or migrate the ledger as `open_engine` does, and return the changes.
+
+    Triggers and views are always renewed.
+    """
     where = parse_ledger_address(url)
     with translate_ledger_errors(where):
         engine = _create_server_engine(where, patience_s) if where.path is None else _create_file_engine(where, patience_s)
@@ -98,9 +104,9 @@ def upgrade_schema(url: str, *, patience_s: float = LOCK_PATIENCE_S) -> Upgrade:
 
 @contextmanager
 def begin_write(engine: Engine) -> Iterator[Connection]:
-    """One write transaction, alone over all processes; committed when the block ends, rolled back where it raises.
+    """Open one write transaction, exclusive among all processes; commit when the block ends, roll back if it raises.
 
-    On SQLite the checkpoint that a commit may bring lies under the same lock. Not to be nested.
+    On SQLite a checkpoint after the commit runs under the same lock. Not to be nested.
     """
     opened: _EngineOptions = engine.get_execution_options()["ledger"]
     path = opened.where.path
@@ -120,7 +126,10 @@ def begin_write(engine: Engine) -> Iterator[Connection]:
 
 
 def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> Upgrade:
-    """Have a ledger of this version there. It is looked at without the lock first: usually there is one."""
+    """Create or upgrade the ledger.
+
+    It is checked without the lock first, because usually there is nothing to do.
+    """
     path = where.path
     if path is None:
         return _prepare_server(engine, where)
@@ -138,7 +147,7 @@ def _prepare_ledger(engine: Engine, where: LedgerAddress, patience_s: float) -> 
 
 
 def _create_ledger(where: LedgerAddress, path: Path, patience_s: float) -> None:
-    """Make the ledger under another name and give it its own when it is whole: what has the name is never half a ledger."""
+    """Create the ledger under a temporary name and rename it when it is complete, so no incomplete file has its name."""
     fresh = LedgerAddress(shown=where.shown, path=where.make_sibling_path(".new"))
     try:
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -160,7 +169,7 @@ def _create_ledger(where: LedgerAddress, path: Path, patience_s: float) -> None:
 
 
 def _upgrade_file(engine: Engine, where: LedgerAddress) -> Path:
-    """Bring an older ledger up, with a copy beside it first."""
+    """Copy an older ledger, upgrade it, and return the path of the copy."""
     remove_unfinished_copies(where.make_sibling_path(".before-"))
     kept = where.make_sibling_path(f".before-{HEAD_REVISION}-{format_copy_stamp()}")
     copy_ledger(where, kept)
@@ -174,7 +183,10 @@ def _migrate_file(engine: Engine) -> None:
 
 
 def _checkpoint_log(engine: Engine) -> None:
-    """Have all of it in the file itself. Closing does that too, but says nothing where it fails, and the log stays behind."""
+    """Write the log into the file.
+
+    Closing does so, too, but reports no failure and then leaves the log behind.
+    """
     with closing(engine.raw_connection()) as connection:
         connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -214,7 +226,7 @@ def _create_server_engine(where: LedgerAddress, patience_s: float) -> Engine:
 
 
 def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
-    """An engine whose transactions are SQLite's own: sqlite3's habit of starting them by itself leaves DDL outside."""
+    """Return an engine that begins transactions explicitly: sqlite3's implicit transactions do not include DDL."""
 
     def connected() -> sqlite3.Connection:
         uri = where.format_writable_uri()
@@ -240,7 +252,7 @@ def _create_file_engine(where: LedgerAddress, patience_s: float) -> Engine:
 
 
 def set_pragmas(connection: sqlite3.Connection, where: LedgerAddress) -> None:
-    """Set what PRAGMAS says and read each back: a pragma that does not take says nothing."""
+    """Set `PRAGMAS` and read each back, because SQLite reports no error for a pragma that has no effect."""
     for name, wanted in PRAGMAS.items():
         connection.execute(f"PRAGMA {name} = {wanted}").fetchall()
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
@@ -253,7 +265,7 @@ SqlSession = tuple[Query, Execute]
 
 
 def open_sql_session(connection: Connection) -> SqlSession:
-    """How to ask and how to tell in the transaction of `connection`."""
+    """Return the functions that query and execute in the transaction of `connection`."""
     server = connection.dialect.name != "sqlite"
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[SqlRow]:
@@ -276,7 +288,7 @@ class WriteConnection:
         self._held: PoolProxiedConnection | None = None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self._held is not None:
             self._held.close()
         self._held = None
@@ -284,7 +296,10 @@ class WriteConnection:
 
     @contextmanager
     def begin_transaction(self) -> Iterator[SqlSession]:
-        """What `opening.writing` promises: all or nothing, alone, and on the disk when the block ends. Not to be nested."""
+        """Open a transaction as `begin_write` does: all or nothing, exclusive, on disk when the block ends.
+
+        Not to be nested.
+        """
         if self._lock is None:
             with begin_write(self._engine) as connection:
                 yield open_sql_session(connection)
@@ -300,7 +315,7 @@ class WriteConnection:
                 raise
 
     def _open_file_connection(self) -> sqlite3.Connection:
-        """The connection to the file, which the pool has made ready."""
+        """Return the connection to the file, prepared by the pool."""
         if self._held is None:
             self._held = self._engine.raw_connection()
         file = self._held.driver_connection

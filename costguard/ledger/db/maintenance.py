@@ -1,7 +1,7 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
-The check recomputes everything that it can: amounts from the spans' own prices and times, daily sums from the spans, in Python.
-It also names an SQLite version with a fault that can damage a file with a write-ahead log.
+The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans.
+`has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
 from __future__ import annotations
@@ -40,12 +40,18 @@ DailyKey = tuple[int, int, str, str, int]
 
 
 def describe_ledger_path(url: str) -> str:
-    """Where the ledger at `url` is, for people: a file's absolute path, or a server's address without its password."""
+    """Return the location of the ledger at `url` for people.
+
+    It is a file's absolute path, or a server's address without its password.
+    """
     return parse_ledger_address(url).shown
 
 
 def backup_ledger(url: str, target: Path) -> int:
-    """Make `target`, which must not exist, a checked copy of a SQLite ledger; its size in bytes."""
+    """Write a checked copy of a SQLite ledger to `target`, which must not exist; return its size in bytes.
+
+    Raises InputError for a ledger on a server, which has its own backup tool.
+    """
     from costguard.ledger.db.backup import copy_ledger
 
     where = parse_ledger_address(url)
@@ -58,16 +64,16 @@ def backup_ledger(url: str, target: Path) -> int:
 
 
 def upgrade_ledger(url: str) -> Upgrade:
-    """Make the ledger, or bring an older one up to this version after a copy of it."""
+    """Create the ledger, or copy an older one and upgrade it to this version."""
     from costguard.ledger.db.connection import upgrade_schema as bring_up
 
     return bring_up(url)
 
 
 def check_ledger(url: str) -> list[str]:
-    """What is wrong with the ledger at `url`, a sentence each; empty where it is sound. Nothing is changed.
+    """Return the faults of the ledger at `url`, a sentence each; empty if there are none.
 
-    Of a file that is damaged nothing else is looked at: what it says cannot be believed.
+    Nothing is changed. If the file is damaged, only that is reported, because its content cannot be relied on.
     """
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         server = reader.where.path is None
@@ -91,7 +97,7 @@ def _limit_findings(findings: Sequence[str]) -> list[str]:
 
 
 def _check_file(ask: Query) -> Iterator[str]:
-    """What SQLite itself says."""
+    """Yield the faults that SQLite reports."""
     try:
         said = [text for (text,) in ask(f"PRAGMA integrity_check({FINDINGS_MAX})", ()) if text != "ok"]
     except sqlite3.DatabaseError as broken:  # so damaged that it cannot be gone through
@@ -104,7 +110,7 @@ def _check_file(ask: Query) -> Iterator[str]:
 
 
 def _check_triggers(ask: Query, dialect: str) -> Iterator[str]:
-    """Triggers that somebody took down."""
+    """Yield the triggers that are missing."""
     there = {name for name, _ in ask(triggers.LIST_TRIGGERS[dialect], ())}
     for name in triggers.list_trigger_names(dialect):
         if name not in there:
@@ -122,7 +128,7 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 
 
 def _check_amounts(ask: Query) -> Iterator[str]:
-    """Closed spans, corrections and days whose money is not what their times and prices come to."""
+    """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
     days: dict[DailyKey, list[int]] = {}
     attributions = load_attributions(ask)
     for row in _page_closed_spans(ask):
@@ -161,7 +167,7 @@ def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
 
 
 def _page_closed_spans(ask: Query) -> Iterator[SqlRow]:
-    """The row of every closed span and its last correction."""
+    """Yield the row of every closed span with its last correction."""
     last = 0
     while page := ask(_CLOSED, (last, PAGE_ROWS)):
         yield from page
@@ -171,7 +177,7 @@ def _page_closed_spans(ask: Query) -> Iterator[SqlRow]:
 def _decode_closed_span(
     row: SqlRow, attributions: dict[int, Attribution]
 ) -> tuple[int, int, Span, SpanAmounts, tuple[int, str, SpanAmounts] | None]:
-    """A closed span: its id, its attribution's, itself, its stated amounts, and its last correction."""
+    """Return the id of a closed span, its attribution's id, the span, its stored amounts, and its last correction."""
     number, attribution_id, *rest = row
     span = decode_span(ResourceKey(*rest[:4]), attributions[attribution_id], tuple(rest[4:22]))
     stated, correction = tuple(rest[22:25]), rest[25]
@@ -180,7 +186,7 @@ def _decode_closed_span(
 
 
 def _compute_amounts(span: Span) -> SpanAmounts:
-    """What all of a closed span comes to."""
+    """Return the amounts of a whole closed span."""
     return compute_amounts(span, 0, FAR_US)
 
 
@@ -227,12 +233,12 @@ connections that write and checkpoint at once. costguard's own writers take turn
 
 
 def read_sqlite_version() -> str:
-    """Of the library, such as 3.51.3."""
+    """Return the version of the SQLite library, such as 3.51.3."""
     return sqlite3.sqlite_version
 
 
 def has_wal_fix(version: str) -> bool:
-    """Whether SQLite `version` is without that fault."""
+    """Return whether SQLite `version` has the fix of the WAL-reset fault."""
     major, minor, patch = (int(part) for part in (*version.split("."), "0", "0")[:3])
     least = FIXED_BACKPORTS.get((major, minor))
     return (major, minor, patch) >= FIXED_SINCE or (least is not None and patch >= least)

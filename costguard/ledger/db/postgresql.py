@@ -1,8 +1,8 @@
-"""A connection to PostgreSQL that waits for no answer for ever.
+"""A connection to PostgreSQL with a time limit on every answer.
 
-A server or a network that takes what it is sent and never answers gives no error, and TCP may take hours to doubt it: so every
-wait for an answer has an end, after which the connection is closed. What was asked may have been done or not, commits too;
-whoever asks again looks first, as everything here does.
+A server or network that accepts requests and never answers raises no error, and TCP may take hours to detect it. So every wait
+for an answer has a limit, after which the connection is closed. The statement may have been executed or not, commits included;
+callers check before they repeat it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ INTERRUPT_POLL_SECONDS = 0.1
 
 
 def connect_for_reading(conninfo: str, timeout_s: int) -> ImpatientConnection:
-    """A connection whose transactions only read, each of one snapshot, and begin by themselves with the first question.
+    """Connect with read-only transactions, each of one snapshot, which begin with the first query.
 
-    `timeout_s`: seconds for connecting. OperationalError where the server cannot be reached.
+    `timeout_s`: seconds for connecting. Raises OperationalError if the server cannot be reached.
     """
     connection = ImpatientConnection.connect(conninfo, connect_timeout=timeout_s, application_name="costguard")
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -33,10 +33,13 @@ def connect_for_reading(conninfo: str, timeout_s: int) -> ImpatientConnection:
 
 
 class ImpatientConnection(psycopg.Connection[Any]):
-    """A connection that is closed where an answer takes longer than ANSWER_S."""
+    """A connection that is closed if an answer takes longer than `ANSWER_SECONDS_MAX`."""
 
     def wait(self, gen: PQGen[T], interval: float = INTERRUPT_POLL_SECONDS, timeout: float | None = None) -> T:
-        """As psycopg's; OperationalError where it takes too long. With a `timeout` it is the caller's."""
+        """Wait as psycopg does, but raise OperationalError after `ANSWER_SECONDS_MAX`.
+
+        A given `timeout` is used instead.
+        """
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:

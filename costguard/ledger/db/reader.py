@@ -1,7 +1,7 @@
 """Open a ledger for reading only, through the database's own driver: `status` and `report` start without SQLAlchemy.
 
-A snapshot is one read transaction: all its answers are of one instant, whatever is written meanwhile. Before that the address
-is identified: a ledger of this version, an older one, or a file of something else.
+A snapshot is one read transaction: all its answers are of one instant, whatever is written meanwhile. On opening, the ledger is
+identified: of this version, of an older one, or not a ledger.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ OTHER_FILE_HINT = "name another file in [ledger] url"
 
 
 def make_folder_error(where: LedgerAddress) -> LedgerError:
-    """The error for a folder where the file of a ledger should be."""
+    """Return the error for a folder in the place of the ledger file."""
     return LedgerError(
         "is a folder, not a ledger", field=where.shown, hint=f"name a file in it: sqlite:///{where.path}/ledger.db"
     )
 
 
 def require_trusted_file(where: LedgerAddress) -> None:
-    """LedgerError where others can have written the file at `where`: what it says would arm policies and lift wishes."""
+    """Raise LedgerError if other users can have written the file: its content arms policies and lifts overrides."""
     why = describe_foreign_writers(where.path) if where.path else ""
     if why:
         hint = "chmod go-w it and its folder, or name a file in a folder of its own: sqlite:///.../costguard/ledger.db"
@@ -54,7 +54,10 @@ def require_trusted_file(where: LedgerAddress) -> None:
 
 
 def identify_file(where: LedgerAddress) -> str:
-    """The revision of the ledger in the file at `where`; LedgerError where it is none of ours. It is opened to read only."""
+    """Return the revision of the ledger file at `where`, opened read-only.
+
+    Raises LedgerError if it is not a ledger.
+    """
     path = where.path or Path()
     if path.stat().st_size < PAGE_BYTES_MIN:
         what = "is not a ledger: it is empty or truncated"
@@ -80,7 +83,10 @@ def identify_file(where: LedgerAddress) -> str:
 
 
 def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
-    """The revision of the ledger behind `connection`, None where there is none yet; LedgerError where it is none of ours."""
+    """Return the revision of the ledger behind `connection`; None if there is none yet.
+
+    Raises LedgerError if the database belongs to another program.
+    """
     there = set(connection.exec_driver_sql(SERVER_TABLES).scalars())
     if not there:
         return None
@@ -91,7 +97,10 @@ def identify_server(connection: Connection, where: LedgerAddress) -> str | None:
 
 
 def require_known_revision(revisions: list[str], where: LedgerAddress) -> str:
-    """The one revision, if this version knows it."""
+    """Return the single revision.
+
+    Raises LedgerError if this version does not know it.
+    """
     if len(revisions) == 1 and revisions[0] in REVISIONS:
         return revisions[0]
     if not revisions:
@@ -133,7 +142,10 @@ class LedgerReader:
 
     @contextmanager
     def snapshot(self) -> Iterator[Query]:
-        """How to ask, of the ledger as it is now. Not to be nested."""
+        """Yield a query function on the ledger as it is now.
+
+        Not to be nested.
+        """
         with translate_ledger_errors(self.where):
             self._begin()
             try:
@@ -177,7 +189,7 @@ def _open_server(where: LedgerAddress) -> _Session:
 
 
 def _require_current_schema(ask: Query, where: LedgerAddress) -> None:
-    """LedgerError or InputError unless there is a ledger of this version."""
+    """Raise LedgerError or InputError unless there is a ledger of this version."""
     if where.path is not None:
         ((mark,),) = ask("PRAGMA application_id", ())
         there = {name for (name,) in ask("SELECT name FROM sqlite_master WHERE type = 'table'", ())}

@@ -1,6 +1,6 @@
 """Schema of a ledger: its revision, migrations to this version, and views for people with any SQL tool.
 
-The stored revision is read by one plain query, and Alembic (0.9 s to import) only where there is something to do. All
+The stored revision is read by one plain query, and Alembic (0.9 s to import) is loaded only if a migration is due. All
 migrations between two versions, with triggers and views, are one transaction on both databases: an upgrade that fails in the
 middle leaves the ledger as it was.
 
@@ -27,7 +27,7 @@ NANO = 10**9
 
 
 def format_money_sql(column: str, dialect: str) -> str:
-    """SQL for the exact decimal text of nano-units: -1500000000 is '-1.500000000', and NULL is NULL."""
+    """Return SQL for the exact decimal text of nano-units: -1500000000 is '-1.500000000', and NULL is NULL."""
     if dialect == "postgresql":
         return f"({column} * 0.000000001)::text"
     digits = f"printf('%d.%09d', abs({column} / {NANO}), abs({column} % {NANO}))"
@@ -35,7 +35,7 @@ def format_money_sql(column: str, dialect: str) -> str:
 
 
 def format_time_sql(column: str, dialect: str) -> str:
-    """SQL for an instant as text: '2026-11-21T00:00:00.000000Z', and NULL is NULL."""
+    """Return SQL for an instant as text: '2026-11-21T00:00:00.000000Z', and NULL is NULL."""
     if dialect == "postgresql":
         at = f"timestamp '1970-01-01' + {column} * interval '1 microsecond'"
         return f"""to_char({at}, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -43,28 +43,28 @@ def format_time_sql(column: str, dialect: str) -> str:
 
 
 def format_seconds_sql(column: str, dialect: str) -> str:
-    """SQL for microseconds as exact decimal text of seconds."""
+    """Return SQL for microseconds as exact decimal text of seconds."""
     if dialect == "postgresql":
         return f"({column} * 0.000001)::text"
     return f"CASE WHEN {column} IS NULL THEN NULL ELSE printf('%d.%06d', {column} / 1000000, {column} % 1000000) END"
 
 
 def format_date_sql(column: str, dialect: str) -> str:
-    """SQL for a day since 1970 as '2026-11-21'."""
+    """Return SQL for a day since 1970 as '2026-11-21'."""
     if dialect == "postgresql":
         return f"to_char(date '1970-01-01' + {column}::integer, 'YYYY-MM-DD')"
     return f"date({column} * 86400, 'unixepoch')"
 
 
 def format_thousandths_sql(column: str, dialect: str) -> str:
-    """SQL for thousandths as decimal text: 125 is '0.125'."""
+    """Return SQL for thousandths as decimal text: 125 is '0.125'."""
     if dialect == "postgresql":
         return f"({column} * 0.001)::text"
     return f"printf('%d.%03d', {column} / 1000, {column} % 1000)"
 
 
 def generate_views(dialect: str) -> Iterator[tuple[str, str]]:
-    """(name, SELECT) of every view on `dialect`, "sqlite" or "postgresql", in the order in which they are made."""
+    """Yield (name, SELECT) of every view on `dialect`, "sqlite" or "postgresql", in the order of creation."""
     for name, query in (
         ("v_scopes", _format_scopes_view),
         ("v_resources", _format_resources_view),
@@ -77,7 +77,10 @@ def generate_views(dialect: str) -> Iterator[tuple[str, str]]:
 
 
 def _format_columns(dialect: str, *columns: tuple[str, str, str]) -> str:
-    """(kind, expression, name) as a list of columns; the kind names a function above, or '' for the expression itself."""
+    """Return (kind, expression, name) as a list of columns.
+
+    The kind selects a function above; '' leaves the expression as it is.
+    """
     kinds = {
         "money": format_money_sql,
         "time": format_time_sql,
@@ -220,7 +223,7 @@ _migration_lock = threading.Lock()  # Alembic keeps its running environment in a
 
 
 def migrate_schema(connection: Connection) -> None:
-    """Bring the schema behind `connection` to HEAD, within the transaction it is in."""
+    """Migrate the schema of `connection` to `HEAD_REVISION`, within its transaction."""
     from alembic import command
     from alembic.config import Config
 
@@ -237,13 +240,13 @@ def migrate_schema(connection: Connection) -> None:
 
 
 def renew_triggers_and_views(connection: Connection) -> None:
-    """Put guards and views up anew, whatever somebody did to them."""
+    """Drop and create all triggers and views, whatever their present definition."""
     _drop_triggers_and_views(connection, connection.dialect.name)
     _create_triggers_and_views(connection, connection.dialect.name)
 
 
 def _drop_triggers_and_views(connection: Connection, dialect: str) -> None:
-    """Take guards and views down: they look at columns that may be about to change."""
+    """Drop triggers and views, because they refer to columns that a migration may change."""
     for name, table in connection.exec_driver_sql(triggers.LIST_TRIGGERS[dialect]).all():
         connection.exec_driver_sql(triggers.format_drop_trigger(dialect, name, table))
     for name, _ in reversed(list(generate_views(dialect))):

@@ -1,19 +1,16 @@
-"""What the columns of every table are made of: 64-bit numbers, texts, and keys, the same on both databases.
+"""Column types shared by all tables, and the tables of the guard, the agents and the bills.
 
-The tables of the guard: what people wished, what was going to be done, and what the next run must know of the last one.
+The columns are 64-bit numbers, texts and keys, the same on both databases. `db.triggers` restricts which columns may change.
 
-They name resources by their whole key and lives by their times, and refer to no row that polls write: whatever a listing says,
-a lease stays a lease. What may be changed of them, `guards` says.
+The tables of the guard hold overrides, intents, and the state that one guard run leaves to the next. They identify resources by
+their full key and incarnations by their times, and refer to no row that polls write: no listing changes a lease.
 
-The tables of what speaks to the watchdog over HTTP: agents, the codes they joined with, and tokens of readers.
+The tables of the agents hold agents, their enrollment codes, and the tokens of readers over HTTP. None of them holds a secret:
+of codes and tokens they store hashes, of agents the public key.
 
-None of them holds a secret: of codes and tokens it is hashes, of agents the public half of their key. What may be changed of
-them, `guards` says.
-
-The tables of the bill: what providers state that they charged, how it came here, and what holding it against spans showed.
-
-Nothing here changes a span. A line that its provider restates is replaced, once, by a new row that the older one names; what
-a reconciliation found are rows of its own, each with its reason. What may be changed of them, `guards` says.
+The tables of the bills hold what providers state that they charged, each import, and the results of reconciliations. Nothing in
+them changes a span. A line that its provider restates is replaced, once, by a new row, and the older row names the import that
+replaced it. Results of a reconciliation are rows of their own, each with its reason.
 """
 
 from __future__ import annotations
@@ -54,33 +51,36 @@ WITHOUT_ROWID: dict[str, Any] = {
 
 
 class LedgerTable(SQLModel):
-    """What every table has: this ledger's own metadata, apart from any other program's."""
+    """The base of every table.
+
+    Its metadata is separate from any other program's.
+    """
 
     metadata: ClassVar[MetaData] = MetaData()
 
 
 def make_number_field() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
-    """A number of 64 bits."""
+    """Return a field for a 64-bit number."""
     return Field(sa_type=BIG_INTEGER)
 
 
 def make_optional_number_field() -> Any:  # noqa: ANN401 - see above
-    """A number of 64 bits that may be missing."""
+    """Return a field for a 64-bit number or NULL."""
     return Field(default=None, sa_type=BIG_INTEGER, nullable=True)
 
 
 def make_key_field() -> Any:  # noqa: ANN401 - see above
-    """A primary key that the database counts up where none is given."""
+    """Return a primary key field that the database numbers if no value is given."""
     return Field(default=None, primary_key=True, sa_type=BIG_INTEGER)
 
 
 def make_reference_field(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
-    """The id of a row of `table`."""
+    """Return a field for the id of a row of `table`."""
     return Field(foreign_key=f"{table}.id", sa_type=BIG_INTEGER, primary_key=primary_key)
 
 
 def make_text_field() -> Any:  # noqa: ANN401 - see above
-    """A text."""
+    """Return a field for a text."""
     return Field(sa_type=Text)
 
 
@@ -98,7 +98,7 @@ def _make_number_columns(*names: str) -> list[Column[Any]]:
 
 
 def _make_instant_columns(*names: str) -> list[Column[Any]]:
-    """Those that may be missing."""
+    """Return columns for instants, which may be NULL."""
     return [Column(name, BIG_INTEGER) for name in names]
 
 
@@ -107,7 +107,7 @@ def _make_text_columns(*names: str) -> list[Column[Any]]:
 
 
 def _make_id_column() -> Column[Any]:
-    """A number that the database counts up."""
+    """Return the id column, which the database numbers."""
     return Column("id", BIG_INTEGER, primary_key=True)
 
 
@@ -345,7 +345,7 @@ LINE_KEY_NAMES = ("provider", "account", "statement", "line_id")
 
 
 def _make_reference_column(table: str, name: str, *, missing: bool = False) -> Column[Any]:
-    """The id of a row of `table`."""
+    """Return a column for the id of a row of `table`."""
     return Column(name, BIG_INTEGER, ForeignKey(f"{table}.id"), nullable=missing)
 
 

@@ -1,12 +1,12 @@
-"""Triggers that hold what the ledger promises, whoever writes: nothing is edited but what is named here.
+"""Triggers that enforce the ledger's invariants on every writer.
 
-An open span is closed once, a wish is lifted once, a line of a bill is replaced once, an intent moves forward, and each of its
-sends counts.
+Only the columns that they allow can change. An open span is closed once, an override is lifted once, a line of a bill is
+replaced once, an intent moves forward, and each of its sends counts.
 
-A span's neighbour is found through the index `span_by_line`: of the spans of one line, which never overlap, the last one that
-starts before the new one's end is the only one that can reach into it. Closed spans without a length are no neighbours.
+The overlap check finds a span's neighbour through the index `span_by_line`: of the spans of one line, which never overlap, only
+the last one that starts before the new one's end can overlap it. Closed spans of zero length are ignored.
 
-The guards are no part of a migration: it takes them down and puts up those of this version, in its own transaction.
+The triggers are not part of a migration: a migration drops them and creates those of this version, in its own transaction.
 """
 
 from __future__ import annotations
@@ -161,19 +161,19 @@ WHERE NOT t.tgisinternal AND starts_with(t.tgname, '{TRIGGER_PREFIX}') AND c.rel
 
 
 def list_trigger_names(dialect: str) -> list[str]:
-    """Of every guard of this version."""
+    """Return the names of all triggers of this version."""
     return [
         statement.split()[2] for statement in generate_trigger_statements(dialect) if statement.startswith("CREATE TRIGGER")
     ]
 
 
 def format_drop_trigger(dialect: str, name: str, table: str) -> str:
-    """The statement that takes one guard down."""
+    """Return the statement that drops one trigger."""
     return f"DROP TRIGGER {name}" if dialect == "sqlite" else f"DROP TRIGGER {name} ON {table}"
 
 
 def generate_trigger_statements(dialect: str) -> Iterator[str]:
-    """The statements that put the guards up on `dialect`, "sqlite" or "postgresql"."""
+    """Yield the statements that create the triggers on `dialect`, "sqlite" or "postgresql"."""
     return _generate_sqlite() if dialect == "sqlite" else _generate_postgresql()
 
 

@@ -1,29 +1,32 @@
-"""The chain of the audit: how a row is hashed, how one is added, and where a chain breaks. None of this ever changes.
+"""The audit log: its hash chain, its rows, its verification, and the rollback marker.
+
+The hash format never changes.
 
     hash = SHA-256 of [previous, seq, at_us, kind, body] as canonical JSON, in hexadecimal
 
-Canonical JSON: keys sorted, no blanks, ASCII, no floats. `body` is such a text itself. So the hash of a row is over all rows
-before it, and rows can be checked by a program of ten lines in any language.
+Canonical JSON has sorted keys, no blanks, ASCII only, and no floats. `body` is such a text itself. The hash of a row covers all
+rows before it, and a program of ten lines in any language can check the rows.
 
-The audit: one row, chained to all before it, beside each wish, move of an intent, hook and change of settings.
+Each override, move of an intent, hook run and change of settings adds one row, in the same transaction, so neither exists
+without the other. A row holds ids, names of policies and people, and hashes: `row` is the hash of the row in the other table at
+that time, `events` are the hashes of the moves that came with it. Reasons, evidence and the output of hooks are only in those
+hashes.
 
-A row is written in the transaction of what it tells, so that neither is ever there without the other. It holds ids, names of
-policies and people, and hashes: `row` is the hash of all that the row of the other table held then, `events` of the moves that
-came with it. Reasons, evidence and what a hook printed are in those hashes and nowhere else.
+    edited afterwards            detected by
+    an override                  its hash differs from the one in its last audit row
+    ... and that audit row       the row differs from its own hash
+    ... and its hash             the next row names another hash
+    ... and all later rows       only a head that was noted elsewhere (`--anchor`)
 
-    somebody edits a wish        the wish does not come to the hash that the last audit row of it holds
-    ... and that audit row       that row does not come to its own hash
-    ... and its hash             the next row names another one
-    ... and all later rows       only a head that was noted elsewhere shows it (`--anchor`)
+`check_audit` checks the chain, heads that were noted elsewhere, and the recorded rows against the tables.
 
-Does the audit hold? The chain itself, heads that were noted elsewhere, and what each row tells beside what is there.
-
-The newest head of the audit that a watchdog saw, kept outside of the ledger: so an older copy in its place is noticed.
+The rollback marker is the newest audit head that a watchdog saw, stored outside of the ledger, so that an older copy in its
+place is detected:
 
     ledger.db.seen        {"schema": "costguard.seen/1", "ledger": ..., "seq": 1234, "hash": ...}
 
-It is written after what it tells of was committed, and so a crash in between leaves it behind and never ahead. Who can write
-both files can make them fit again; heads in messages are for that (`costguard audit verify --anchor`).
+It is written after the commit, so a crash in between leaves it behind the ledger and never ahead. A user who can write both
+files can make them consistent again; heads in messages protect against that (`costguard audit verify --anchor`).
 """
 
 from __future__ import annotations
@@ -64,35 +67,35 @@ ENTRY_PAGE_ROWS = 5000
 
 
 def encode_canonical_json(value: object) -> str:
-    """`value` (objects, lists, texts, whole numbers, None) as canonical JSON; InputError for anything else."""
+    """Return `value` (objects, lists, texts, whole numbers, None) as canonical JSON. Raises InputError for other types."""
     _require_plain(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def hash_canonical_json(value: object) -> str:
-    """Of `value` as canonical JSON, in hexadecimal."""
+    """Return the SHA-256 of `value` as canonical JSON, in hexadecimal."""
     return hashlib.sha256(encode_canonical_json(value).encode()).hexdigest()
 
 
 def hash_entry(previous: str, seq: int, at_us: int, kind: str, body: str) -> str:
-    """The hash of a row."""
+    """Return the hash of a row."""
     return hash_canonical_json([previous, seq, at_us, kind, body])
 
 
 def load_head(ask: Query) -> AuditEntry | None:
-    """The last row; None before the first one."""
+    """Return the last row; None before the first one."""
     rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit ORDER BY seq DESC LIMIT 1", ())  # noqa: S608 - our own column names
     return AuditEntry(*rows[0]) if rows else None
 
 
 def read_head_text(ask: Query) -> str:
-    """The head in its short form, "1234:9f86d081884c7d65"; "" before the first row."""
+    """Return the head in its short form, "1234:9f86d081884c7d65"; "" before the first row."""
     last = load_head(ask)
     return format_anchor(last.seq, last.hash) if last else ""
 
 
 def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping[str, object]) -> None:
-    """Add one row, in the write transaction that `ask` and `tell` are in: with what it tells of, or neither."""
+    """Append one row in the write transaction of `ask` and `tell`, which also writes the change that it records."""
     last, text = load_head(ask), encode_canonical_json(body)
     seq, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
     row = (seq, at_us, kind, text, previous, hash_entry(previous, seq, at_us, kind, text))
@@ -100,7 +103,7 @@ def append_entry(ask: Query, tell: Execute, kind: str, at_us: int, body: Mapping
 
 
 def iterate_entries(ask: Query, since_us: int | None = None) -> Iterator[AuditEntry]:
-    """Every row in order; with `since_us`, those that tell of then or later."""
+    """Yield every row in order; with `since_us`, only rows dated then or later."""
     where, last = "" if since_us is None else f"at_us >= {int(since_us)} AND ", -(2**62)
     sql = f"SELECT {ENTRY_COLUMNS} FROM audit WHERE {where}seq > ? ORDER BY seq LIMIT {ENTRY_PAGE_ROWS}"  # noqa: S608 - our own names
     while page := ask(sql, (last,)):
@@ -109,7 +112,7 @@ def iterate_entries(ask: Query, since_us: int | None = None) -> Iterator[AuditEn
 
 
 def parse_entry(entry: AuditEntry) -> AuditRecord:
-    """`entry` with its body read; an empty one where it cannot be."""
+    """Return `entry` with its body parsed; an empty body if it cannot be parsed."""
     try:
         body = json.loads(entry.body)
     except (ValueError, RecursionError):
@@ -118,7 +121,7 @@ def parse_entry(entry: AuditEntry) -> AuditRecord:
 
 
 def find_break_after(last: AuditEntry | None, entry: AuditEntry) -> AuditFinding | None:
-    """Why `entry` cannot be the row after `last` (None: the first one); None where it is."""
+    """Return why `entry` cannot follow the row `last` (None: be the first one); None if it can."""
     expected, previous = (last.seq + 1, last.hash) if last else (1, FIRST_HASH)
     if entry.seq != expected:
         return AuditFinding(expected, f"row {expected} is missing: row {entry.seq} follows instead")
@@ -136,7 +139,7 @@ def find_break_after(last: AuditEntry | None, entry: AuditEntry) -> AuditFinding
 
 
 def find_first_break(rows: Iterable[AuditEntry]) -> AuditFinding | None:
-    """The first row of a whole chain that does not fit; None where all do."""
+    """Return the first break of a complete chain; None if there is none."""
     last = None
     for entry in rows:
         found = find_break_after(last, entry)
@@ -167,7 +170,10 @@ _LIFE_COLUMNS = ("provider", "account", "region", "external_id", "life")
 
 
 class AuditedTable(NamedTuple):
-    """A table whose rows are told of. `columns`: all that is hashed. `told`: those of them that an audit row repeats."""
+    """A table whose rows are audited.
+
+    `columns`: the hashed columns. `told`: those of them that an audit row repeats.
+    """
 
     columns: tuple[str, ...]
     told: tuple[str, ...]
@@ -219,7 +225,7 @@ EVENT_COLUMNS = ("intent_id", "at_us", "moved_from", "moved_to", "why", "epoch",
 
 
 def begin_audit(ask: Query, tell: Execute, now_us: int) -> None:
-    """The first rows: of which ledger it is, and what stands in it already."""
+    """Write the first rows: the id of the ledger, and the rows that it already contains."""
     ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
     append_entry(ask, tell, BEGAN, now_us, {"ledger": ledger_id})
     for table in ADOPTED_TABLES:
@@ -230,7 +236,7 @@ def begin_audit(ask: Query, tell: Execute, now_us: int) -> None:
 
 
 def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: int) -> None:
-    """Tell of a row, `of` (table, id), as it stands now: it was just written."""
+    """Record the present content of a row, `of` (table, id), which was just written."""
     table, row_id = of
     audited = AUDITED_TABLES[table]
     (values,) = ask(f"SELECT {', '.join(audited.columns)} FROM {table} WHERE id = ?", (row_id,))  # noqa: S608 - our own names
@@ -249,20 +255,20 @@ def audit_row(ask: Query, tell: Execute, of: tuple[str, str], kind: str, at_us: 
 
 
 def audit_settings(ask: Query, tell: Execute, mark: str, at_us: int) -> None:
-    """Tell that the settings of this fingerprint are in force, if others were; "" says nothing."""
+    """Record that settings with the fingerprint `mark` are in force, if others were before; "" records nothing."""
     before = load_audited_settings(ask)
     if mark not in ("", before):
         append_entry(ask, tell, SETTINGS, at_us, {"mark": mark, "before": before})
 
 
 def load_audited_settings(ask: Query) -> str:
-    """The fingerprint that was told of last; "" before the first."""
+    """Return the fingerprint that was recorded last; "" before the first."""
     rows = ask(f"SELECT {ENTRY_COLUMNS} FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1", (SETTINGS,))  # noqa: S608 - our own names
     return str(parse_entry(AuditEntry(*rows[0])).body.get("mark", "")) if rows else ""
 
 
 def parse_settings_mark(facts: str) -> str:
-    """The fingerprint of the settings among the facts of a run, as they are kept; "" where it is not there."""
+    """Return the fingerprint of the settings in the stored facts of a run; "" if there is none."""
     try:
         return str(dict(json.loads(facts)).get("settings", ""))
     except (ValueError, TypeError):
@@ -270,17 +276,17 @@ def parse_settings_mark(facts: str) -> str:
 
 
 def hash_row(table: str, values: SqlRow) -> str:
-    """Of a row of `table` whose `columns` hold `values`."""
+    """Return the hash of a row of `table` with `values` in its hashed columns."""
     return hash_canonical_json(dict(zip(AUDITED_TABLES[table].columns, values, strict=True)))
 
 
 def hash_event(values: SqlRow) -> str:
-    """Of a move whose columns EVENT hold `values`."""
+    """Return the hash of a move with `values` in `EVENT_COLUMNS`."""
     return hash_canonical_json(dict(zip(EVENT_COLUMNS, values, strict=True)))
 
 
 def _describe_moves(ask: Query, intent_id: str, kind: str) -> dict[str, object]:
-    """The last move of an intent, or all that it ever made where they are adopted."""
+    """Return the last move of an intent, or all of its moves if the intent is adopted."""
     newest = " DESC LIMIT 1" if kind == MOVED else ""
     moves = ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event WHERE intent_id = ? ORDER BY id{newest}", (intent_id,))  # noqa: S608 - our own names
     found: dict[str, object] = {"events": [hash_event(move) for move in moves]}
@@ -292,10 +298,10 @@ def _describe_moves(ask: Query, intent_id: str, kind: str) -> dict[str, object]:
 
 @dataclass(slots=True)
 class AuditScan:
-    """What going through the audit once found. `broken`: the first row that does not fit.
+    """The result of one pass over the audit log.
 
-    `hashes`: of the rows that anchors name. `rows`: (table, id) -> the row that told of it last, and the hash that it holds.
-    `moves`: intent -> hashes of its moves. `settings`: the fingerprint told last.
+    `broken`: the first break of the chain. `hashes`: of the rows that anchors name. `rows`: (table, id) -> the row that
+    recorded it last, and the hash in it. `moves`: intent -> hashes of its moves. `settings`: the fingerprint recorded last.
     """
 
     rows_read: int = 0
@@ -309,7 +315,10 @@ class AuditScan:
 
 
 def check_audit(ask: Query, anchors: Sequence[AuditAnchor] = ()) -> tuple[AuditScan, list[AuditFinding]]:
-    """The audit, and all that does not fit: where the chain breaks first, then anchors, then what it tells."""
+    """Check the audit log; return the scan and all findings.
+
+    The first break of the chain comes first, then the id of the ledger, the anchors, and the recorded rows.
+    """
     chain = _scan_audit(ask, {anchor.seq for anchor in anchors})
     broken = [chain.broken] if chain.broken else []
     told_of = (*_check_rows(ask, chain), *_check_moves(ask, chain), *_check_settings(ask, chain))
@@ -328,7 +337,7 @@ def _scan_audit(ask: Query, noted: set[int]) -> AuditScan:
 
 
 def _scan_entry(chain: AuditScan, row: AuditRecord) -> None:
-    """What one row tells."""
+    """Add the content of one row to the scan."""
     body = row.body
     if row.seq == 1:
         chain.ledger = str(body.get("ledger", ""))
@@ -341,7 +350,7 @@ def _scan_entry(chain: AuditScan, row: AuditRecord) -> None:
 
 
 def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
-    """Whether it is this ledger's."""
+    """Check that the audit log belongs to this ledger."""
     ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
     if chain.last is None:
         yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
@@ -350,7 +359,7 @@ def _check_ledger_id(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 
 
 def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:
-    """Whether the chain passes through what was noted."""
+    """Check that the chain contains the noted heads."""
     for seq, noted in anchors:
         shown, found = format_anchor(seq, noted), chain.hashes.get(seq)
         if found is None:
@@ -363,7 +372,7 @@ def _check_anchors(chain: AuditScan, anchors: Sequence[AuditAnchor]) -> Iterator
 
 
 def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
-    """Whether each row that is told of is as it was told, and no other is there."""
+    """Check that each recorded row exists unchanged, and that no unrecorded row exists."""
     left = dict(chain.rows)
     for table, audited in AUDITED_TABLES.items():
         for values in ask(f"SELECT {', '.join(audited.columns)} FROM {table} ORDER BY id", ()):  # noqa: S608 - our own names
@@ -379,7 +388,7 @@ def _check_rows(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 
 
 def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
-    """Whether each intent made the moves that are told of, in that order."""
+    """Check that each intent made exactly the recorded moves, in that order."""
     there: dict[str, list[str]] = defaultdict(list)
     for values in ask(f"SELECT {', '.join(EVENT_COLUMNS)} FROM intent_event ORDER BY id", ()):  # noqa: S608 - our own names
         there[values[0]].append(hash_event(values))
@@ -396,7 +405,7 @@ def _check_moves(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
 
 
 def _check_settings(ask: Query, chain: AuditScan) -> Iterator[AuditFinding]:
-    """Whether the settings that the last run acted by were told of."""
+    """Check that the settings of the last run are recorded."""
     for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
         mark = parse_settings_mark(facts)
         if mark not in ("", chain.settings):
@@ -416,7 +425,7 @@ MARKER_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class NotedHead:
-    """A head of the audit of the ledger of this id."""
+    """An audit head, and the id of its ledger."""
 
     ledger: str
     anchor: AuditAnchor
@@ -424,13 +433,16 @@ class NotedHead:
 
 @dataclass(frozen=True, slots=True)
 class RollbackMarker:
-    """The mark of the ledger at `url`, in the file `path`, which need not exist."""
+    """The rollback marker of the ledger at `url`, in the file `path`, which need not exist."""
 
     url: str
     path: Path
 
     def describe_doubt(self) -> str:
-        """Why the ledger is not the one that was seen here last, or an older copy of it; "" where it is. LedgerError unread."""
+        """Return why the ledger is not the one seen last, or is an older copy of it.
+
+        "" if there is no doubt, or no head was noted. Raises LedgerError if the ledger cannot be read.
+        """
         seen = self.read_noted_head()
         if seen is None:
             return ""
@@ -438,7 +450,10 @@ class RollbackMarker:
             return _describe_mismatch(ask, seen)
 
     def advance(self) -> None:
-        """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
+        """Write the committed head to the marker file.
+
+        If the file cannot be written, the older head stays, which proves less.
+        """
         with LedgerReader(self.url) as reader, reader.snapshot() as ask:
             last, ledger = load_head(ask), _load_ledger_id(ask)
         now = None if last is None else NotedHead(ledger, AuditAnchor(last.seq, last.hash))
@@ -449,7 +464,7 @@ class RollbackMarker:
             write_file_atomically(self.path, f"{text}\n".encode())
 
     def read_noted_head(self) -> NotedHead | None:
-        """What was noted; None where nothing was, or it cannot be read."""
+        """Return the noted head; None if there is none or it cannot be read."""
         try:
             with self.path.open("rb") as file:
                 found = json.loads(file.read(MARKER_BYTES_MAX))

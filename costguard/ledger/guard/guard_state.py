@@ -43,7 +43,7 @@ NO_KEY = ResourceKey("", "", "", "")
 
 
 def load_open_overrides(ask: Query, now: datetime) -> list[Override]:
-    """The wishes that count at `now`, the oldest first."""
+    """Return the overrides that count at `now`, oldest first."""
     sql = f"""
 SELECT {OVERRIDE_COLUMNS} FROM wish
 WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL OR until_us > ?) ORDER BY at_us, id
@@ -52,13 +52,16 @@ WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL 
 
 
 def load_overrides_since(ask: Query, at: datetime) -> list[Override]:
-    """Every wish made at or after `at`, whatever became of it, the oldest first: how often was a lease renewed?"""
+    """Return every override made at or after `at`, in force or not, oldest first, for example to count lease renewals."""
     sql = f"SELECT {OVERRIDE_COLUMNS} FROM wish WHERE at_us >= ? ORDER BY at_us, id"  # noqa: S608 - our own column names
     return [_decode_override(row) for row in ask(sql, (to_micros(at),))]
 
 
 def add_override(ask: Query, tell: Execute, wish: Override) -> None:
-    """Write `wish`; one with its id that already exists stays as it is."""
+    """Write `wish`; an override whose id already exists stays as it is.
+
+    Raises InputError if `wish` is contradictory.
+    """
     key = wish.life.key if wish.life else wish.key
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
     require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
@@ -81,7 +84,10 @@ def add_override(ask: Query, tell: Execute, wish: Override) -> None:
 
 
 def lift_override(ask: Query, tell: Execute, wish_id: str, *, who: str, now: datetime) -> Override:
-    """Take a wish back, and say what it is now; one that was lifted before stays as it is."""
+    """Lift an override, and return it.
+
+    A lifted one stays as it is. Raises InputError if there is none.
+    """
     rows = ask(f"SELECT {OVERRIDE_COLUMNS} FROM wish WHERE id = ?", (wish_id,))  # noqa: S608 - our own column names
     if not rows:
         raise InputError("is not a wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
@@ -126,7 +132,7 @@ _RUN_COLUMNS = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, fact
 
 
 def load_escalations(ask: Query) -> list[EscalationState]:
-    """Every climb, by policy and resource."""
+    """Return every escalation, by policy and resource."""
     rows = ask(f"SELECT {_ESCALATION_COLUMNS} FROM climb ORDER BY {_ESCALATION_COLUMNS}", ())  # noqa: S608 - our own column names
     return [
         EscalationState(
@@ -144,7 +150,7 @@ def load_escalations(ask: Query) -> list[EscalationState]:
 
 
 def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationState]) -> None:
-    """Keep `found` and no other climb."""
+    """Replace all stored escalations by `found`."""
     rows: dict[SqlRow, SqlRow] = {
         (make_storable(one.policy), *encode_life_columns(one.life)): (
             to_micros(one.since),
@@ -160,7 +166,7 @@ def replace_escalations(ask: Query, tell: Execute, found: Iterable[EscalationSta
 
 
 def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
-    """When each resource was last seen protected, of those that ever were."""
+    """Return when each resource was last seen protected, for those that ever were."""
     rows = ask(f"SELECT {KEY_COLUMNS}, at_us, how FROM protection_seen", ())  # noqa: S608 - our own column names
     return {
         ResourceKey(*key): ProtectionSighting(key=ResourceKey(*key), at=from_micros(at_us), how=how)
@@ -169,7 +175,10 @@ def load_protections(ask: Query) -> dict[ResourceKey, ProtectionSighting]:
 
 
 def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSighting]) -> None:
-    """Take down `seen`. An older sight than the one that is there changes nothing."""
+    """Store `seen`.
+
+    A sighting that is not newer than the stored one changes nothing.
+    """
     there = load_protections(ask)
     rows: dict[SqlRow, SqlRow] = {
         tuple(one.key): (to_micros(one.at), make_storable(one.how))
@@ -180,12 +189,12 @@ def record_protections(ask: Query, tell: Execute, seen: Iterable[ProtectionSight
 
 
 def load_last_run(ask: Query) -> GuardRun | None:
-    """The newest run; None before the first one."""
+    """Return the newest guard run; None before the first one."""
     return next(iter(load_last_runs(ask, 1)), None)
 
 
 def load_last_runs(ask: Query, most: int) -> list[GuardRun]:
-    """The newest runs, the newest first."""
+    """Return the newest guard runs, at most `most`, newest first."""
     rows = ask(f"SELECT {_RUN_COLUMNS} FROM guard_run ORDER BY id DESC LIMIT {int(most)}", ())  # noqa: S608 - our own column names
     return [
         GuardRun(
@@ -203,7 +212,10 @@ def load_last_runs(ask: Query, most: int) -> list[GuardRun]:
 
 
 def record_guard_run(ask: Query, tell: Execute, run: GuardRun) -> None:
-    """Write `run`, and drop what is older than the last RUNS_KEPT; one with its id that already exists stays as it is."""
+    """Write `run`, and delete all but the last `RUNS_KEPT` runs.
+
+    A run whose id already exists stays as it is.
+    """
     row = (
         make_storable(run.id),
         to_micros(run.at),
@@ -225,7 +237,10 @@ LEASE_MAX = timedelta(hours=6)
 
 
 class LeaderLease(NamedTuple):
-    """The turn as it stands. `rounds`: how often it was taken or renewed: the number of the present guard run."""
+    """The leader lease.
+
+    `rounds`: how often it was taken or renewed, which numbers the guard runs.
+    """
 
     epoch: int
     rounds: int
@@ -233,12 +248,12 @@ class LeaderLease(NamedTuple):
     until: datetime
 
     def is_held(self, now: datetime) -> bool:
-        """Whether anybody has it at `now`."""
+        """Return whether a process holds it at `now`."""
         return bool(self.holder) and now < self.until <= now + LEASE_MAX
 
 
 def load_leader_lease(ask: Query) -> LeaderLease | None:
-    """The turn; None before the first one."""
+    """Return the leader lease; None before the first one."""
     rows = ask("SELECT epoch, rounds, holder, until_us FROM turn", ())
     for epoch, rounds, holder, until_us in rows:
         return LeaderLease(epoch, rounds, holder, from_micros(until_us))
@@ -246,14 +261,14 @@ def load_leader_lease(ask: Query) -> LeaderLease | None:
 
 
 def is_leader(turn: LeaderLease | None, epoch: int, now: datetime) -> bool:
-    """Whether `epoch` may act at `now`."""
+    """Return whether `epoch` may act at `now`."""
     return turn is not None and turn.epoch == epoch and turn.is_held(now)
 
 
 def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, lasts: timedelta) -> int | None:
-    """The epoch of the turn that `holder` has until `now + lasts`; None while another one has it.
+    """Take or renew the lease for `holder` until `now + lasts`; return its epoch, or None if another holder has it.
 
-    `holder` names one process, never a machine: its own turn it renews, with the same epoch.
+    `holder` names one process, never a machine. Renewing keeps the epoch.
     """
     require(bool(holder), "holder", "is empty", "name the process")
     require(timedelta() < lasts <= LEASE_MAX, "turn", f"cannot last {lasts}", "three guard runs are enough")
@@ -271,5 +286,8 @@ def acquire_leader_lease(ask: Query, tell: Execute, holder: str, now: datetime, 
 
 
 def release_leader_lease(tell: Execute, epoch: int) -> None:
-    """Give the turn of `epoch` back; nothing where another one has it by now."""
+    """Release the lease of `epoch`.
+
+    Nothing changes if another epoch holds it by now.
+    """
     tell("UPDATE turn SET holder = '', until_us = 0 WHERE id = 1 AND epoch = ?", [(epoch,)])

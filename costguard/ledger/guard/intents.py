@@ -1,7 +1,8 @@
-"""Intents and hook runs in the ledger: the current row, and every change in a history that is only appended to.
+"""Intents and hook runs in the ledger: the current row, and every change in an append-only history.
 
-An intent is changed from the very state that its writer read, by (state, moved_at, sends): of two writers one wins, even where
-the intent went around and came back to the same state. A hook run is written before it begins, and again when it has ended.
+An intent is changed only from the state that its writer read, identified by (state, moved_at, sends): of two writers one
+succeeds, even if the intent has returned to the same state meanwhile. A hook run is written before it begins, and again when it
+has ended.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ INTENT_COLUMNS = f"{FIXED_COLUMNS}, {MOVING_COLUMNS}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentMove:
-    """One move of an intent. `old` "": it was made. `run`: the guard run that a send counts in."""
+    """One move of an intent.
+
+    `old` "": its creation. `run`: the guard run that a send counts in.
+    """
 
     intent_id: str
     at: datetime
@@ -49,25 +53,25 @@ class IntentMove:
 
 
 def load_open_intents(ask: Query) -> list[Intent]:
-    """All that are open, the oldest first."""
+    """Return all open intents, oldest first."""
     sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE state IN ({format_placeholders(OPEN_STATES)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
     return [_decode_intent(row) for row in ask(sql, OPEN_STATES)]
 
 
 def load_intents_since(ask: Query, at: datetime) -> list[Intent]:
-    """All that were made or moved at or after `at`, the oldest first."""
+    """Return all intents that were made or moved at or after `at`, oldest first."""
     sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
     return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
 
 
 def load_sends_since(ask: Query, at: datetime) -> list[Intent]:
-    """All for which a request may have gone out at or after `at`, by the last time of it."""
+    """Return all intents for which a request may have been sent at or after `at`, by the time of the last one."""
     sql = f"SELECT {INTENT_COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
     return [_decode_intent(row) for row in ask(sql, (to_micros(at),))]
 
 
 def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
-    """Every move of an intent, in order."""
+    """Return every move of an intent, in order."""
     sql = "SELECT intent_id, at_us, moved_from, moved_to, why, epoch, run FROM intent_event WHERE intent_id = ? ORDER BY id"
     return [
         IntentMove(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
@@ -76,7 +80,7 @@ def load_intent_history(ask: Query, intent_id: str) -> list[IntentMove]:
 
 
 def load_reactions(ask: Query, since: datetime) -> list[ConfirmedAct]:
-    """The acts confirmed at or after `since`: from the first request that was let go to the listing that proved it."""
+    """Return the actions confirmed at or after `since`: each from its first request to the listing that confirmed it."""
     sql = """
 SELECT i.id, i.provider, i.act, min(sent.at_us), max(done.at_us)
 FROM intent_event AS done JOIN intent AS i ON i.id = done.intent_id JOIN intent_event AS sent ON sent.intent_id = i.id
@@ -92,7 +96,7 @@ GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
 
 
 def record_intent(ask: Query, tell: Execute, intent: Intent) -> bool:
-    """Write `intent` and how it began; False where its id is used, or an open one for its life and act is there."""
+    """Write a new intent and its first move; return False if its id exists, or an open one for its incarnation and act."""
     row = (*_encode_fixed(intent), *_encode_moving(intent))
     sql = f"INSERT INTO intent ({INTENT_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) != 1:
@@ -102,7 +106,7 @@ def record_intent(ask: Query, tell: Execute, intent: Intent) -> bool:
 
 
 def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -> bool:
-    """Write that `old` became `new`; False where the ledger's is no longer `old`."""
+    """Write the move from `old` to `new`; return False if the ledger's intent is no longer `old`."""
     names = ", ".join(f"{name} = ?" for name in MOVING_COLUMNS.split(", "))
     sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
     if tell(sql, [(*_encode_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
@@ -112,7 +116,7 @@ def record_move(ask: Query, tell: Execute, old: Intent, new: Intent, run: str) -
 
 
 def is_current(ask: Query, intent: Intent) -> bool:
-    """Whether the ledger's is still the one that `intent` is."""
+    """Return whether the ledger's intent is still in the state of `intent`."""
     found = ask("SELECT state, moved_us, sends FROM intent WHERE id = ?", (intent.id,))
     return [tuple(row) for row in found] == [(intent.state, to_micros(intent.moved_at), intent.sends)]
 
@@ -181,13 +185,13 @@ HOOK_RUN_COLUMNS = (
 
 
 def load_hook_runs(ask: Query, since: datetime) -> list[HookRun]:
-    """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+    """Return the hook runs that have not ended, and all that began at or after `since`, oldest first."""
     sql = f"SELECT {HOOK_RUN_COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
     return [_decode_hook_run(row) for row in ask(sql, (BEGUN, to_micros(since)))]
 
 
 def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
-    """Write `run`; False where its id is used, or one of its life and step has not ended."""
+    """Write `run`; return False if its id exists, or a run of its incarnation and step has not ended."""
     row = (
         run.id,
         *encode_life_columns(run.life),
@@ -212,7 +216,7 @@ def record_hook_begin(ask: Query, tell: Execute, run: HookRun) -> bool:
 
 
 def record_hook_end(ask: Query, tell: Execute, run_id: str, end: HookEnd, now: datetime) -> bool:
-    """Write how a run ended; False where it is not there, or its end is."""
+    """Write the end of a run; return False if the run does not exist or has ended already."""
     sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
     row = (end.state, to_micros(now), end.status, make_storable(end.why), make_storable(end.output), run_id, BEGUN)
     if tell(sql, [row]) != 1:

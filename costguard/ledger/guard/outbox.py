@@ -39,7 +39,7 @@ _STATE_TABLE = TableShape("notice_state", _STATE_KEY, ("told",))
 
 
 def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]) -> None:
-    """Write `messages`, with the audit's head; one with its id and channel that already exists stays as it is."""
+    """Write `messages` with the audit head; one whose id and channel already exist stays as it is."""
     head = audit_log.read_head_text(ask)
     rows: list[SqlRow] = [
         (
@@ -59,7 +59,7 @@ def enqueue_messages(ask: Query, tell: Execute, messages: Iterable[Notification]
 
 
 def load_due_messages(ask: Query, now: datetime) -> list[Notification]:
-    """Those to be tried at `now`, the oldest first, MOST_DUE at once."""
+    """Return the messages to try at `now`, oldest first, at most `DUE_MESSAGES_MAX`."""
     sql = f"""
 SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {DUE_MESSAGES_MAX}
 """  # noqa: S608 - our own number
@@ -67,9 +67,10 @@ SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next
 
 
 def settle_message(ask: Query, tell: Execute, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
-    """What came of one try. After the last one, or where no other try helps, it is given up; settled ones stay as they are.
+    """Record the result of one try.
 
-    What a settled message enclosed is dropped: it may be large, and nobody sends it again.
+    After the last try, or if a retry cannot help, the message is given up; settled messages stay as they are. The attachments
+    of a settled message are deleted, because they may be large and are not sent again.
     """
     sql = "SELECT tries, payload FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
     for tries, payload in ask(sql, (message_id,))[:1]:
@@ -90,7 +91,7 @@ def settle_message(ask: Query, tell: Execute, message_id: str, delivery: Deliver
 
 
 def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
-    """The notices about policies that were delivered at or after `since`, by topic and subject, the earliest first."""
+    """Return the notices about policies delivered at or after `since`, by topic and subject, earliest first."""
     sql = "SELECT topic, subject, channel, notice_us, delivered_us FROM notice_delivery WHERE delivered_us >= ? ORDER BY 5, 3"
     found: dict[tuple[str, str], list[NoticeDelivery]] = {}
     for topic, subject, channel, notice_us, delivered_us in ask(sql, (to_micros(since),)):
@@ -100,7 +101,7 @@ def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[
 
 
 def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:
-    """Record which policies' notices `message` carried: the grace of an act counts from there."""
+    """Record the policy notices that `message` carried: the grace of an act starts at that time."""
     about = [one for one in message.notices if one.topic.startswith(POLICY_TOPIC)]
     rows: list[SqlRow] = [
         (
@@ -119,7 +120,7 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
 
 
 def compute_tries_max(message: Notification) -> int:
-    """How often `message` is tried at most."""
+    """Return the highest number of tries of `message`."""
     if _precedes_act(message):
         return len(ACT_RETRY_DELAYS) + timedelta(days=message.days) // ACT_RETRY_DELAYS[-1]
     return TRIES_MAX + (message.days - 1) * TRIES_PER_DAY
@@ -130,40 +131,40 @@ def _precedes_act(message: Notification) -> bool:
 
 
 def load_undelivered(ask: Query, since: datetime) -> list[tuple[Notification, str]]:
-    """Those that were given up at or after `since`, with why."""
+    """Return the messages that were given up at or after `since`, with the reason."""
     sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
     return [(_decode_message(payload), why) for payload, why in ask(sql, (to_micros(since),))]
 
 
 def delete_settled(tell: Execute, now: datetime) -> None:
-    """Drop what was settled KEPT ago."""
+    """Delete messages settled more than `RETENTION` ago, and delivery records older than `DELIVERIES_KEPT`."""
     until_us = to_micros(now - RETENTION)
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
     tell("DELETE FROM notice_delivery WHERE delivered_us < ?", [(to_micros(now - DELIVERIES_KEPT),)])
 
 
 def load_alert_states(ask: Query) -> list[AlertState]:
-    """What routes were told of all that is kept, as it was handed to `write_told`, by its key."""
+    """Return all alert states with a route, sorted by key, as `replace_alert_states` stored them."""
     return _load_states(ask, "<>")
 
 
 def replace_alert_states(ask: Query, tell: Execute, states: Iterable[AlertState]) -> None:
-    """Keep `states` and nothing else of what routes were told."""
+    """Replace all alert states with a route by `states`."""
     replace_rows(ask, tell, _STATE_TABLE, _encode_states((*states, *load_unrouted_states(ask))))
 
 
 def load_unrouted_states(ask: Query) -> list[AlertState]:
-    """What was told past all routes: see `reportbook`."""
+    """Return the alert states without a route: see `ledger.reports.store`."""
     return _load_states(ask, "=")
 
 
 def record_unrouted_state(tell: Execute, one: AlertState) -> None:
-    """Keep `one`, which is of no route, over what was kept by its key."""
+    """Store `one`, which has no route, and overwrite the state with its key."""
     upsert_rows(tell, _STATE_TABLE, _encode_states((one,)))
 
 
 def delete_unrouted_states(tell: Execute, gone: Iterable[AlertState]) -> None:
-    """Keep nothing of `gone`, each of no route."""
+    """Delete the states `gone`, which have no route."""
     rows = list(_encode_states(gone))
     if rows:
         tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _STATE_KEY)}", rows)  # noqa: S608 - our own column names

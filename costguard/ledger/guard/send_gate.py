@@ -1,4 +1,4 @@
-"""The last check before a request: whether the ledger lets an intent be sent now, in the transaction that marks it as sent."""
+"""Last check before a request: may this intent be sent now? It runs in the transaction that marks it as sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.escalation import HookRun
-from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override
+from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_approved_acts
 from costguard.guard.policy import CAP_RULE, HOLD_REASONS, TERMINATE, Rails
 from costguard.ledger.db.codecs import KEY_COLUMNS, Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
@@ -17,39 +17,50 @@ TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedel
 
 
 class SendRefusal(NamedTuple):
-    """`reason`: one of REASONS. `told`: what exactly, in words."""
+    """A refused send.
+
+    `reason`: a key of `HOLD_REASONS`. `told`: the details, in words.
+    """
 
     reason: str
     told: str
 
 
 def find_refusal(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> SendRefusal | None:
-    """Why `intent`, as it is going to be sent, is not let go at `now`; None where it is."""
+    """Return why `intent` may not be sent at `now`; None if it may.
+
+    `run`: the name of the guard run that the send counts in. `fleet`: how many machines run; None: as counted in the ledger.
+    """
     turn = load_leader_lease(ask)
     if not is_leader(turn, intent.epoch, now):
         return SendRefusal("not_acting", f"{HOLD_REASONS['not_acting']}: {_describe_leader(turn, intent.epoch)}")
+    wishes = load_open_overrides(ask, now)
+    approved = intent.act in list_approved_acts(intent.life, wishes, now)
     return (
-        _find_override(intent, load_open_overrides(ask, now))
+        _find_override(intent, wishes)
         or _find_uncertain_intent(ask, intent)
-        or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet)
+        or _find_exceeded_limit(ask, rails, intent, now, run=run, fleet=fleet, approved=approved)
     )
 
 
 def may_begin_hook(ask: Query, run: HookRun, now: datetime) -> bool:
-    """Whether a hook may begin at `now`: its epoch acts, and nobody froze all acts, protects it or keeps it."""
+    """Return whether a hook may begin at `now`: its epoch leads, and no freeze, protection or lease applies."""
     return is_leader(load_leader_lease(ask), run.epoch, now) and _find_override(run, load_open_overrides(ask, now)) is None
 
 
 def build_run_name(ask: Query, run: str) -> str:
-    """The name under which sends of the present guard run are counted: `run`, or the round of the turn."""
+    """Return the name under which sends of the present guard run are counted: `run`, or epoch and round of the lease."""
     turn = load_leader_lease(ask)
     return run or (f"{turn.epoch}.{turn.rounds}" if turn else "")
 
 
 def count_machines(ask: Query, now: datetime) -> int:
-    """Of how many the rails take shares: those that ran when they were last heard of, and those that were sent within a day.
+    """Return the size of the fleet.
 
-    A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
+    It counts machines that ran when last listed, and machines for which a request was sent within a day.
+
+    Stopped machines keep counting for that day, because otherwise the limits would leave no room for the last machines of a
+    hard cap.
     """
     sql = """
 SELECT count(*) FROM (
@@ -70,7 +81,7 @@ def _describe_leader(turn: LeaderLease | None, epoch: int) -> str:
 
 
 def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefusal | None:
-    """What people said since it was planned."""
+    """Return a refusal by an override made since the intent was planned."""
     mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
     for reason, found in (
         ("frozen", [wish for wish in wishes if wish.what == FREEZE]),
@@ -83,7 +94,7 @@ def _find_override(intent: Intent | HookRun, wishes: list[Override]) -> SendRefu
 
 
 def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
-    """Another intent on the same resource of which nobody knows yet what it did."""
+    """Return a refusal because another intent on the same resource has an unknown outcome."""
     where = " AND ".join(f"{name} = ?" for name in KEY_COLUMNS.split(", "))
     sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
     for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
@@ -92,13 +103,14 @@ def _find_uncertain_intent(ask: Query, intent: Intent) -> SendRefusal | None:
 
 
 def _find_exceeded_limit(
-    ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None
+    ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None, approved: bool
 ) -> SendRefusal | None:
+    """Return the limit it would break; None for none. An approved act is held by those of a run and of loss alone."""
     in_run = ask(_SENDS_IN_RUN, (run,))[0][0]
     if in_run >= rails.acts_per_run:
         return _make_rate_refusal(f"{in_run} sent in this run, of {rails.acts_per_run}")
     acts_10m, machines_10m = _count_others(ask, intent, now - TEN_MINUTES)
-    if acts_10m >= rails.acts_per_10m:
+    if acts_10m >= rails.acts_per_10m and not approved:
         return _make_rate_refusal(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
     size = count_machines(ask, now) if fleet is None else fleet
     _, machines_day = _count_others(ask, intent, now - A_DAY)
@@ -106,7 +118,7 @@ def _find_exceeded_limit(
         (machines_10m, max(1, int(size * rails.fleet_share_10m)), "10 minutes"),
         (machines_day, max(rails.acts_least_day, 1, int(size * rails.fleet_share_day)), "a day"),
     ):
-        if stopped >= most:
+        if stopped >= most and not approved:
             return _make_rate_refusal(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:
         lost = ask(_IRREVERSIBLE, (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
@@ -120,7 +132,7 @@ def _make_rate_refusal(told: str) -> SendRefusal:
 
 
 def _count_others(ask: Query, intent: Intent, since: datetime) -> tuple[int, int]:
-    """How many other intents, and other machines, were sent after `since`."""
+    """Return how many other intents, and other machines, had a request sent after `since`."""
     rows = ask(_SENT_SINCE, (to_micros(since),))
     return (
         len({name for name, *_ in rows if name != intent.id}),

@@ -40,10 +40,11 @@ FIXED_INTENT_FIELDS = SEND_FIELDS | {"id", "life", "act", "policy", "rule", "cre
 
 
 class GuardStore:
-    """The guard's part of the ledger at `url`, which is made where there is none. Close it, or use it in a `with` statement.
+    """The guard's part of the ledger at `url`, which is created if missing.
 
-    `rails`: what no send may pass. `rules`: how each provider bills (nothing here asks yet). It may be used by several threads.
-    Every method raises LedgerError where the ledger cannot be read or written: then nothing was written.
+    Close it, or use it in a `with` statement. `rails`: the limits that every send must respect. `rules`: how each provider
+    bills (not used yet). It may be used by several threads. Every method raises LedgerError if the ledger cannot be read or
+    written: then nothing was written.
     """
 
     def __init__(self, url: str, *, rails: Rails, rules: Mapping[str, BillingRule] | None = None) -> None:
@@ -57,39 +58,42 @@ class GuardStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     def set_rails(self, rails: Rails) -> None:
-        """Let what is sent from now on pass these rails."""
+        """Use `rails` for all sends from now on."""
         self._rails = rails
 
     # Wishes
 
     def load_open_overrides(self, now: datetime) -> list[Override]:
-        """Those that count at `now`, the oldest first."""
+        """Return the overrides that count at `now`, oldest first."""
         with self._begin_read() as ask:
             return guard_state.load_open_overrides(ask, now)
 
     def load_overrides_since(self, at: datetime) -> list[Override]:
-        """Every wish made at or after `at`, whatever became of it, the oldest first."""
+        """Return every override made at or after `at`, in force or not, oldest first."""
         with self._begin_read() as ask:
             return guard_state.load_overrides_since(ask, at)
 
     def add_override(self, wish: Override) -> None:
-        """Record a wish; one with this id that already exists stays as it is."""
+        """Record an override; one whose id already exists stays as it is."""
         with self._begin_write() as (ask, tell):
             guard_state.add_override(ask, tell, wish)
 
     def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Override:
-        """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
+        """Lift an override, and return it.
+
+        A lifted one stays as it is. Raises InputError if there is none.
+        """
         with self._begin_write() as (ask, tell):
             return guard_state.lift_override(ask, tell, wish_id, who=who, now=now)
 
     # Intents
 
     def plan_intent(self, intent: Intent) -> bool:
-        """Record a new one; False where an open one for its life and act already exists, or its epoch acts no more."""
+        """Record a new intent; return False if an open one for its incarnation and act exists, or its epoch no longer leads."""
         with self._begin_write() as (ask, tell):
             return guard_state.is_leader(
                 guard_state.load_leader_lease(ask), intent.epoch, intent.moved_at
@@ -105,12 +109,12 @@ class GuardStore:
         fleet: int | None = None,
         **changes: Any,  # noqa: ANN401 - fields of an Intent
     ) -> Intent | None:
-        """Move `intent` from the state it carries to `state`, with `changes` of its other fields, and commit.
+        """Move `intent` from its state to `state`, with `changes` of its other fields, commit, and return it.
 
-        None where it is not as it was any more (another process moved it), or where it would go to EXECUTING and is not let go
-        (`why_not` says why): nothing is changed then. A move to EXECUTING counts a send at `now` and sets `expires_at`, which
-        any other move clears. `run`: the guard run that the send counts in, "" for the present round of the turn. `fleet`: how
-        many machines run, None for what the ledger says. After a change of turn, `epoch` is one of the `changes`.
+        Returns None and changes nothing if another process moved it meanwhile, or if a move to EXECUTING is refused
+        (`explain_refusal` returns the reason). A move to EXECUTING counts a send at `now` and sets `expires_at`, which any
+        other move clears. `run`: the guard run that the send counts in, "" for the present round of the lease. `fleet`: how
+        many machines run, None: as counted in the ledger. After a change of leader, `epoch` is one of the `changes`.
         """
         moved = _apply_move(intent, state, now, changes)
         with self._begin_write() as (ask, tell):
@@ -122,70 +126,80 @@ class GuardStore:
     def explain_refusal(
         self, intent: Intent, now: datetime, *, run: str = "", fleet: int | None = None, epoch: int | None = None
     ) -> SendRefusal | None:
-        """Why `intent` would not go to EXECUTING at `now`; None where it would, or was moved by somebody else."""
+        """Return why `intent` would not be moved to EXECUTING at `now`; None if the send gate permits it.
+
+        `epoch`: used instead of that of `intent`; None: its own. Moves by other processes are not checked.
+        """
         asked = intent if epoch is None else replace(intent, epoch=epoch)
         with self._begin_read() as ask:
             return send_gate.find_refusal(ask, self._rails, asked, now, run=send_gate.build_run_name(ask, run), fleet=fleet)
 
     def load_open_intents(self) -> list[Intent]:
-        """All that are open, the oldest first."""
+        """Return all open intents, oldest first."""
         with self._begin_read() as ask:
             return intents.load_open_intents(ask)
 
     def load_intents_since(self, at: datetime) -> list[Intent]:
-        """All that were made or moved at or after `at`, the oldest first."""
+        """Return all intents that were made or moved at or after `at`, oldest first."""
         with self._begin_read() as ask:
             return intents.load_intents_since(ask, at)
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
-        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+        """Return all intents for which a request may have been sent at or after `at`, by `sent_at`, oldest first."""
         with self._begin_read() as ask:
             return intents.load_sends_since(ask, at)
 
     def load_intent_history(self, intent_id: str) -> list[intents.IntentMove]:
-        """Every move of an intent, in order."""
+        """Return every move of an intent, in order."""
         with self._begin_read() as ask:
             return intents.load_intent_history(ask, intent_id)
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
-        """The acts that were confirmed at or after `since`, in order."""
+        """Return the actions that were confirmed at or after `since`, in order."""
         with self._begin_read() as ask:
             return intents.load_reactions(ask, since)
 
     # Hooks
 
     def begin_hook(self, run: HookRun, now: datetime) -> bool:
-        """Record that `run` is about to begin; False, and it must not, where it may not.
+        """Record that `run` is about to begin; return False if it must not begin.
 
-        Its epoch acts no more, somebody wishes otherwise, or a run of its life and step has not ended.
+        That is the case if its epoch no longer leads, an override forbids it, or a run of its incarnation and step has not
+        ended.
         """
         with self._begin_write() as (ask, tell):
             return send_gate.may_begin_hook(ask, run, now) and hooks.record_hook_begin(ask, tell, run)
 
     def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
-        """Record how a run ended; False where its end is known already."""
+        """Record the end of a run; return False if the run does not exist or has ended already."""
         with self._begin_write() as (ask, tell):
             return hooks.record_hook_end(ask, tell, run_id, end, now)
 
     def load_hook_runs(self, since: datetime) -> list[HookRun]:
-        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+        """Return the hook runs that have not ended, and all that began at or after `since`, oldest first."""
         with self._begin_read() as ask:
             return hooks.load_hook_runs(ask, since)
 
     # Turns and runs
 
     def acquire_leader_lease(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
-        """The epoch of the turn that `holder` (one process) has until `now + lasts`; None while another one has it."""
+        """Take or renew the leader lease for `holder` (one process) until `now + lasts`.
+
+        Returns its epoch, or None if another holder has it.
+        """
         with self._begin_write() as (ask, tell):
             return guard_state.acquire_leader_lease(ask, tell, holder, now, lasts)
 
     def release_leader_lease(self, epoch: int) -> None:
-        """Give the turn of `epoch` back; nothing where another one has it by now."""
+        """Release the leader lease of `epoch`.
+
+        Nothing changes if another epoch holds it by now.
+        """
         with self._begin_write() as (_, tell):
             guard_state.release_leader_lease(tell, epoch)
 
     def load_leader_lease(self) -> guard_state.LeaderLease | None:
-        """The turn as it stands; None before the first one."""
+        """Return the leader lease; None before the first one."""
         with self._begin_read() as ask:
             return guard_state.load_leader_lease(ask)
 
@@ -198,10 +212,10 @@ class GuardStore:
         messages: Iterable[Notification] = (),
         protections: Iterable[ProtectionSighting] = (),
     ) -> bool:
-        """Write a run with all that it leaves, in one transaction; False, and nothing written, where its epoch lost the turn.
+        """Write a run and its results in one transaction; return False and write nothing if its epoch lost the lease.
 
-        `climbs` and `told` are all that there are: others are dropped (None: they stay as they are). `messages` go to the
-        outbox, `protections` over older sights.
+        `climbs` and `told` replace all stored escalations and alert states (None: those stay as they are). `messages` go to the
+        outbox, `protections` replace older sightings.
         """
         with self._begin_write() as (ask, tell):
             turn = guard_state.load_leader_lease(ask)
@@ -218,76 +232,85 @@ class GuardStore:
         return True
 
     def load_last_run(self) -> GuardRun | None:
-        """The newest run; None before the first one."""
+        """Return the newest guard run; None before the first one."""
         with self._begin_read() as ask:
             return kept.load_last_run(ask)
 
     def load_last_runs(self, most: int) -> list[GuardRun]:
-        """The newest runs, at most `most`, the newest first."""
+        """Return the newest guard runs, at most `most`, newest first."""
         with self._begin_read() as ask:
             return kept.load_last_runs(ask, most)
 
     def load_escalations(self) -> list[EscalationState]:
-        """Every climb."""
+        """Return every escalation."""
         with self._begin_read() as ask:
             return kept.load_escalations(ask)
 
     def load_deliveries(self, since: datetime) -> dict[tuple[str, str], tuple[NoticeDelivery, ...]]:
-        """The notices about policies that were delivered at or after `since`, by topic and subject."""
+        """Return the notices about policies delivered at or after `since`, by topic and subject."""
         with self._begin_read() as ask:
             return outbox.load_deliveries(ask, since)
 
     def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
-        """When each resource was last seen protected, of those that ever were."""
+        """Return when each resource was last seen protected, for those that ever were."""
         with self._begin_read() as ask:
             return kept.load_protections(ask)
 
     def record_protections(self, seen: Iterable[ProtectionSighting]) -> None:
-        """Take down `seen`, outside a run; an older sight than the one that is there changes nothing."""
+        """Store `seen` outside a run.
+
+        A sighting that is not newer than the stored one changes nothing.
+        """
         with self._begin_write() as (ask, tell):
             kept.record_protections(ask, tell, seen)
 
     # Messages
 
     def load_alert_states(self) -> list[AlertState]:
-        """What was told, as the last run handed it over."""
+        """Return the alert states that the last run stored."""
         with self._begin_read() as ask:
             return outbox.load_alert_states(ask)
 
     def due_messages(self, now: datetime) -> list[Notification]:
-        """Messages to be tried at `now`, the oldest first."""
+        """Return the messages to try at `now`, oldest first."""
         with self._begin_read() as ask:
             return outbox.load_due_messages(ask, now)
 
     def settle_message(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
-        """What came of one try: sent, to be tried again later, or given up."""
+        """Record the result of one try: sent, to be tried again later, or given up."""
         with self._begin_write() as (ask, tell):
             outbox.settle_message(ask, tell, message_id, delivery, now)
 
     def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
-        """Messages that were given up at or after `since`, with why."""
+        """Return the messages that were given up at or after `since`, with the reason."""
         with self._begin_read() as ask:
             return outbox.load_undelivered(ask, since)
 
     # The fleet
 
     def load_samples_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, list[Sample]]:
-        """The samples at or after `at` of `keys` (None: of all), by signal and time; who has none is left out."""
+        """Return the samples at or after `at` of `keys` (None: of all), by signal and time.
+
+        Resources without samples are left out.
+        """
         with self._begin_driver_read() as ask:
             return observations.load_samples_since(ask, at, keys)
 
     def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
-        """The same in columns, which is how the guard takes those of a fleet."""
+        """Return the same samples in columns, which is the form that the guard uses for a fleet."""
         with self._begin_driver_read() as ask:
             return observations.load_columns_since(ask, at, keys)
 
     def load_departure(self, key: ResourceKey, since: datetime) -> DepartureEvidence:
-        """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
+        """Return the evidence for the end of `key`.
+
+        It is the listing of `key` as ended, or the number of complete listings in a row, from `since` on, that lack it.
+        """
         with self._begin_read() as ask:
             return observations.load_departure(ask, key, since)
 
     def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
-        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+        """Return since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         with self._begin_driver_read() as ask:
             return observations.load_first_seen(ask, keys)
 
@@ -306,13 +329,16 @@ class GuardStore:
 
     @contextmanager
     def _begin_driver_read(self) -> Iterator[Query]:
-        """Without what SQLAlchemy does to each row, of which there may be millions."""
+        """Read through the driver, without SQLAlchemy's work on each row, of which there may be millions."""
         with LedgerReader(self._url) as reader, reader.snapshot() as ask:
             yield ask
 
 
 def _apply_move(intent: Intent, state: str, now: datetime, changes: Mapping[str, object]) -> Intent:
-    """`intent` in `state`; InputError for a move that there is not, or a change of what stays."""
+    """Return `intent` in `state`.
+
+    Raises InputError for an invalid move, or a change of a fixed field.
+    """
     require_transition(intent.state, state)
     known = {field.name for field in fields(Intent)} - FIXED_INTENT_FIELDS
     for name in changes:

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction that `ledger.schema` has opened."""
+"""The Alembic environment: runs the migrations on the connection and transaction opened by `ledger.db.schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the words in braces of a migration's statements stand for on each database."""
+"""Replacements for the words in braces in migration statements, for each database."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What reports and replays read from the ledger."""
+"""Read the ledger for reports and replays."""

@@ -1,7 +1,7 @@
-"""Read for a report: cost of each resource, daily costs, hourly burn, acts and samples, all as of one instant.
+"""Read for a report: cost of each resource, daily costs, hourly burn, actions and samples, all as of one instant.
 
-Resources are named by row number, so that a report of 100,000 resources names a few of them. Hourly burn example: a span of $2
-from 23:30 to 00:30 burns $2 an hour: it begins in hour 23, half an hour in, and ends in hour 0.
+Resources are identified by row number, so a report of 100,000 resources loads the names of a few. Hourly burn example: a span
+of $2 from 23:30 to 00:30 burns $2 an hour: it begins in hour 23, half an hour in, and ends in hour 0.
 """
 
 from __future__ import annotations
@@ -58,11 +58,14 @@ from costguard.values.resource import ResourceKey
 
 
 class ReportReader(SpendingReader):
-    """`Books` that can be asked for more. Within `at_one_instant` all answers are of one state of the ledger."""
+    """A `SpendingReader` with the queries of reports.
+
+    Within `read_one_snapshot` all answers are of one instant.
+    """
 
     @contextmanager
     def read_one_snapshot(self) -> Iterator[Self]:
-        """Answer everything as of now, whatever is written meanwhile."""
+        """Answer all queries in the block as of now, whatever is written meanwhile."""
         reader = self._reader
         with reader.snapshot() as ask:
             self._reader = _SnapshotReader(reader, ask)
@@ -72,7 +75,7 @@ class ReportReader(SpendingReader):
                 self._reader = reader
 
     def load_costs(self, period: Period, as_of: datetime) -> list[ResourceCost]:
-        """What each line of each resource came to in `period`."""
+        """Return the cost of each line of each resource in `period`."""
         with self._reader.snapshot() as ask:
             books = load_books(ask)
             sums = PeriodSums(ask, load_attributions(ask), each=True)
@@ -89,7 +92,7 @@ class ReportReader(SpendingReader):
                 ]  # fmt: skip
 
     def load_burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
-        """What bills at `as_of`, resource by resource: open spans, what may bill beside them, and whether listings lack it."""
+        """Return for each billing resource its open spans, its possible unobserved usage, and whether listings lack it."""
         lines: dict[int, list[Span]] = defaultdict(list)
         lacking = set[int]()
         with self._reader.snapshot() as ask:
@@ -105,7 +108,10 @@ class ReportReader(SpendingReader):
         ]
 
     def load_billed_resources(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, BilledResource]:
-        """Those resources, as they were last seen. `labels`: with all of theirs where they carry any of these."""
+        """Return the resources of these row numbers, as last seen.
+
+        `labels`: resources that carry any of these labels are returned with all of theirs; the others without labels.
+        """
         found = dict[int, BilledResource]()
         wanted, told = ("o.detail", _make_label_filter(labels)) if labels else ("''", None)
         with self._reader.snapshot() as ask:
@@ -118,7 +124,10 @@ class ReportReader(SpendingReader):
     def load_lines(
         self, numbers: Collection[int], period: Period, as_of: datetime
     ) -> Iterator[tuple[int, list[tuple[Span, KnownUntil | None]]]]:
-        """What each of those resources billed in `period`, an open span with how far it is known to reach."""
+        """Yield the spans of each of those resources in `period`.
+
+        An open span comes with how far it is known to go, a closed one with None.
+        """
         with self._reader.snapshot() as ask:
             attributions, reach = load_attributions(ask), self._make_reach(ask, as_of)
             for lot in split_batches(sorted(numbers)):
@@ -138,7 +147,10 @@ class ReportReader(SpendingReader):
                 yield from found.items()
 
     def load_sampled_hours(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[SampledHour]]]:
-        """Of those resources, the hours that begin in `period` and hold samples, by signal; who has none is left out."""
+        """Return for each of those resources, by signal, the hours that begin in `period` and have samples.
+
+        Resources without samples are left out.
+        """
         first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
         found: dict[int, dict[str, list[SampledHour]]] = {}
         with self._reader.snapshot() as ask:
@@ -152,9 +164,9 @@ class ReportReader(SpendingReader):
         return found
 
     def load_daily_costs(self, period: Period, as_of: datetime, by: str) -> list[DailyCost]:
-        """What `period` was expected to cost in dollars, by day (UTC) and the key `by`; the days add up to it.
+        """Return the expected cost of `period` in dollars, by day (UTC) and the key `by`; the days add up to it.
 
-        Each sum has one of the attributions that have its value.
+        Each sum carries one of the attributions that share its value of the key.
         """
         start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
@@ -184,17 +196,17 @@ class ReportReader(SpendingReader):
         return found
 
     def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
-        """What began and ended to burn in each hour of `period`, each span's dollars spread evenly over it."""
+        """Return the rates that began and ended in each hour of `period`, with each span's dollars spread evenly over it."""
         with self._reader.snapshot() as ask:
             return load_hourly_rates(ask, period, self._make_reach(ask, as_of))
 
     def load_actions(self, since: datetime, until: datetime) -> list[ConfirmedAction]:
-        """The acts on machines that were confirmed within [since, until), with what each machine billed around them."""
+        """Return the actions on machines confirmed within [since, until), with the spans of each machine around them."""
         with self._reader.snapshot() as ask:
             return load_confirmed_acts(ask, since, until)
 
     def load_committed_holds(self, period: Period) -> list[Hold]:
-        """The runs admitted with money set aside that ended in `period`."""
+        """Return the holds of admitted runs that ended in `period`."""
         with self._reader.snapshot() as ask:
             return load_committed_holds(ask, period.start, period.end)
 
@@ -204,19 +216,19 @@ class ReportReader(SpendingReader):
 
 
 class _SnapshotReader(LedgerReader):
-    """A reader whose snapshot is open already."""
+    """A reader whose snapshot is already open."""
 
     def __init__(self, reader: LedgerReader, ask: Query) -> None:
         self.where, self.close, self._ask = reader.where, reader.close, ask
 
     @contextmanager
     def snapshot(self) -> Iterator[Query]:
-        """The same one each time."""
+        """Yield the query function of the open snapshot."""
         yield self._ask
 
 
 def _split_days(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
-    """An open span by day within [begin, finish)."""
+    """Yield the cost of an open span by day within [begin, finish)."""
     while begin < finish:
         until = min(finish, (begin // DAY_US + 1) * DAY_US)
         nano = compute_open_amounts(span, begin, until, far)[0][1]
@@ -225,7 +237,7 @@ def _split_days(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterabl
 
 
 def _make_label_filter(labels: Collection[str]) -> Callable[[str], bool]:
-    """Whether a text of an observation may tell of any of `labels`, whatever their case: asked before it is taken apart."""
+    """Return a test whether an observation's text may contain any of `labels`, ignoring case, before it is parsed."""
     if not all(map(str.isascii, labels)):
         return lambda _: True
     names = [json.dumps(label).strip('"').lower() for label in labels]
@@ -243,7 +255,7 @@ def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
 
 
 class _SampleQuery:
-    """A question in lots, whether there is anything to ask, and what its times are counted in."""
+    """A query in batches, a query whether its table has rows, and the unit of its times in microseconds."""
 
     def __init__(self, of: str, table: str, unit_us: int) -> None:
         self.of, self.any, self.unit_us = of, f"SELECT 1 FROM {table} LIMIT 1", unit_us  # noqa: S608 - our own names
@@ -305,7 +317,10 @@ BATCH_SPANS = 50_000
 
 
 def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[int, HourlyRateChanges]:
-    """The rates that began and ended in each hour of `period` (since 1970), each span's dollars spread evenly over it."""
+    """Return the rates that began and ended in each hour of `period` (hours since 1970).
+
+    Each span's dollars are spread evenly over it.
+    """
     start, end = to_micros(period.start), to_micros(period.end)
     first = start // HOUR_US
     began, began_at, ended, ended_at = ([0.0] * (-(-end // HOUR_US) - first + 1) for _ in range(4))
@@ -325,7 +340,7 @@ def load_hourly_rates(ask: Query, period: Period, reach: ReachFunction) -> dict[
 
 
 def _iterate_spans(ask: Query, start: int, end: int, reach: ReachFunction) -> Iterator[Iterable[tuple[int, int, int]]]:
-    """Start, end and expected nano-dollars of each span that touches [start, end), some at a time."""
+    """Yield batches of (start, end, expected nano-dollars) of the spans that touch [start, end)."""
     ((last,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
     scan = choose_scan(ask, start, end)
     sql = drop_unused_corrections(ask, _SPANS_BY_ID.format(scan=scan, index="" if scan else "+"))
@@ -360,7 +375,7 @@ LOOKBACK = timedelta(minutes=11)
 
 
 def load_confirmed_acts(ask: Query, since: datetime, until: datetime) -> list[ConfirmedAction]:
-    """The acts that were confirmed within [since, until), in order of time."""
+    """Return the actions that were confirmed within [since, until), in order of time."""
     attributions, found = load_attributions(ask), list[ConfirmedAction]()
     for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (to_micros(since), to_micros(until))):
         key = life[:4]

@@ -1,7 +1,7 @@
-"""Up to where each `[[report]]` was put out, and its messages, in one transaction: nothing is put out twice, nothing is lost.
+"""Store up to when each `[[report]]` was delivered.
 
-What is kept of a schedule is what was told of it, as of a notice, but of no route: `first_at`, when it was first seen, and
-`last_told_at`, the end of the last period whose report was put out.
+This is one transaction with its messages, so no report is repeated or lost. A schedule is stored as an alert state without a
+route: `first_at`, when it was first seen, and `last_told_at`, the end of the last period whose report was queued.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ReportStore:
         self._engine.dispose()
 
     def load_marks(self) -> dict[str, ScheduleMark]:
-        """What is kept of each schedule, by its topic."""
+        """Return the mark of each schedule, by its topic."""
         with LedgerReader(self._url) as reader, reader.snapshot() as ask:
             return {topic: _make_mark(one) for topic, one in _load_states(ask).items()}
 
     def record_schedules(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
-        """Take down that these schedules are there, and no others."""
+        """Store that exactly these schedules exist."""
         with self._begin_write() as (ask, tell):
             kept = _load_states(ask)
             new, gone = find_schedule_changes(schedules, {topic: _make_mark(one) for topic, one in kept.items()}, now)
@@ -50,7 +50,7 @@ class ReportStore:
                 outbox.record_unrouted_state(tell, told)
 
     def queue_report(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
-        """Put `messages` out, the report of the period that ends at `until`; False, and nothing, where somebody has done so."""
+        """Queue `messages`, the report of the period that ends at `until`; return False if it was queued before."""
         with self._begin_write() as (ask, tell):
             before = _load_states(ask).get(schedule.topic)
             if before is None or _make_mark(before).since >= until:

@@ -66,10 +66,11 @@ DEFAULT_CURRENCY = "USD"
 
 
 class SpendingReader:
-    """The ledger at `url`, for reading only. Use it in a `with` statement, or call `close`.
+    """The ledger at `url`, for reading only.
 
-    `rules`: how each provider bills; the lag of its listings says how surely an open span reaches its last complete poll.
-    `ceilings`: as a `Ledger` has them, asked for only where nobody has looked for longer than `gap`.
+    Use it in a `with` statement, or call `close`. `rules`: how each provider bills; the lag of its listings limits how far an
+    open span surely goes. `ceilings`: returns the highest known nano-units an hour of each GPU; called only where a resource
+    was not looked at for longer than `gap`.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class SpendingReader:
         self.close()
 
     def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
-        """Sums of `period`, with what is still open counted up to `as_of` as well as it is known."""
+        """Return the sums of `period`; open spans count up to `as_of`, as far as they are known to go."""
         with self._reader.snapshot() as ask:
             sums, books = PeriodSums(ask, load_attributions(ask)), load_books(ask)
             sums.add_closed(period)
@@ -100,7 +101,10 @@ class SpendingReader:
             return sums.build_spending()
 
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
-        """What `spending` sums up, item by item, resource after resource. Nothing else is asked while it is gone through."""
+        """Yield the charge items that `load_spending` sums, resource by resource.
+
+        Run no other query meanwhile.
+        """
         with self._reader.snapshot() as ask:
             books = load_books(ask)
 
@@ -112,9 +116,9 @@ class SpendingReader:
             )
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:
-        """Every resource that is not known to have ended, in the order in which they were first seen.
+        """Return every resource that is not known to have ended, in the order in which they were first seen.
 
-        `spent` is in the currency that bills now, or billed last; a resource that changed it has spent more in the other one.
+        `spent` is in the currency that bills now, or billed last; amounts in an earlier currency are not included.
         """
         with self._reader.snapshot() as ask:
             books, living = load_books(ask), load_living(ask)
@@ -125,7 +129,7 @@ class SpendingReader:
             ]
 
     def spent(self, as_of: datetime) -> list[LifetimeCost]:
-        """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
+        """Return the lifetime cost of each resource, ended or not, in the order in which they were first seen."""
         with self._reader.snapshot() as ask:
             books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_RESOURCE_KEYS, ())}
             sums, unheard = _sum_closed_spans(ask, list(keys)), self._load_unobserved(ask, books, as_of)
@@ -141,7 +145,10 @@ class SpendingReader:
         ]
 
     def load_paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> dict[ResourceKey, dict[str, Money]]:
-        """See `paid.paid`: what each that lives surely cost from each instant of `since` on (None: from its run's start on)."""
+        """Return what each living resource surely cost from each instant of `since` on (None: from its run's start on).
+
+        See `sums.compute_spend_to_date`.
+        """
         with self._reader.snapshot() as ask:
             books = load_books(ask)
             return paid.compute_spend_to_date(
@@ -149,12 +156,12 @@ class SpendingReader:
             )
 
     def load_stopped_since(self) -> dict[ResourceKey, datetime]:
-        """Since when each that is stopped has been seen so."""
+        """Return since when each stopped resource has been seen stopped."""
         with self._reader.snapshot() as ask:
             return paid.load_stopped_since(ask)
 
     def list_scopes(self) -> list[ScopeCoverage]:
-        """How well each scope is seen, in order."""
+        """Return the coverage of each scope, sorted."""
         with self._reader.snapshot() as ask:
             books = sorted(load_books(ask).values(), key=lambda book: book.state.scope)
         return [
@@ -171,7 +178,7 @@ class SpendingReader:
         ]
 
     def load_stretches(self, period: Period) -> list[PollStretch]:
-        """Polls in a row with one outcome that touch `period`, whole, scope by scope in order of time."""
+        """Return consecutive polls with one outcome that touch `period`, uncut, by scope and in order of time."""
         with self._reader.snapshot() as ask:
             rows = ask(_COVERAGE_RUNS, (to_micros(period.start), to_micros(period.end)))
         return [
@@ -187,18 +194,18 @@ class SpendingReader:
         ]
 
     def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
-        """How bills were compared with the charges of `period` last."""
+        """Return the last reconciliations of `period`."""
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
 
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
-        """The samples of one signal in `period` that are still kept one by one, in order."""
+        """Return the samples of one signal in `period` that are still stored one by one, in order."""
         with self._reader.snapshot() as ask:
             rows = ask(_SAMPLES, (*key, signal, to_micros(period.start), to_micros(period.end)))
         return [Sample(key=key, signal=signal, at=from_micros(at_us), value=value) for at_us, value in rows]
 
     def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:
-        """The hours that begin in `period` and have samples of one signal, in order, whether rolled up yet or not."""
+        """Return the hours that begin in `period` and have samples of one signal, in order, rolled up or not."""
         first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
         with self._reader.snapshot() as ask:
             rows = ask(_HOURS, (*key, signal, first, last, *key, signal, first * HOUR_US, last * HOUR_US))
@@ -237,7 +244,7 @@ class SpendingReader:
     def _sum_current(
         self, book: ScopeRecord, known: KnownResource, unheard: Iterable[Span], as_of: datetime
     ) -> Iterator[tuple[str, NanoAmounts]]:
-        """By currency, what a resource's open spans come to as far as they reach, and what may have billed beside them."""
+        """Yield by currency the cost of a resource's open spans, and of usage that may have billed unobserved."""
         for span in known.open.values():
             reach = self._compute_reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
             yield span.meter.price.currency, compute_open_amounts(span, to_micros(span.start), to_micros(as_of), reach)[0]
@@ -245,7 +252,10 @@ class SpendingReader:
             yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
 
     def _load_unobserved(self, ask: Query, books: Mapping[int, ScopeRecord], as_of: datetime) -> dict[int, tuple[Span, ...]]:
-        """By resource, what may have billed since anybody looked. Where all scopes are seen well, nothing is asked for."""
+        """Return by resource the usage that may have billed since the last look.
+
+        No query if all scopes are covered.
+        """
         silent = [number for number, book in books.items() if self._is_uncertain(book, as_of)]
         found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
         for one in load_living_of(ask, silent) if silent else ():
@@ -261,14 +271,17 @@ class SpendingReader:
         return found
 
     def _is_uncertain(self, book: ScopeRecord, as_of: datetime) -> bool:
-        """Whether the scope may hold what was not looked at for too long: it is not covered, or only since a moment ago."""
+        """Return whether the scope may hold resources that were not looked at for too long.
+
+        True if the scope is not covered completely, or only for less than `ABSENCE_SETTLES_AFTER`.
+        """
         last, seen_at = book.coverage, book.state.complete_at
         if last is None or seen_at is None or last.outcome != COMPLETE:
             return True
         return last.end_us - last.start_us < ABSENCE_SETTLES_AFTER // MICROSECOND or self._is_stale(book, seen_at, as_of)
 
     def _is_stale(self, book: ScopeRecord, seen_at: datetime, as_of: datetime) -> bool:
-        """Whether a look at `seen_at` says too little of the present."""
+        """Return whether a look at `seen_at` is too old at `as_of`: older than `gap`, including the lag."""
         return as_of - seen_at + self._compute_lag(book) > self._gap
 
     def _find_rule(self, book: ScopeRecord) -> BillingRule:
@@ -287,7 +300,7 @@ class SpendingReader:
         *,
         as_of: datetime,
     ) -> KnownUntil:
-        """How far an open span of the scope `book` goes."""
+        """Return how far an open span of the scope `book` is known to go."""
         return compute_known_until(
             start=start,
             complete_at=book.state.complete_at,
@@ -300,7 +313,7 @@ class SpendingReader:
 
 
 def _sum_closed_spans(ask: Query, ids: Sequence[int]) -> dict[int, dict[str, NanoAmounts]]:
-    """What the closed spans of each resource come to, by currency, the one that billed last in the end."""
+    """Return the amounts of the closed spans of each resource by currency; the currency that billed last comes last."""
     found: dict[int, dict[str, NanoAmounts]] = defaultdict(dict)
     for lot in split_batches(ids):
         for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=format_placeholders(lot)), lot):
@@ -354,7 +367,7 @@ _LastSeen = tuple[int, int, int | None, int | None]
 def iterate_charge_items(
     ask: Query, period: Period, attributions: Mapping[int, Attribution], reach: ReachFunction, unheard: UnobservedSpans
 ) -> Iterator[ChargeItem]:
-    """Every item of `period`, with what is still open as far as it reaches."""
+    """Yield every charge item of `period`; open spans count as far as they are known to go."""
     start, end = to_micros(period.start), to_micros(period.end)
     numbers = {number for (number,) in ask(_BILLED_RESOURCES, (start, end, end))} | unheard.keys()
     for lot in split_batches(sorted(numbers)):
@@ -385,7 +398,7 @@ def _make_billed_resource(
 
 
 def _parse_labels(detail: str | None) -> tuple[tuple[str, str], ...]:
-    """The labels in what `rows.observation_text` wrote."""
+    """Return the labels in a text written by `codecs.encode_observation`."""
     said: dict[str, Any] = json.loads(detail) if detail else {}
     return tuple((name, value) for name, value in said.get("labels", ()))
 

@@ -1,7 +1,7 @@
 """Read for the whole fleet at once: latest samples and first listings; and each resource's history for a replay.
 
-Samples are returned in columns: a fleet of 10,000 with 45 samples of 4 signals is 1.8 million of them, too many to be objects.
-A replay reads one resource at a time, so a month of a fleet needs the memory of one machine's month.
+Samples are returned in columns: a fleet of 10,000 with 45 samples of 4 signals has 1.8 million of them, too many for objects. A
+replay reads one resource at a time, so a month of a fleet needs the memory of one machine's month.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ BATCH_RESOURCES = 25
 def load_samples_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> dict[ResourceKey, list[Sample]]:
-    """The samples at or after `at` of `keys` (None: of all), by signal and in order of time; who has none is left out."""
+    """Return the samples at or after `at` of `keys` (None: of all), by signal and in order of time.
+
+    Resources without samples are left out.
+    """
     return {
         key: [
             Sample(key=key, signal=signal, at=from_micros(at_us), value=value)
@@ -69,7 +72,7 @@ def load_samples_since(
 def load_columns_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> dict[ResourceKey, SampleColumns]:
-    """The samples at or after `at` of `keys` (None: of all), in columns; who has none is left out."""
+    """Return the samples at or after `at` of `keys` (None: of all), in columns; resources without samples are left out."""
     found: dict[ResourceKey, SampleColumns] = {}
     for lot in iterate_columns_since(ask, at, keys):
         found |= lot
@@ -79,7 +82,7 @@ def load_columns_since(
 def iterate_columns_since(
     ask: Query, at: datetime, keys: Collection[ResourceKey] | None = None
 ) -> Iterator[dict[ResourceKey, SampleColumns]]:
-    """The same, LOT resources at a time."""
+    """Yield the result of `load_columns_since` for `BATCH_RESOURCES` resources at a time."""
     named = {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
     if keys is not None:
         wanted = set(keys)
@@ -95,7 +98,10 @@ def iterate_columns_since(
 
 
 def _group_columns(rows: Sequence[SqlRow]) -> Iterator[tuple[int, SampleColumns]]:
-    """`rows` by resource and signal. They come in order but for a server's choice, and a database sorts all at once."""
+    """Group `rows` by resource and signal.
+
+    They are usually sorted, but a server may choose another order, and sorting in the database would sort all rows at once.
+    """
     if not rows:
         return
     with pause_gc():
@@ -115,16 +121,17 @@ def _group_columns(rows: Sequence[SqlRow]) -> Iterator[tuple[int, SampleColumns]
 
 
 def _sort_samples(ats: Sequence[int], values: Sequence[float]) -> tuple[Sequence[int], Sequence[float]]:
-    """One signal's samples, in order."""
+    """Return the samples of one signal, in order of time."""
     if not all(map(lt, ats, ats[1:])):
         ats, values = zip(*sorted(zip(ats, values, strict=True)), strict=True)
     return array("q", ats), array("d", values)
 
 
 def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
-    """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known.
+    """Return since when, and through how many complete listings of its scope, each of `keys` (None: all) is known.
 
-    A stretch of listings that were alike keeps only their number: those since the resource came are its share of that time.
+    A coverage row stores only the number of its polls; those since the resource appeared are estimated from the share of the
+    time.
     """
     stretches: dict[int, list[tuple[int, int, int]]] = {}
     for scope_id, start_us, end_us, polls in ask(_COVERAGE_AFTER, ()):
@@ -140,7 +147,10 @@ def load_first_seen(ask: Query, keys: Collection[ResourceKey] | None = None) -> 
 
 
 def load_departure(ask: Query, key: ResourceKey, since: datetime) -> DepartureEvidence:
-    """What is known of the end of `key`: as it was listed, or how many complete listings in a row, from `since` on, lack it."""
+    """Return the evidence for the end of `key`.
+
+    It is the listing of `key` as ended, or the number of complete listings in a row, from `since` on, that lack it.
+    """
     absent_us, scope = None, None
     for scope_id, state, at_us, detail in ask(_LAST, tuple(key)):
         seen = None if state == ABSENT_STATE else decode_observation(key, detail)[0]
@@ -164,7 +174,7 @@ def _count_lacking_polls(ask: Query, scope_id: int | None, absent_us: int | None
 
 
 def _estimate_polls_since(first_us: int, start_us: int, end_us: int, polls: int) -> int:
-    """How many of the `polls` between `start_us` and `end_us` came at or after `first_us`, were they evenly spread."""
+    """Return how many of the `polls` between `start_us` and `end_us` came at or after `first_us`, if evenly spread."""
     if first_us <= start_us:
         return polls
     return 0 if end_us < first_us else 1 + (polls - 1) * (end_us - first_us) // (end_us - start_us)
@@ -216,7 +226,10 @@ ONE_HOUR = timedelta(hours=1)
 
 
 class HistoryReader:
-    """The history of the ledger that `ask` asks: one snapshot of it."""
+    """The history in the ledger, as of one snapshot.
+
+    `ask`: queries within it.
+    """
 
     def __init__(self, ask: Query) -> None:
         self._ask = ask
@@ -228,7 +241,7 @@ class HistoryReader:
         }
 
     def load_stretches(self) -> Mapping[ScopeKey, Sequence[PollStretch]]:
-        """See `ports.history.Records`."""
+        """Return the coverage of each scope, in order of time."""
         found: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
         for provider, account, name, outcome, start_us, end_us, polls, why in self._ask(_COVERAGE_RUNS, ()):
             scope = ScopeKey(provider, account, name)
@@ -240,11 +253,11 @@ class HistoryReader:
         return found
 
     def load_overrides(self) -> list[Override]:
-        """See `ports.history.Records`."""
+        """Return every override ever made, oldest first."""
         return load_overrides_since(self._ask, datetime(1970, 1, 1, tzinfo=UTC))
 
     def load_resources(self, period: Period) -> list[ResourceKey]:
-        """See `ports.history.Records`."""
+        """Return the resources that were first seen before the end of `period` and had not ended before its start."""
         ended = {number: from_micros(at_us) for number, at_us in self._ask(_ENDED, ())}
         return [
             key
@@ -253,7 +266,11 @@ class HistoryReader:
         ]
 
     def load_history(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> ResourceHistory:
-        """See `ports.history.Records`."""
+        """Return the observations, spans and samples of one resource up to the end of `period`.
+
+        `interval`: the shortest time between samples that are reconstructed from hourly sums. `measured` False: without
+        samples.
+        """
         number, scope, first = self._rows[key]
         said = tuple(
             RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT_STATE else decode_observation(key, detail)[0])
@@ -280,7 +297,10 @@ class HistoryReader:
     def _samples(
         self, past: ResourceHistory, number: int, period: Period, interval: timedelta
     ) -> tuple[SampleColumns, datetime | None]:
-        """In columns: those kept by the hour first, as samples that fit the hour, then those kept one by one."""
+        """Return the samples in columns, and the end of the hours that are stored as sums only (None: there are none).
+
+        Hourly sums come first, as samples that fit the hour, then single samples.
+        """
         first_us, last_us = to_micros(period.start - HISTORY_LOOKBACK), to_micros(period.end)
         hours: dict[str, list[SampleHour]] = defaultdict(list)
         for signal, hour, *values in self._ask(_HOURS, (number, first_us // HOUR_US, -(-last_us // HOUR_US))):

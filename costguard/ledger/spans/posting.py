@@ -1,4 +1,4 @@
-"""Write one transaction's changes of polls as bulk statements, with the daily sums kept beside them.
+"""Write the changes of polls in one transaction as bulk statements, and update the daily sums.
 
 A poll without changes costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends. Daily sums change
 in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
@@ -42,7 +42,10 @@ NUMBERED_TABLES = ("scope", "coverage", "resource", "attribution", "observation"
 
 @dataclass(slots=True, kw_only=True)
 class WriterState:
-    """What the writer holds between transactions, all of it read from the ledger. `last_ids`: the highest id of each table."""
+    """The writer's state between transactions, all of it read from the ledger.
+
+    `last_ids`: the highest id of each table.
+    """
 
     revision: int
     last_ids: dict[str, int]
@@ -50,15 +53,16 @@ class WriterState:
     attributions: dict[Attribution, int]
 
     def make_id(self, table: str) -> int:
-        """A new id."""
+        """Return a new id of `table`."""
         self.last_ids[table] = found = self.last_ids[table] + 1
         return found
 
 
 class PollTransaction:
-    """The rows of one transaction. `tell` writes at once what must be in order; `finish` writes what adds up.
+    """The rows of one transaction.
 
-    `gap`: a longer pause between two polls breaks the coverage of a scope.
+    `tell` writes ordered rows at once; `finish` writes coverage and sums. `gap`: a longer pause between two polls starts a new
+    coverage row.
     """
 
     def __init__(self, tell: Execute, memory: WriterState, gap: timedelta) -> None:
@@ -68,14 +72,14 @@ class PollTransaction:
         self._moved: dict[int, CoverageState] = {}
 
     def open_book(self, scope: ScopeKey) -> ScopeRecord:
-        """The book of a scope that was never polled before."""
+        """Create and return the record of a scope that was never polled before."""
         book = ScopeRecord(id=self._memory.make_id("scope"), state=ScopeState(scope=scope))
         self._write("INSERT INTO scope (id, provider, account, name) VALUES (?, ?, ?, ?)", [(book.id, *scope)])
         self._memory.books[scope] = book
         return book
 
     def add(self, book: ScopeRecord, accrued: AccrualResult) -> None:
-        """Write what one fresh poll of the scope `book` changed."""
+        """Write the changes of one fresh poll of the scope `book`."""
         if accrued.logged:
             self._write_observations(book, accrued)
         if accrued.closed:
@@ -88,7 +92,7 @@ class PollTransaction:
         book.state = accrued.state
 
     def finish(self) -> None:
-        """The last rows, and the revision that says that somebody wrote."""
+        """Write coverage, daily sums, and the new revision of the ledger."""
         self._write(_EXTEND_COVERAGE, [(row.end_us, row.polls, row.id) for row in self._moved.values()])
         self._write(
             _INSERT_COVERAGE,
@@ -161,7 +165,7 @@ class PollTransaction:
         self._write(_INSERT_CORRECTION, rows)
 
     def _extend_coverage(self, book: ScopeRecord, accrued: AccrualResult) -> None:
-        """Polls in a row that say the same are one row; after a longer pause a new one begins, since nobody looked."""
+        """Extend the last coverage row if outcome and reason are the same and the pause is at most `gap`; else begin a row."""
         at_us, why, last = to_micros(accrued.at), make_storable(shorten(accrued.why, WHY_CHARS_MAX)), book.coverage
         if last is not None and (last.outcome, last.why) == (accrued.outcome, why) and at_us - last.end_us <= self._gap_us:
             last.end_us, last.polls = at_us, last.polls + 1
@@ -173,7 +177,7 @@ class PollTransaction:
         self._begun[row.id] = (book.id, row)
 
     def _find_attribution(self, attribution: Attribution) -> int:
-        """The id of `attribution`, which is written where it is new."""
+        """Return the id of `attribution`, which is written if it is new."""
         known = self._memory.attributions
         found = known.get(attribution)
         if found is None:
@@ -186,7 +190,10 @@ class PollTransaction:
         return found
 
     def _write(self, sql: str, rows: list[SqlRow]) -> None:
-        """Execute `sql` for each of `rows`. Each touches one row: anything else is a ledger unlike what we remember."""
+        """Execute `sql` for each of `rows`.
+
+        Each must change exactly one row; otherwise the ledger differs from the remembered state, and LedgerError is raised.
+        """
         if rows and self._tell(sql, rows) != len(rows):
             what = sql.split("(", maxsplit=1)[0].strip()
             raise LedgerError(
@@ -235,24 +242,24 @@ DailyPlace = tuple[int, int, str, str, int]
 
 
 class DailyRollup:
-    """What one transaction adds to each row of `daily`."""
+    """The amounts that one transaction adds to each row of `daily`."""
 
     def __init__(self) -> None:
         self._sums: dict[DailyPlace, list[int]] = {}
 
     def add(self, span: Span, attribution_id: int) -> NanoAmounts:
-        """Take down a closed span, and say what it comes to: the days of a span add up to it exactly."""
+        """Add a closed span, and return its amounts, which are the exact sum of its days."""
         return self._add_signed(span, attribution_id, 1)
 
     def replace(self, before: Span, after: Span, attribution_id: int) -> NanoAmounts:
-        """`before` counts as `after` from now on, which comes to the amounts returned."""
+        """Subtract `before` and add `after`; return the amounts of `after`."""
         self._add_signed(before, attribution_id, -1)
         return self._add_signed(after, attribution_id, 1)
 
     def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
-        """(place, amounts, microseconds) to be added to rows that may be new; and the same, place last, of rows that are there.
+        """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).
 
-        A correction can lower one amount and leave another: no row of its own, so the one that it changes is there.
+        A correction can lower one amount and not another; such a row could not be inserted, but the row that it changes exists.
         """
         added: list[SqlRow] = []
         changed: list[SqlRow] = []
@@ -281,5 +288,5 @@ class DailyRollup:
 
 
 def is_machine_time(span: Span) -> bool:
-    """Whether the time of `span` is time of a machine: computing of an instance; a disk's hours are no hours of use."""
+    """Return whether the time of `span` is machine time: computing of an instance; a disk's hours are not."""
     return span.meter.charge == COMPUTE and span.attribution.kind == INSTANCE

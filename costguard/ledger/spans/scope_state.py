@@ -1,7 +1,7 @@
-"""What is known of each scope between polls, read from the ledger alone: a writer that was killed goes on where it stood.
+"""Read the state of each scope between polls from the ledger alone, so that a killed writer can continue.
 
-Resources that ended are remembered for REMEMBERED, as long as a listing may still show them. One that is seen later than that
-is looked up when it comes (`load_known`).
+Ended resources are remembered for `MEMORY_SPAN`, as long as a listing may still show them. One that is listed later is looked
+up when it appears (`load_known`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ MEMORY_SPAN = timedelta(days=2)
 
 @dataclass(slots=True)
 class CoverageState:
-    """The last row of a scope's coverage. Changes as polls come in."""
+    """The last coverage row of a scope.
+
+    Mutable: polls update it.
+    """
 
     id: int
     outcome: str
@@ -51,10 +54,11 @@ class CoverageState:
 
 @dataclass(slots=True, kw_only=True)
 class ScopeRecord:
-    """A scope as the ledger holds it. Changes as polls come in.
+    """A scope in the ledger.
 
-    `ids`: of the rows of the resources that `state` holds. `coverage`: its last row. `elsewhere`: resources that it lists, too,
-    and that belong to the scope that saw them first. `endings`: a heap of what ended, by when that was logged.
+    Mutable: polls update it. `ids`: the rows of the resources in `state`. `coverage`: its last row. `elsewhere`: resources that
+    this scope also lists, and that belong to the scope that saw them first. `endings`: a heap of ended resources, by the time
+    that was logged.
     """
 
     id: int
@@ -65,7 +69,7 @@ class ScopeRecord:
     endings: list[tuple[datetime, ResourceKey]] = field(default_factory=list)
 
     def remember(self, found: Mapping[ResourceKey, ResourceRecord]) -> None:
-        """Take up resources as they were read from the ledger, each in its place: they are in the order of their rows."""
+        """Add resources read from the ledger, and keep all in the order of their rows."""
         self.ids |= {key: one.id for key, one in found.items()}
         known = {key: one.known for key, one in found.items()}
         resources = {**self.state.resources, **known}
@@ -77,7 +81,7 @@ class ScopeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRecord:
-    """A resource of the ledger: its row, the row of the scope that it belongs to, and what is known of it."""
+    """A resource in the ledger: its row, the row of its scope, and its state."""
 
     id: int
     scope_id: int
@@ -85,12 +89,12 @@ class ResourceRecord:
 
 
 def is_remembered(state: ScopeState, known: KnownResource) -> bool:
-    """Whether `state` still holds `known` without being asked."""
+    """Return whether `state` still holds `known` without a lookup."""
     return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - MEMORY_SPAN
 
 
 def load_scopes(ask: Query) -> dict[ScopeKey, ScopeRecord]:
-    """Every scope that was ever polled, with the resources that it remembers."""
+    """Return every scope that was ever polled, with the resources that it remembers."""
     books = load_books(ask)
     resources: dict[int, dict[ResourceKey, ResourceRecord]] = defaultdict(dict)
     heads = ask(_HEADS.format(which=_WHERE_REMEMBERED), (ENDED, MEMORY_SPAN // MICROSECOND))
@@ -102,7 +106,7 @@ def load_scopes(ask: Query) -> dict[ScopeKey, ScopeRecord]:
 
 
 def load_books(ask: Query) -> dict[int, ScopeRecord]:
-    """Every scope that was ever polled, by its row and without resources."""
+    """Return every scope that was ever polled, by row and without resources."""
     books = {}
     for scope_id, provider, account, name, complete_us, *columns in ask(_BOOKS, ()):
         book = ScopeRecord(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
@@ -114,12 +118,12 @@ def load_books(ask: Query) -> dict[int, ScopeRecord]:
 
 
 def load_living(ask: Query) -> list[ResourceRecord]:
-    """Every resource that is not known to have ended, without what its lines left behind."""
+    """Return every resource that is not known to have ended, without `settled` and `edges`."""
     return list(_load_records(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
 
 
 def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]:
-    """Those of some scopes, with what their lines left behind."""
+    """Return the living resources of some scopes, with `settled` and `edges`."""
     return [
         found
         for lot in split_batches(scope_ids)
@@ -130,7 +134,7 @@ def load_living_of(ask: Query, scope_ids: Sequence[int]) -> list[ResourceRecord]
 
 
 def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, ResourceRecord]:
-    """Those of `keys` that the ledger has ever held, remembered or not."""
+    """Return those of `keys` that were ever in the ledger, remembered or not."""
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         places[key[:3]].append(key.id)
@@ -144,12 +148,15 @@ def load_known(ask: Query, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Res
 
 
 def load_attributions(ask: Query) -> dict[int, Attribution]:
-    """Every attribution by its id."""
+    """Return every attribution by its id."""
     return {row[0]: decode_attribution(row[1:]) for row in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution", ())}  # noqa: S608 - our own column names
 
 
 def _load_records(ask: Query, heads: Sequence[SqlRow], *, past: bool = True) -> Iterator[ResourceRecord]:
-    """What is known of the resources whose last observations are `heads`; `past`: with how their closed lines ended."""
+    """Yield the state of the resources whose last observations are `heads`.
+
+    `past`: with `settled` and `edges`.
+    """
     ids = [head[0] for head in heads]
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
     said = {row[0]: row[1:] for row in _query_of(ask, _LAST_DETAILS, [head[0] for head in heads if head[9] == ABSENT_STATE])}
@@ -175,7 +182,7 @@ def _load_records(ask: Query, heads: Sequence[SqlRow], *, past: bool = True) -> 
 
 
 def _query_of(ask: Query, sql: str, ids: Sequence[int]) -> list[SqlRow]:
-    """The rows of `sql` for the resources `ids`."""
+    """Return the rows of `sql` for the resources `ids`."""
     return [row for lot in split_batches(ids) for row in ask(sql.format(ids=format_placeholders(lot)), lot)]
 
 

@@ -1,16 +1,17 @@
-"""Sums of a period, each part of it from where it is cheapest to read: whole days from the roll-ups, the rest from spans.
+"""Sums of a period: whole days from the roll-ups, the rest from spans.
 
-Example: November in Berlin is 2026-10-31T23:00Z to 2026-11-30T23:00Z. One hour of October 31 comes from the spans that touch
-it, 29 days from the roll-ups, 23 hours of November 30 from spans again. A span that lies whole in such an edge is summed by the
-database, one that reaches out of it is cut here.
+And each resource's cost since an instant. Example: November in Berlin is 2026-10-31T23:00Z to 2026-11-30T23:00Z. One hour of
+October 31 comes from the spans that touch it, 29 days from the roll-ups, 23 hours of November 30 from spans again. The database
+sums the spans that lie entirely in such an edge; a span that extends beyond it is cut here.
 
-Sums of each resource have no roll-up: the whole period is an edge then, and the database sums up all of it.
+Sums per resource have no roll-up: then the whole period is an edge, and the database sums all of it.
 
-What each living resource surely cost since some instant: of its day, of its month, of its present run.
+`compute_spend_to_date` returns what each living resource surely cost since an instant: of its day, its month or its present
+run.
 
-Example: a machine at $32.77 an hour runs since 22:00 and is asked about at 01:30 in UTC. Since midnight it cost $49.16, in this
-run $114.70. However large the fleet is, an instant takes two questions: the database adds up the spans that lie after it, and
-of each line the one that reaches over it is cut here.
+Example: a machine at $32.77 an hour runs since 22:00, and the time is 01:30 in UTC. Since midnight it cost $49.16, in this run
+$114.70. For any size of the fleet an instant takes two queries: the database sums the spans after it, and the one span per line
+that contains it is cut here.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ NO_RESOURCE = ResourceKey("", "", "", "")
 
 
 class SumKey(NamedTuple):
-    """What one sum is of. `resource`: its row, `source`: of the price; 0 and "" where sums are not of each resource."""
+    """The key of one sum.
+
+    `resource`: its row, `source`: of the price; 0 and "" where resources are not separated.
+    """
 
     resource: int
     attribution: int
@@ -60,9 +64,9 @@ class SumKey(NamedTuple):
 
 
 class PeriodSums:
-    """What a period comes to, by attribution, charge, currency, and whether the price is known.
+    """Sums of a period by attribution, charge, currency, and whether the price is known.
 
-    `each`: by resource and by the source of the price as well.
+    `each`: also by resource and by the source of the price.
     """
 
     def __init__(self, ask: Query, attributions: dict[int, Attribution], *, each: bool = False) -> None:
@@ -70,7 +74,7 @@ class PeriodSums:
         self._found: dict[SumKey, list[int]] = {}
 
     def add_closed(self, period: Period) -> None:
-        """Add what closed spans come to in `period`."""
+        """Add the cost of closed spans in `period`."""
         start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         if self._each or first >= last:
@@ -81,13 +85,13 @@ class PeriodSums:
         self.add_edge(last * DAY_US, end)
 
     def add_open(self, period: Period, reach: ReachFunction) -> None:
-        """Add what open spans come to in `period`, as far as they are known to reach."""
+        """Add the cost of open spans in `period`, as far as they are known to go."""
         start, end = to_micros(period.start), to_micros(period.end)
         for resource, attribution_id, span, far in iterate_open_spans(self._ask, self._attributions, end, reach):
             self._add_span(resource, attribution_id, span, *compute_open_amounts(span, start, end, far))
 
     def add_unobserved(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
-        """Add what `spans` of `resource`, which no ledger holds, may come to in `period`."""
+        """Add the possible cost in `period` of `spans` of `resource`, which are not in the ledger."""
         start, end = to_micros(period.start), to_micros(period.end)
         numbers = {attribution: number for number, attribution in self._attributions.items()}
         for span in spans:
@@ -96,7 +100,7 @@ class PeriodSums:
             self._add_span(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
     def add_edge(self, start: int, end: int) -> None:
-        """Add what closed spans come to in [start, end), in microseconds, without the roll-ups."""
+        """Add the cost of closed spans in [start, end), in microseconds, without the roll-ups."""
         if start >= end:
             return
         scan = choose_scan(self._ask, start, end) if self._each else ""
@@ -110,7 +114,7 @@ class PeriodSums:
             )
 
     def build_spending(self) -> list[Spending]:
-        """The sums, but for those of nothing."""
+        """Return the sums, except those with neither cost nor machine time."""
         found = []
         for place, (low, expected, high, us) in sorted(self._found.items()):
             attribution = self._attributions[place.attribution]
@@ -123,16 +127,16 @@ class PeriodSums:
 
     @property
     def attributions(self) -> Mapping[int, Attribution]:
-        """By their rows, those of what never billed among them."""
+        """The attributions by row, including those of resources that never billed."""
         return self._attributions
 
     @property
     def raw(self) -> Mapping[SumKey, list[int]]:
-        """Low, expected and high nano-units, and microseconds that the line probably billed, of each place."""
+        """Low, expected and high nano-units, and microseconds that the line probably billed, for each key."""
         return self._found
 
     def _add(self, rows: Iterable[SqlRow]) -> None:
-        """Add sums as the database made them: of whole units and of the nano-units left, since 64 bits hold no more."""
+        """Add sums of the database, given as whole units and remaining nano-units, because a sum may exceed 64 bits."""
         for row in rows:
             low, expected, more, high, most, us = map(int, row[6:])
             self._add_amounts(SumKey._make(row[:6]), (low, expected * NANO + more, high * NANO + most), us)
@@ -155,7 +159,7 @@ class PeriodSums:
 def iterate_open_spans(
     ask: Query, attributions: Mapping[int, Attribution], end_us: int, reach: ReachFunction
 ) -> Iterator[tuple[int, int, Span, KnownUntil]]:
-    """(resource, attribution, span, how far it is known to reach) of every open span that began before `end_us`."""
+    """Yield (resource, attribution, span, how far it is known to go) for every open span that began before `end_us`."""
     for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN_SPANS, (end_us,)):
         span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         yield resource, attribution_id, span, reach(
@@ -164,7 +168,10 @@ def iterate_open_spans(
 
 
 def compute_open_amounts(span: Span, start_us: int, end_us: int, reach: KnownUntil) -> tuple[NanoAmounts, int]:
-    """What an open span comes to in [start, end) as far as it reaches, and the microseconds that it probably billed."""
+    """Return the cost of an open span in [start_us, end_us), and the microseconds that it probably billed.
+
+    `reach`: how far it is known to go.
+    """
     probably, most = min(end_us, to_micros(reach.expected)), min(end_us, to_micros(reach.high))
     low, _, _ = compute_amounts(span, start_us, min(end_us, to_micros(reach.low)))
     high = compute_amounts(span, start_us, most)
@@ -173,14 +180,17 @@ def compute_open_amounts(span: Span, start_us: int, end_us: int, reach: KnownUnt
 
 
 def choose_scan(ask: Query, start: int, end: int) -> str:
-    """What stands before a column that no index is to be asked for: "+" where much of the ledger ended in [start, end)."""
+    """Return "+", which disables an index on a column, if much of the ledger ended in [start, end); else ""."""
     ((spans,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
     ((inside,),) = ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
     return "+" if SCAN_FRACTION * inside > spans else ""
 
 
 def drop_unused_corrections(ask: Query, sql: str) -> str:
-    """`sql`, which asks for CORRECTED spans; while there is no correction the same without, which is answered twice as fast."""
+    """Return `sql` without its join of corrections if the ledger has none: that is twice as fast.
+
+    Else `sql`.
+    """
     if ask("SELECT 1 FROM correction LIMIT 1", ()):
         return sql
     for column in ("presence", "low", "expected", "high"):
@@ -189,18 +199,18 @@ def drop_unused_corrections(ask: Query, sql: str) -> str:
 
 
 def build_money_interval(money: NanoAmounts, currency: str) -> MoneyInterval:
-    """Three amounts as one value."""
+    """Return the interval of three amounts: low, expected, high."""
     low, expected, high = (Money(nano=nano, currency=currency) for nano in money)
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
 def _format_split_sum(amount: str) -> str:
-    """SQL for the sum of `amount` as whole units and nano-units: the bounds of a fleet without prices pass 64 bits."""
+    """Return SQL for the sum of `amount` as whole units and nano-units, because bounds of unpriced fleets exceed 64 bits."""
     return f"sum({amount} / {NANO}), sum({amount} - {amount} / {NANO} * {NANO})"
 
 
 def format_corrected_column(column: str) -> str:
-    """SQL for a column of span `s` as its last correction `c`, if there is one, has it."""
+    """Return SQL for a column of span `s`, or of its last correction `c` if there is one."""
     return f"coalesce(c.{column}, s.{column})"
 
 
@@ -264,10 +274,10 @@ SpendByCurrency = dict[str, int]
 def compute_spend_to_date(
     ask: Query, since: Mapping[str, datetime | None], reach: ReachFunction, as_of: datetime
 ) -> dict[ResourceKey, dict[str, Money]]:
-    """By resource and name of `since`: what it surely cost from that instant (None: its run's start) to `as_of`.
+    """Return by resource and name in `since` the sure cost from that instant (None: its run's start) to `as_of`.
 
-    Missing where nothing of it billed at a stated price then, where it billed in several currencies, or where nobody knows when
-    its run began.
+    A resource is missing if nothing of it billed at a stated price in that time, if it billed in several currencies, or if the
+    start of its run is unknown.
     """
     keys = {number: ResourceKey(*key) for number, *key in ask(_KEYS, (ENDED,))}
     attributions = load_attributions(ask)
@@ -287,12 +297,12 @@ def compute_spend_to_date(
 
 
 def load_stopped_since(ask: Query) -> dict[ResourceKey, datetime]:
-    """Since when each resource that is stopped has been seen so, without a listing between that said otherwise."""
+    """Return for each stopped resource since when every listing has shown it as stopped."""
     return {ResourceKey(*key): from_micros(at_us) for at_us, *key in ask(_STOPPED, ())}
 
 
 def _sum_closed(ask: Query, start: datetime | None, attributions: Mapping[int, Attribution]) -> Iterator[tuple[int, str, int]]:
-    """(resource, currency, nano-units) of closed spans."""
+    """Yield (resource, currency, nano-units) of closed spans."""
     of, values = (_RUN_START, ()) if start is None else ("?", (to_micros(start),))
     for number, currency, nano in ask(_PRICED_AFTER.format(start=of), values * 2):
         yield number, currency, int(nano)
@@ -305,7 +315,7 @@ def _sum_closed(ask: Query, start: datetime | None, attributions: Mapping[int, A
 def _sum_open(
     rows: list[SqlRow], start: datetime | None, reach: ReachFunction, attributions: Mapping[int, Attribution], as_of: datetime
 ) -> Iterator[tuple[int, str, int]]:
-    """The same of open spans, as far as they surely reach."""
+    """Yield (resource, currency, nano-units) of open spans, up to the instant to which they surely go."""
     for number, scope_id, attribution_id, run_us, at_us, seen_us, absent_us, *columns in rows:
         span = decode_span(NO_RESOURCE, attributions[attribution_id], columns)
         start_us = run_us if start is None else to_micros(start)

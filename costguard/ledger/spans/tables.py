@@ -1,11 +1,11 @@
 """The ledger's tables, as SQLModel classes and as Core tables for bulk writes.
 
-Money is integers of nano-units, time is integers of microseconds since 1970 in UTC, true is 1: no column of either is a float.
-SQLite's tables are STRICT, so that a text in a column of money is refused. What may be changed is small, and `guards` holds it:
-a span gets its end, a row of coverage grows, a hold ends, roll-ups move on. The guard's own tables are in `tables_guard`,
-those of the bill in `tables_bill`.
+Money is an integer of nano-units, time is an integer of microseconds since 1970 in UTC, true is 1: no column of either is a
+float. SQLite's tables are STRICT, so a text in a column of money is refused. `db.triggers` restricts which columns may change:
+a span gets its end, a row of coverage grows, a hold ends, roll-ups are updated. The tables of the guard, the agents and the
+bills are in `db.tables`.
 
-The migrations make the schema; `tests/ledger/test_migrations.py` holds the two together.
+The migrations create the schema; `tests/ledger/test_migrations.py` checks that both agree.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ IS_LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see 
 
 
 class LedgerStateRow(LedgerTable, table=True):
-    """One row. `revision` counts the transactions that wrote: a writer that remembers another one reads anew."""
+    """A single row.
+
+    `revision` counts the write transactions: a writer that remembers another value reads again.
+    """
 
     __tablename__ = "ledger_state"
     __table_args__ = (CheckConstraint("id = 1", name="ledger_state_one_row"), STRICT)
@@ -57,7 +60,7 @@ class LedgerStateRow(LedgerTable, table=True):
 
 
 class ScopeRow(LedgerTable, table=True):
-    """The smallest thing one listing covers completely."""
+    """The smallest unit that one listing covers completely."""
 
     __tablename__ = "scope"
     __table_args__ = (UniqueConstraint("provider", "account", "name", name="scope_named_once"), STRICT)
@@ -68,7 +71,7 @@ class ScopeRow(LedgerTable, table=True):
 
 
 class CoverageRow(LedgerTable, table=True):
-    """Polls in a row of one scope that said the same: `end_us` and `polls` move on while they do."""
+    """Consecutive polls of one scope with the same outcome and reason; each further one updates `end_us` and `polls`."""
 
     __tablename__ = "coverage"
     __table_args__ = (
@@ -87,7 +90,7 @@ class CoverageRow(LedgerTable, table=True):
 
 
 class ResourceRow(LedgerTable, table=True):
-    """Anything that bills."""
+    """A resource that bills."""
 
     __tablename__ = "resource"
     __table_args__ = (UniqueConstraint("provider", "account", "region", "external_id", name="resource_named_once"), STRICT)
@@ -102,7 +105,10 @@ class ResourceRow(LedgerTable, table=True):
 
 
 class AttributionRow(LedgerTable, table=True):
-    """What spending is grouped by. `gpu_count_milli`: thousandths of a GPU. `labels`: JSON of sorted pairs."""
+    """The values by which spending is grouped.
+
+    `gpu_count_milli`: thousandths of a GPU. `labels`: JSON of sorted pairs.
+    """
 
     __tablename__ = "attribution"
     __table_args__ = (UniqueConstraint(*ATTRIBUTION_KEY, name="attribution_once"), STRICT)
@@ -120,7 +126,10 @@ class AttributionRow(LedgerTable, table=True):
 
 
 class ObservationRow(LedgerTable, table=True):
-    """What was said of a resource when it changed. `detail`: JSON of all of it, '' where state is 'absent'."""
+    """An observation of a resource that changed.
+
+    `detail`: JSON of all of it, '' where state is 'absent'.
+    """
 
     __tablename__ = "observation"
     __table_args__ = (
@@ -142,9 +151,10 @@ class ObservationRow(LedgerTable, table=True):
 
 
 class SpanRow(LedgerTable, table=True):
-    """A half-open period in which a resource billed one line. The last five are set once, when it is closed.
+    """A half-open period in which a resource billed one line.
 
-    `low`, `expected`, `high`: nano-units of the whole span.
+    `end_us`, `ended_by`, `low`, `expected` and `high` are set once, when the span is closed. `low`, `expected`, `high`:
+    nano-units of the whole span.
     """
 
     __tablename__ = "span"
@@ -213,7 +223,7 @@ class DailyRow(LedgerTable, table=True):
 
 
 class CorrectionRow(LedgerTable, table=True):
-    """A closed span counts with this `presence`, and comes to these amounts, from now on."""
+    """A correction of a closed span, which from then on counts with this `presence` and these amounts."""
 
     __tablename__ = "correction"
     __table_args__ = (
@@ -233,7 +243,10 @@ class CorrectionRow(LedgerTable, table=True):
 
 
 class HoldRow(LedgerTable, table=True):
-    """Money set aside for a run that was admitted. `spent_nano`: what a committed one came to."""
+    """Money set aside for an admitted run.
+
+    `spent_nano`: the cost of a committed one.
+    """
 
     __tablename__ = "hold"
     __table_args__ = (
@@ -269,7 +282,10 @@ class HoldBudgetRow(LedgerTable, table=True):
 
 
 class SampleRow(LedgerTable, table=True):
-    """A signal's value at an instant; missing is no row."""
+    """A signal's value at an instant.
+
+    A missing value has no row.
+    """
 
     __tablename__ = "sample"
     __table_args__ = (WITHOUT_ROWID,)
@@ -280,7 +296,7 @@ class SampleRow(LedgerTable, table=True):
 
 
 class SampleHourRow(LedgerTable, table=True):
-    """The samples of an hour (since 1970, UTC), once they are too old to be kept one by one."""
+    """Count, sum and extremes of the samples of an hour (since 1970, UTC), once these are too old to be stored singly."""
 
     __tablename__ = "sample_hour"
     __table_args__ = (CheckConstraint("count >= 1 AND lowest <= highest", name="sample_hour_in_order"), WITHOUT_ROWID)

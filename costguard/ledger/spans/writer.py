@@ -1,11 +1,10 @@
-"""Writing the ledger: polls in, one transaction, all or nothing.
+"""Write polls and samples to the ledger, each call in one transaction.
 
-Each scope's state is held in memory between polls, and can be read from the ledger at any time (`state`), equal to the last
-field: after a crash, after a transaction that failed, and after another process wrote, which the revision tells.
+Each scope's state is held in memory between polls. It is read again from the ledger, with the same result, after a crash, after
+a failed transaction, and after another process wrote, which the revision shows.
 
-Samples of signals: kept one by one for KEPT, then as one row an hour with the exact number of them.
-
-Samples do not move the ledger's revision: nothing that a writer of polls remembers depends on them.
+Samples are stored one by one for `SAMPLE_RETENTION`, then as one row per hour with their exact number. Samples do not change
+the ledger's revision, because a writer of polls remembers nothing that depends on them.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from costguard.values.sample import Sample
 
 
 class LedgerWriter:
-    """The ledger at `url`, for the one process that writes polls; one thread at a time. Use it in a `with` statement.
+    """The ledger at `url`, for the one process that writes polls; one thread at a time.
 
-    `rules`: how each provider bills. `ceilings`: canonical GPU -> the highest nano-units an hour that one is known to cost.
-    `gap`: longer than this between two looks, and a provider that states no start may have restarted a machine unseen.
+    Use it in a `with` statement. `rules`: how each provider bills. `ceilings`: canonical GPU -> the highest known nano-units an
+    hour. `gap`: if two looks are further apart and the provider states no start, a machine may have restarted unobserved.
     """
 
     def __init__(
@@ -64,27 +63,31 @@ class LedgerWriter:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._memory = None
         self._pen.close()
 
     def has_polls(self) -> bool:
-        """Whether any poll was ever recorded."""
+        """Return whether any poll was ever recorded."""
         return bool(self._load_state().books)
 
     def find_suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
-        """What `poll` lacks and should be looked up one by one before its absence is believed. Mostly nothing."""
+        """Return the resources missing in `poll` that must be looked up before their absence is accepted.
+
+        Usually empty.
+        """
         book = self._load_state().books.get(poll.scope)
         return find_suspect_absences(book.state, poll.inventory) if book else ()
 
     def list_scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
-        """Every scope of `provider` that was ever polled, by name."""
+        """Return every scope of `provider` that was ever polled, by name."""
         return tuple(sorted(scope for scope in self._load_state().books if scope.provider == provider))
 
     def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
-        """Write what `polls` change, in their order and in one transaction; they are acknowledged when this returns.
+        """Write the changes of `polls`, in order and in one transaction, which is on disk when this returns.
 
-        Any grouping of the same polls leaves the same rows. A poll not after the last one of its scope changes nothing.
+        Any grouping of the same polls writes the same rows. A poll that is not later than the last one of its scope changes
+        nothing.
         """
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
         with pause_gc(), self._pen.begin_transaction() as (ask, tell):
@@ -97,17 +100,20 @@ class LedgerWriter:
         return accrued
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """Keep `samples`, in a transaction of their own; the resources that the ledger does not know, whose it left out."""
+        """Write `samples` in a separate transaction.
+
+        Returns the resources that are not in the ledger, whose samples are left out.
+        """
         return record_samples(self._engine, samples)
 
     def _load_state(self) -> WriterState:
-        """What we remember, read anew where another process has written."""
+        """Return the state, read again if another process has written."""
         with self._pen.begin_transaction() as (ask, _):
             self._memory = memory = _refresh_state(ask, self._memory)
         return memory
 
     def _write_poll(self, ask: Query, posting: PollTransaction, memory: WriterState, poll: Poll) -> AccrualResult:
-        """Write what one poll changes."""
+        """Write the changes of one poll."""
         book = memory.books.get(poll.scope) or posting.open_book(poll.scope)
         accrued = self._accrue(ask, memory, book, poll)
         if accrued.fresh:
@@ -116,9 +122,9 @@ class LedgerWriter:
         return accrued
 
     def _accrue(self, ask: Query, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
-        """What `poll` changes, once what is new to the scope has been looked up in the whole ledger.
+        """Compute the changes of `poll`, after looking up resources that are new to the scope in the whole ledger.
 
-        It is worked out first and again where something is found: a poll without news asks for nothing.
+        The changes are computed first, and again if the lookup finds any: a poll without new resources needs no query.
         """
         accrued = self._compute_changes(memory, book, poll)
         new = [row.key for row in accrued.logged if row.key not in book.state.resources]
@@ -133,7 +139,7 @@ class LedgerWriter:
         return self._compute_changes(memory, book, poll)
 
     def _compute_changes(self, memory: WriterState, book: ScopeRecord, poll: Poll) -> AccrualResult:
-        """What `poll` changes of `book`, but for resources that another scope lists, too, and saw first."""
+        """Compute the changes of `poll`, without resources that another scope also lists and saw first."""
         poll, notes = _drop_foreign_resources(poll, book.elsewhere, memory.books)
         accrued = accrue_poll(book.state, poll, get_billing_rule(self._rules, poll.scope.provider), self._ceilings, self._gap)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
@@ -142,10 +148,10 @@ class LedgerWriter:
 def _drop_foreign_resources(
     poll: Poll, elsewhere: Mapping[ResourceKey, ScopeKey], books: Mapping[ScopeKey, ScopeRecord]
 ) -> tuple[Poll, tuple[str, ...]]:
-    """`poll` without the resources that belong to other scopes, and notes of what was left out.
+    """Return `poll` without the resources that belong to other scopes, and notes about them.
 
-    Doubles go first: a listing that tears is torn whoever its resources belong to. One that is there, while the scope it
-    belongs to has it no more, is counted nowhere: that leaves the listing partial, so that nobody takes it for whole.
+    Duplicates are removed first, whichever scope their resources belong to. If a listed resource is no longer counted by the
+    scope that it belongs to, it is counted nowhere; then the listing becomes partial.
     """
     if not elsewhere:
         return poll, ()
@@ -170,7 +176,7 @@ def _drop_foreign_resources(
 
 
 def _is_counted(book: ScopeRecord, key: ResourceKey) -> bool:
-    """Whether the scope `book` counts the resource `key` now: it is remembered, listed, and has not ended."""
+    """Return whether the scope `book` counts the resource `key` now: it is remembered, listed, and has not ended."""
     known = book.state.resources.get(key)
     return known is not None and known.absent_at is None and known.observation.state != ENDED
 
@@ -189,7 +195,7 @@ def _format_ids(scope: ScopeKey, foreign: Mapping[ResourceKey, ScopeKey]) -> str
 
 
 def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
-    """`memory` if nobody else has written since, otherwise what the ledger says."""
+    """Return `memory` if no other process has written since; else the state read from the ledger."""
     ((revision,),) = ask("SELECT revision FROM ledger_state WHERE id = 1", ())
     if memory is not None and memory.revision == revision:
         return memory
@@ -202,7 +208,7 @@ def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
-    """Drop what ended so long ago that no listing shows it any more."""
+    """Drop resources that ended so long ago that listings no longer show them."""
     for row in accrued.logged:
         if row.observation is not None and row.observation.state == ENDED:
             heappush(book.endings, (row.at, row.key))
@@ -223,16 +229,16 @@ SAMPLE_RETENTION = timedelta(hours=48)
 
 
 def record_samples(engine: Engine, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-    """Write `samples` in one transaction, and say which resources the ledger does not know: theirs are left out.
+    """Write `samples` in one transaction; return the resources that are not in the ledger, whose samples are left out.
 
-    A sample that already exists stays as it is, and so does an hour that was rolled up: a replay changes nothing.
+    An existing sample stays as it is, and so does an hour that was rolled up: repeating the call changes nothing.
     """
     with begin_write(engine) as connection:
         return write_samples(*open_sql_session(connection), samples)
 
 
 def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-    """The same within a write transaction."""
+    """Write `samples` like `record_samples`, within an open write transaction."""
     ids = _load_resource_ids(ask, {sample.key for sample in samples})
     rows = [
         (ids[s.key], s.signal, at_us := to_micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
@@ -245,9 +251,9 @@ def write_samples(ask: Query, tell: Execute, samples: Sequence[Sample]) -> froze
 
 
 def roll_up_samples(engine: Engine, now: datetime) -> int:
-    """Turn the samples of whole hours that ended more than KEPT before `now` into a row an hour; how many samples that was.
+    """Replace samples of whole hours older than `SAMPLE_RETENTION` at `now` by one row per hour; return their number.
 
-    One transaction: a crash leaves all of it done or nothing, and once more changes nothing.
+    It is one transaction: after a crash all or nothing is done, and repeating it changes nothing.
     """
     until_us = to_micros(now - SAMPLE_RETENTION) // HOUR_US * HOUR_US
     with begin_write(engine) as connection:
@@ -260,7 +266,7 @@ def roll_up_samples(engine: Engine, now: datetime) -> int:
 
 
 def _load_resource_ids(ask: Query, keys: set[ResourceKey]) -> dict[ResourceKey, int]:
-    """The rows of those of `keys` that the ledger knows."""
+    """Return the row ids of those of `keys` that are in the ledger."""
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key in keys:
         places[key[:3]].append(key.id)

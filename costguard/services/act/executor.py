@@ -54,7 +54,7 @@ from costguard.values.sample import Sample
 if TYPE_CHECKING:  # types and no more
     from costguard.ledger.guard.store import GuardStore
 
-WAITABLE_REASONS = frozenset(("grace", "untold", "rate", "hook"))
+WAITABLE_REASONS = frozenset(("grace", "untold", "rate", "hook", "workers_first"))
 """What an intent may wait for; anything else cancels it."""
 RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""

@@ -1,0 +1,130 @@
+"""How far a policy can go on the machines that are listed: what the evidence can prove, and what becomes of a stop.
+
+Example: RunPod measures GPU duty and processor, so without an agent a pod idles with a confidence of 0.8 at most. A policy that
+asks for 0.9 never stops it: people are told and asked. With an agent the pod reaches 0.97; a stop would wipe its container
+disk, so a person is asked as well, unless the policy allows the loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from costguard.guard.activity import get_confidence_cap
+from costguard.guard.overrides import find_owner
+from costguard.guard.policy import IDLE_RULE, STOP, TERMINATE, Policy, PolicyTarget
+from costguard.guard.policy_evaluation import (
+    ACTIVITY_FACTS,
+    NOTICE_CONFIDENCE,
+    find_needed_confidence,
+    matches_target,
+)
+from costguard.guard.signals import AGENT, CPU, DUTY, IO, SIGNAL_FAMILIES
+from costguard.metering.observation import Observation
+from costguard.metering.spending import LiveResource
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
+
+AGENT_FAMILIES = frozenset((DUTY, CPU, IO, AGENT))
+"""What costguard's agent measures on a machine with NVML; a job's progress comes on top where the job reports it."""
+ACTS, ASKS, TELLS, BLIND = "acts", "asks", "tells", "blind"
+OUTCOMES = {
+    ACTS: "it can be stopped",
+    ASKS: "a person is asked before it is stopped",
+    TELLS: "people are told, and nothing else",
+    BLIND: "its work is not measured: people are told that it cannot be judged",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What one policy can do on one machine. `outcome`: of OUTCOMES. `why`: what limits it; "" for nothing."""
+
+    key: ResourceKey
+    outcome: str
+    why: str = ""
+
+
+def compute_reach(
+    policy: Policy,
+    machines: Iterable[LiveResource],
+    *,
+    measures: Mapping[str, Collection[str]],
+    agents: Collection[ResourceKey],
+    owner_from: Sequence[str],
+) -> list[Reach]:
+    """Return what `policy` can do on each running machine that it concerns.
+
+    `measures`: provider -> families of signals without an agent. `agents`: the machines that have one.
+    """
+    found = []
+    for live in machines:
+        seen = live.observation
+        mine = matches_target(policy.target, seen, find_owner(seen, owner_from))
+        if mine and seen.kind == INSTANCE and seen.state == RUNNING and live.absent_at is None:
+            families = frozenset(measures.get(seen.key.provider, ())) | (AGENT_FAMILIES if seen.key in agents else frozenset())
+            outcome, why = _find_outcome(policy, seen, families, with_agent=seen.key in agents)
+            found.append(Reach(key=seen.key, outcome=outcome, why=why))
+    return found
+
+
+def describe_reach(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
+    """Yield one sentence per limit: "idle-gpu can act on 0 of 4 machines: 4 are asked about: runpod without an agent ..."."""
+    if not found or not any(step.do in (STOP, TERMINATE) for step in policy.then):
+        return
+    acts = sum(one.outcome == ACTS for one in found)
+    yield f"{policy.name} can act by itself on {acts} of {len(found)} running {'machine' if len(found) == 1 else 'machines'}."
+    for (outcome, why), count in sorted(Counter((one.outcome, one.why) for one in found if one.outcome != ACTS).items()):
+        yield f"{policy.name}: {count} of {len(found)}: {OUTCOMES[outcome]}: {why}"
+
+
+def describe_provider_reach(policy: Policy, provider: str, families: Collection[str]) -> str:
+    """Explain what `policy` cannot do on a provider that measures `families`; "" where evidence limits nothing."""
+    needed = _get_needed(policy)
+    cap, missing = get_confidence_cap(frozenset(families))
+    if needed is None or not any(step.do == STOP for step in policy.then):
+        return ""
+    if not families:
+        return f"{policy.name}: {provider} measures nothing: without an agent its machines cannot be judged; people are told so"
+    if cap >= needed and not {DUTY, AGENT}.isdisjoint(families):
+        return ""
+    lacks = f"{SIGNAL_FAMILIES[missing]} is not measured" if missing else "a higher confidence cannot be measured"
+    return (
+        f"{policy.name}: {provider} without an agent reaches a confidence of {cap:g} ({lacks}), and this policy acts from "
+        f"{needed:g} on: its machines are told of and asked about, and not stopped"
+    )
+
+
+def is_explicit(target: PolicyTarget) -> bool:
+    """Whether `target` names machines or whose they are, so that it claims machines without an owner."""
+    stated = (target.ids, target.names, target.match.accounts, target.match.owners, target.match.labels)
+    return any(one is not None for one in stated)
+
+
+def _get_needed(policy: Policy) -> float | None:
+    """Return the confidence that an act needs; None for a policy that no evidence of work bears on."""
+    if policy.rule != IDLE_RULE or not policy.when.names & ACTIVITY_FACTS:
+        return None
+    return find_needed_confidence(policy)
+
+
+def _find_outcome(policy: Policy, seen: Observation, families: frozenset[str], *, with_agent: bool) -> tuple[str, str]:
+    needed, (cap, missing) = _get_needed(policy), get_confidence_cap(families)
+    where = f"{seen.key.provider} with{'' if with_agent else 'out'} an agent"
+    if needed is not None and (not families or cap < NOTICE_CONFIDENCE):
+        return BLIND, f"{where} measures {'too little' if families else 'nothing'}"
+    if needed is not None and (cap < needed or {DUTY, AGENT}.isdisjoint(families)):
+        lacks = f", as {SIGNAL_FAMILIES[missing]} is not measured" if missing else ""
+        return ASKS, f"{where} reaches {cap:g}{lacks}; this policy acts from {needed:g} on"
+    return _find_handling_outcome(policy, seen)
+
+
+def _find_handling_outcome(policy: Policy, seen: Observation) -> tuple[str, str]:
+    """Return what becomes of a stop that the evidence allows."""
+    if seen.handling.controller:
+        return TELLS, f"{seen.handling.controller} would start it again"
+    if seen.handling.stops is False:
+        return ASKS, f"{seen.key.provider} has no stop"
+    if seen.handling.stop_loses and not policy.allow_irreversible:
+        return ASKS, f"a stop would lose {', '.join(seen.handling.stop_loses)}"
+    return ACTS, ""
