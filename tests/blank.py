@@ -17,7 +17,7 @@ def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> 
         ("standings", "wishes", "climbs", "intents", "sent", "hooks", "reactions", "balances", "members", "agents", "held"), ()
     )
     empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NO_COST_FACTS}
-    empty |= {"gap_ended_at": None, "apart": None, "breaker": None, "deliveries": {}}
+    empty |= {"gap_ended_at": None, "apart": None, "gap_began_at": None, "breaker": None, "deliveries": {}}
     return GuardSnapshot(now=now, live=live, **{**empty, **known})
 
 

@@ -36,7 +36,9 @@ def command(
     require_one_of(action, ACTIONS, "ACTION")
     if action == "show" and why is not None:
         raise InputError("belongs to close", field="--why", hint='costguard breaker close --why "..."')
-    from costguard.services import breaker
+    from costguard.services import overrides
 
     config = ctx.obj.config
-    write_answer(breaker.show_breaker(config=config) if action == "show" else breaker.close_breaker(why, config=config), ctx)
+    write_answer(
+        overrides.show_breaker(config=config) if action == "show" else overrides.close_breaker(why, config=config), ctx
+    )

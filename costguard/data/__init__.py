@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
+from costguard.quoting.offer import Subscription, read_subscriptions
 from costguard.quoting.storage import StorageRate, read_storage_rates
-from costguard.quoting.subscription import Subscription, read_subscriptions
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency

@@ -66,7 +66,7 @@ from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
-from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, INPUT_AGE, Sample
+from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, GPU_UTIL, INPUT_AGE, Sample
 
 WARMUP_MAX = timedelta(minutes=45)
 PROBE_LENGTH = timedelta(minutes=15)
@@ -79,8 +79,6 @@ CAP_WITHOUT_DUTY = 0.8
 CAP_PROCESSOR_ALONE, CAP_PROCESSOR_AND_IO = 0.5, 0.55
 """Without GPU duty and agent: a process that waits for its GPU without spinning uses no core (AWS and GCP without an agent)."""
 LARGE_GPU_COUNT = 4
-HEAD_LABELS = frozenset((("ray-node-type", "head"), ("skypilot-head-node", "1"), ("role", "head"), ("role", "master")))
-HEAD_SUFFIXES = ("-head", "_head", "-master")
 REASONS_SHOWN = 3
 
 
@@ -118,6 +116,9 @@ def classify_activity(
         return Activity(state=ACTIVE, confidence=0.9, reasons=why, families=_list_measured_families(tracks), attended=attended)
     found = None if jumped else detect_hang(seen, lines, tracks, view, power_limit_w)
     busy = [one for one in tracks if one.busy]
+    if found is None and busy and not any(one.fresh for one in busy):
+        last = min(tracks, key=_rank_family)
+        found = Classification(UNKNOWN, 0, (f"{last.kind.told} last arrived at {format_clock(last.line.ats[-1])}",), None)
     if found is None and busy:
         found = _classify_active(seen, busy, lines, view)
     if found is None:
@@ -229,7 +230,8 @@ def _find_busy_threshold(
     if line.kind.family == POWER:
         return compute_power_threshold(line, view, limit, gpus) if limit and limit > 0 else None
     if line.signal == CPU_UTIL and gpus >= LARGE_GPU_COUNT:
-        return CPU_UTIL_LARGE
+        # RunPod sends whole numbers of the pod's vCPUs: 1 is half a percent and more, which an idle pod of 8 GPUs shows.
+        return 1 if line.top == 1 else CPU_UTIL_LARGE
     return line.kind.above
 
 
@@ -273,6 +275,8 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
         f"{SIGNAL_FAMILIES.get(family, family)} is required but not measured" for family in needs if family not in measured
     ]
     for one in tracks:
+        if one.line.signal == GPU_UTIL and one.line.low > 0 and one.line.top <= 1:
+            doubts.append("GPU duty lies between 0 and 1 % in every sample: it may be a fraction, and 1 would be 100 %")
         if one.proven or (needs and one.kind.family not in (*needs, *_list_required_families(needs, measured))):
             continue
         if not one.fresh:
@@ -404,16 +408,6 @@ def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
         return None
     found = _match_labels(seen.labels, tuple(patterns))
     return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
-
-
-def leads_group(seen: Observation) -> bool:
-    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot: stopping it first orphans its workers.
-
-    Ray's autoscaler sets the label `ray-node-type=head` (2.9, 2024); SkyPilot names the head `...-head` and labels it
-    `skypilot-head-node=1` (0.10, 2025).
-    """
-    marks = {(key.casefold(), value.strip().casefold()) for key, value in seen.labels}
-    return bool(marks & HEAD_LABELS) or seen.name.casefold().endswith(HEAD_SUFFIXES)
 
 
 def counts_for_group(live: LiveResource) -> bool:

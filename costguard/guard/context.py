@@ -89,6 +89,7 @@ class GuardSnapshot:
     `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `lags`: how late each
     provider's measures come, where they do. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
     more. `apart`: how long nothing ran before this run, where it and the one before it each came after a gap.
+    `gap_began_at`: in the first run after a gap, when the last run before it was; None: this run follows no gap.
     `held`: what holds every act.
     `hooks`: runs of hooks, those that have not ended and late ones.
     `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
@@ -114,6 +115,7 @@ class GuardSnapshot:
     asked: CostFacts
     gap_ended_at: datetime | None
     apart: timedelta | None
+    gap_began_at: datetime | None
     breaker: Breaker | None
     held: tuple[tuple[str, str], ...]
     deliveries: Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]

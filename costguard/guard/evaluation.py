@@ -22,7 +22,6 @@ from costguard.guard.action_plan import (
     explain_thin_evidence,
     explain_unstoppable,
 )
-from costguard.guard.activity import leads_group
 from costguard.guard.cap_forecast import (
     CapCandidate,
     CapForecast,
@@ -42,7 +41,7 @@ from costguard.guard.escalation import (
     summarize_hook_runs,
 )
 from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
-from costguard.guard.overrides import ArmedLevel, Override, find_armed_level, find_breaker_close
+from costguard.guard.overrides import ArmedLevel, Override, find_armed_level, find_breaker_close, is_group_head
 from costguard.guard.policy import (
     DESTRUCTIVE,
     FINDINGS,
@@ -332,7 +331,7 @@ def _build_case(
         approved=seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
-        workers=len(seat.group.running) - 1 if seat.group is not None and leads_group(seat.live.observation) else 0,
+        workers=len(seat.group.running) - 1 if seat.group is not None and is_group_head(seat.live.observation) else 0,
         hooks=summarize_hook_runs(climb, sight.hooks),
     )
 

@@ -81,6 +81,8 @@ def is_override_open(wish: Override, now: datetime) -> bool:
     return wish.at <= now and (wish.lifted_at is None or now < wish.lifted_at) and (wish.until is None or now < wish.until)
 
 
+HEAD_LABELS = frozenset((("ray-node-type", "head"), ("skypilot-head-node", "1"), ("role", "head"), ("role", "master")))
+HEAD_SUFFIXES = ("-head", "_head", "-master")
 TYPO_LETTERS_MAX = 2
 """Letters that may differ for a label to be a slip of the pen for one that protects."""
 LETTERS_PER_TYPO = 4
@@ -134,6 +136,16 @@ def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]
         if owner:
             return owner
     return ""
+
+
+def is_group_head(seen: Observation) -> bool:
+    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot: stopping it first orphans its workers.
+
+    Ray's autoscaler sets the label `ray-node-type=head` (2.9, 2024); SkyPilot names the head `...-head` and labels it
+    `skypilot-head-node=1` (0.10, 2025).
+    """
+    marks = {(key.casefold(), value.strip().casefold()) for key, value in seen.labels}
+    return bool(marks & HEAD_LABELS) or seen.name.casefold().endswith(HEAD_SUFFIXES)
 
 
 def find_protection(

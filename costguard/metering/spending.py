@@ -80,7 +80,8 @@ class LifetimeCost:
 class ScopeCoverage:
     """The coverage of a scope.
 
-    `outcome`, `why`: of its last poll at `at`; `since`: the first poll in a row with that outcome.
+    `outcome`, `why`: of its last poll at `at`; `since`: the first poll in a row with that outcome. `first_at`: the first
+    complete poll ever; None: there was none.
     """
 
     scope: ScopeKey
@@ -89,6 +90,7 @@ class ScopeCoverage:
     since: datetime
     last_complete_at: datetime | None
     why: str = ""
+    first_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

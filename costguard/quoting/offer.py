@@ -2,15 +2,22 @@
 
 Example: RunPod's H100 at $3.99, seen on 2026-10-10, is 42 days old on 2026-11-21. List prices are taken for fresh for
 30 days, so it is shown as "stale 42d": still an answer, but one that says how old it is.
+
+A `Subscription` sells access rather than machines (Google Colab). It is shown beside a quote as what it is, never ranked.
+
+Example: 8 hours on an L4 at 2.1 to 4.8 compute units an hour take 17 to 38 of the 100 units a month of Colab Pro, if an L4 is
+given at all; a session that ends after 12 hours ends the run with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
 from costguard.errors import InputError
-from costguard.values.money import Rate
+from costguard.values.interval import Interval
+from costguard.values.money import Money, Rate
 from costguard.values.resource import TIERS
 
 FRESH_DAYS = {"standard": 30, "dynamic": 2}
@@ -101,3 +108,40 @@ class OfferListing:
     offers: tuple[Offer, ...]
     why: str = ""
     unnamed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A plan and one kind of GPU it may give. `price`: of `units` compute units; a session lasts `session_hours` at most."""
+
+    provider: str
+    plan: str
+    gpu: str
+    price: Money
+    units: int
+    units_per_hour: Interval
+    session_hours: float
+    source: str
+    observed_on: str
+
+    def compute_units(self, hours: Interval) -> Interval:
+        """Compute units a run of `hours` takes."""
+        return self.units_per_hour.multiply(hours)
+
+
+def read_subscriptions(rows: Iterable[Mapping[str, str]]) -> tuple[Subscription, ...]:
+    """Every plan and GPU of `subscriptions.csv`, in its order."""
+    return tuple(
+        Subscription(
+            provider=row["provider"],
+            plan=row["plan"],
+            gpu=row["gpu"],
+            price=Money.parse(row["price_usd"], field=f"subscriptions.csv {row['plan']}"),
+            units=int(row["units"]),
+            units_per_hour=Interval(*(float(row[f"units_per_hour_{end}"]) for end in ("low", "expected", "high"))),
+            session_hours=float(row["session_hours"]),
+            source=row["source"],
+            observed_on=row["observed_on"],
+        )
+        for row in rows
+    )

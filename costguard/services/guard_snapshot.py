@@ -65,6 +65,7 @@ class PreviousRuns:
     gap: str
     gap_ended_at: datetime | None
     apart: timedelta | None
+    gap_began_at: datetime | None
     breaker: Breaker | None
 
 
@@ -83,6 +84,9 @@ def read_previous_runs(
         gap=gap,
         gap_ended_at=gap_ended_at,
         apart=now - again.at if again else None,
+        gap_began_at=guarded_until
+        if gap and last and guarded_until is not None and guarded_until < now and not again
+        else None,
         breaker=decode_breaker(facts.get("breaker")),
     )
 
@@ -128,6 +132,7 @@ def build_guard_snapshot(
         asked=load_cost_facts(rules, books, live, latest.balances, now),
         gap_ended_at=before.gap_ended_at,
         apart=before.apart,
+        gap_began_at=before.gap_began_at,
         breaker=before.breaker,
         held=held,
         deliveries=records.load_deliveries(min((one.started_at for one in climbs), default=now)),

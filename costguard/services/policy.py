@@ -1,25 +1,41 @@
-"""`costguard policy`: lint, explain, test, arm, accept."""
+"""`costguard policy`: lint, explain, test, arm, accept; and what policies can do on the machines of the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError, shorten
-from costguard.guard.overrides import ARM, ARMED_FOR, ArmedLevel, Override, find_armed_level, is_override_open, join_arming
+from costguard.guard.evaluation import is_claimed
+from costguard.guard.overrides import (
+    ARM,
+    ARMED_FOR,
+    ArmedLevel,
+    Override,
+    find_armed_level,
+    find_owner,
+    is_override_open,
+    join_arming,
+)
 from costguard.guard.policy import DURATION, FACTS, LABELS, LEVELS, MONEY, NUMBER, RATE, TRUTH, Policy, Rails
+from costguard.guard.policy_evaluation import matches_target
+from costguard.guard.reach import compute_reach, describe_reach
+from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_overrides_since
+from costguard.ledger.spans.books import SpendingReader
+from costguard.metering.spending import LiveResource
 from costguard.providers import plugins
 from costguard.services import CommandAnswer, overrides
 from costguard.services.guard_inputs import build_guard_config
-from costguard.services.reach import list_reach, list_unowned
 from costguard.settings import Settings, read_settings, resolve_ledger_url
 from costguard.settings.fields import parse_duration
 from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
 from costguard.views.policy import (
@@ -208,3 +224,65 @@ def _parse_fact_value(name: str, text: str) -> object:
         make = Money if kind == MONEY else Rate
         return make.parse(amount.removeprefix("$"), currency.strip() or "USD", field=field)
     return text
+
+
+NAMES_SHOWN = 20
+
+
+def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
+    """Sentences about each policy that acts: on how many of the running machines it can, and what limits it on the others."""
+    live, agents = load_machines(settings)
+    return describe_machines(settings, policies, live, agents)
+
+
+def describe_machines(
+    settings: Settings, policies: Sequence[Policy], live: Iterable[LiveResource], agents: frozenset[ResourceKey]
+) -> list[str]:
+    """The same for the machines `live`, of which those in `agents` have one."""
+    measures = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
+    owner_from, machines = settings.defaults.owner_from, list(live)
+    return [
+        sentence
+        for policy in policies
+        for sentence in describe_reach(
+            policy, compute_reach(policy, machines, measures=measures, agents=agents, owner_from=owner_from)
+        )
+    ]
+
+
+def list_unowned(settings: Settings, policy: Policy) -> list[str]:
+    """Sentences for whoever arms `policy`: per account whether it is claimed, and the machines without an owner by name."""
+    rules = build_guard_config(settings)
+    found: dict[tuple[str, str], list[LiveResource]] = {}
+    for one in load_machines(settings)[0]:
+        seen = one.observation
+        owner = find_owner(seen, rules.owner_from)
+        if matches_target(policy.target, seen, owner) and seen.kind == INSTANCE and seen.state == RUNNING and not owner:
+            found.setdefault((seen.key.provider, seen.key.account), []).append(one)
+    lines = []
+    for (provider, account), machines in sorted(found.items()):
+        names = [one.observation.name or one.observation.key.id for one in machines]
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        shown = ", ".join(names[:NAMES_SHOWN]) + more
+        if is_claimed(rules, machines[0], policy):
+            stated = "claimed in [watch] claims" if rules.claims is not None else "counted as ours"
+            lines.append(f"{provider}/{account} is {stated}: {len(names)} without an owner may be acted on: {shown}")
+        else:
+            cure = f'[watch] claims = ["{provider}/{account}"] claims it'
+            lines.append(f"{provider}/{account} is not claimed: {len(names)} without an owner are left alone: {shown}; {cure}")
+    return lines
+
+
+def load_machines(settings: Settings) -> tuple[list[LiveResource], frozenset[ResourceKey]]:
+    """What the ledger lists now, and the machines with an agent; nothing where there is no ledger yet."""
+    url = resolve_ledger_url(settings)
+    try:
+        with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:
+            live = books.load_live(overrides.get_now())
+        with LedgerReader(url) as reader, reader.snapshot() as ask:
+            agents = frozenset(one.key for one in load_agents(ask))
+    except InputError as none_yet:
+        if "no ledger here yet" in none_yet.what:
+            return [], frozenset()
+        raise
+    return live, agents

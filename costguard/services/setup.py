@@ -76,7 +76,7 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
 
 def _list_reach(settings: Settings) -> list[str]:
     """What the policies can do on the machines of the ledger; nothing where it cannot be read, which has a check of its own."""
-    from costguard.services.reach import list_reach
+    from costguard.services.policy import list_reach
 
     try:
         return list_reach(settings, settings.policies) if settings.policies else []

@@ -24,8 +24,8 @@ from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
 from costguard.services.overrides import make_override
+from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
-from costguard.services.reach import describe_machines
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import HEARTBEAT_LIMIT_S, WatchdogContext, open_watchdog_context, send_heartbeat

@@ -9,10 +9,9 @@ from collections import Counter
 from datetime import date
 from typing import TYPE_CHECKING
 
-from costguard.quoting.offer import Offer
+from costguard.quoting.offer import Offer, Subscription
 from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, explain_uncertainty
 from costguard.quoting.storage import compute_job_disk_gb
-from costguard.quoting.subscription import Subscription
 from costguard.sizing.memory.footprint import Footprint
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView

@@ -46,7 +46,8 @@ def test_the_rails_let_one_go_after_the_other_and_say_so(recorded: Command) -> N
 
 
 def test_what_the_rails_never_let_go_is_held_back_and_saves_nothing(recorded: Command, tmp_path: Path) -> None:
-    (tmp_path / "costguard.toml").write_text(POLICY + f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')
+    limits = "[rails]\nacts = { fleet_percent_day = 20 }\n"
+    (tmp_path / "costguard.toml").write_text(POLICY + limits + f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')
     data = recorded("simulate", "--since", "4h", "--json").data
     assert [stop["name"] for stop in data["stops"]] == ["idles"]
     (held,) = data["held"]

@@ -67,7 +67,7 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
         key: set(inner) for key, inner in guard.RAIL_FIELDS.items()
     }
     assert set(route) == set(notify.ROUTE_KEYS)
-    assert set(table["notify"]) == {"route", *notify.SECRET_FIELDS}
+    assert set(table["notify"]) == {"route", "console_is_delivery", *notify.SECRET_FIELDS}
     assert set(table["report"][0]) == set(reports.REPORT_KEYS)
     assert set(route["match"]) == set(notify.ROUTE_MATCH_KEYS)
 

@@ -10,9 +10,9 @@ import pytest
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.errors import InputError
-from costguard.guard.activity import leads_group
 from costguard.guard.context import GuardConfig
 from costguard.guard.evaluation import is_claimed
+from costguard.guard.overrides import is_group_head
 from costguard.guard.policy import CAP_RULE, IDLE_RULE, LIMIT_RULE, PolicyTarget
 from costguard.guard.reach import ACTS, ASKS, BLIND, compute_reach, describe_provider_reach, describe_reach
 from costguard.guard.signals import ACTIVE, UNKNOWN, Activity
@@ -73,7 +73,7 @@ def test_the_head_of_a_group_waits_for_its_workers_but_not_where_money_runs_out(
     ],
 )
 def test_the_head_of_a_cluster_is_known_by_its_marks(stated: dict[str, Any], head: bool) -> None:  # noqa: FBT001 - a case
-    assert leads_group(machine(**stated).observation) is head
+    assert is_group_head(machine(**stated).observation) is head
 
 
 NAMED = PolicyTarget(names=("i-*",))

@@ -195,7 +195,7 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
                 "vast", scopes=[ScopeKey("vast", "a", "all")], why="401", since=NOTICED, rate=rate("2.99"), at=DUE
             ),
             WARNING,
-            "vast cannot be asked (1 scope)",
+            "vast refuses the credentials (1 scope)",
         ),
         (
             fleet.build_budget_alert(

@@ -256,6 +256,7 @@ def test_scopes_say_how_well_they_are_seen(url: str) -> None:
         since=START + 2 * MINUTE,
         last_complete_at=START + MINUTE,
         why="503 from the provider",
+        first_at=START,
     )
     assert (there.scope, there.outcome, there.last_complete_at, there.why) == (THERE, "partial", None, "page 2 was lost")
 

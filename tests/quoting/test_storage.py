@@ -6,8 +6,8 @@ import pytest
 
 from costguard.data import ShippedFacts
 from costguard.errors import InputError
+from costguard.quoting.offer import read_subscriptions
 from costguard.quoting.storage import SYSTEM_GB, StorageRate, compute_disk_gb, read_storage_rates
-from costguard.quoting.subscription import read_subscriptions
 from costguard.sizing.job import parse_job
 from costguard.values.interval import Interval
 from costguard.values.money import Money

@@ -5,6 +5,7 @@ A refused run writes no hold. Its refusal is recorded as an override for an hour
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,13 +23,18 @@ from costguard.guard.limits import HOUR, Breaker, find_churning_controllers
 from costguard.guard.overrides import DENIED, Override, find_owner, is_override_open
 from costguard.guard.policy import Rails
 from costguard.guard.policy_evaluation import compute_burn_rate
+from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
-from costguard.values.resource import ENDED, ScopeKey
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, ScopeKey
 from costguard.values.text_format import format_length, format_local_time, format_scope
 
 PROVIDER_DOWN_AFTER = timedelta(minutes=15)
+CREDENTIALS_PATTERN = re.compile(r"\b401\b|\bkey\b|credential|\btoken\b", re.IGNORECASE)
+"""How adapters word a `CredentialsError`: no outage, so nobody waits for it to end by itself."""
+NEW_MACHINE_POLLS, NEW_MACHINE_TOLD_FOR = 2, timedelta(hours=1)
+"""Listings that must have a new machine before people are told of it, and for how long it counts as new."""
 
 
 def list_fleet_alerts(
@@ -38,6 +44,7 @@ def list_fleet_alerts(
     yield from _list_budget_alerts(survey, sight)
     yield from _list_rail_alerts(survey, rules, sight)
     yield from _list_scope_alerts(scopes, rules, sight)
+    yield from _list_new_machine_alerts(scopes, rules, sight)
     yield from _list_balance_alerts(rules, sight)
     yield from _list_churn_alerts(rules, sight)
     yield from _list_denial_alerts(sight)
@@ -109,6 +116,8 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardS
     mass, rails = survey.breaker, rules.rails
     for why in (says for reason, says in sight.held if reason == "older_ledger"):
         yield build_older_ledger_alert(why=why, at=survey.at)
+    if sight.gap_began_at is not None and any(one.observation.state == RUNNING for one in sight.live):
+        yield build_unwatched_alert(sight.live, since=sight.gap_began_at, at=survey.at, zone=rules.zone)
     if sight.apart is not None:
         yield build_gap_alert(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
     if mass is not None and mass.closed_at is None:
@@ -124,7 +133,8 @@ def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sigh
     down: dict[str, list[ScopeCoverage]] = defaultdict(list)
     for scope in scopes:
         seen_at = scope.last_complete_at or scope.since
-        if scope.outcome != "complete" and sight.now - seen_at >= PROVIDER_DOWN_AFTER:
+        refused = bool(CREDENTIALS_PATTERN.search(scope.why))
+        if scope.outcome != "complete" and (refused or sight.now - seen_at >= PROVIDER_DOWN_AFTER):
             down[scope.scope.provider].append(scope)
     for provider, missing in sorted(down.items()):
         names = {scope.scope for scope in missing}
@@ -140,6 +150,47 @@ def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sigh
             at=sight.now,
             zone=rules.zone,
         )
+
+
+def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+    """One word of each machine that appeared while its account was watched, and that has no owner."""
+    watched_since = {one.scope: one.first_at for one in scopes}
+    for live in sight.live:
+        seen, known = live.observation, sight.known.get(live.observation.key)
+        began = watched_since.get(live.scope)
+        if known is None or began is None or seen.kind != INSTANCE or find_owner(seen, rules.owner_from):
+            continue
+        fresh = began < known.at and sight.now - known.at < NEW_MACHINE_TOLD_FOR and known.polls >= NEW_MACHINE_POLLS
+        if fresh and seen.state == RUNNING and live.absent_at is None:
+            matter = alert.AlertSubject(
+                topic="new",
+                key=seen.key,
+                owner="",
+                name=seen.name,
+                told=_describe_shape(seen),
+                rate=compute_burn_rate(live, sight.now),
+            )
+            facts = (
+                ("since", format_local_time(known.at, rules.zone)),
+                ("per hour", format_alert_rate(matter.rate)),
+                ("why", "it appeared while its account was watched, and nothing tells whose it is"),
+                ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
+            )
+            yield Alert(
+                topic="new",
+                subject=matter.subject,
+                owner="",
+                severity=WARNING,
+                what=f"new machine without an owner: {matter.called}, {format_alert_rate(matter.rate)} an hour",
+                at=sight.now,
+                facts=facts,
+                once=True,
+            )
+
+
+def _describe_shape(seen: Observation) -> str:
+    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
+    return f"{gpus} {seen.instance_type}".strip()
 
 
 def _list_balance_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
@@ -325,6 +376,25 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
     return Alert(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
+def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: datetime, zone: tzinfo = UTC) -> Alert:
+    """Nobody watched from `since` until now: how many machines run, and what they cost meanwhile as far as is known."""
+    running = [one for one in live if one.observation.kind == INSTANCE and one.observation.state == RUNNING]
+    rates = [rate for one in running if (rate := compute_burn_rate(one, at)) is not None and rate.currency == "USD"]
+    nano = sum(rate.nano_per_hour for rate in rates)
+    cost = alert.compute_rate_cost(Rate(nano_per_hour=nano, currency="USD") if nano else None, at - since)
+    more = f", and {len(running) - len(rates)} without a known price" if len(running) > len(rates) else ""
+    facts = (
+        ("since", format_local_time(since, zone)),
+        ("so far", (f"about {format_alert_sum(cost)}" if cost else "nothing known") + more),
+        ("why", "no guard run was recorded in that time: the watchdog was stopped, asleep or cut off"),
+        ("next", "nothing was decided meanwhile; this run only observes, and the next one judges as usual"),
+    )
+    what = f"nobody watched from {format_local_time(since, zone)} to {format_local_time(at, zone)}; {len(running)} machines run"
+    return Alert(
+        topic="rail:unwatched", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts, once=True
+    )
+
+
 def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
     """More than half of a scope vanished from one listing: believed only one by one."""
     facts = (
@@ -369,7 +439,7 @@ def build_provider_down_alert(
     provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime, zone: tzinfo = UTC
 ) -> Alert:
     """A provider cannot be asked: one notice for all of its scopes."""
-    facts = (
+    facts: tuple[tuple[str, str], ...] = (
         ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
         ("why", why),
         ("scopes", join_names([format_scope(scope) for scope in scopes])),
@@ -377,6 +447,9 @@ def build_provider_down_alert(
         ("next", "no machine there is stopped before it is seen again"),
     )
     what = f"{provider} cannot be asked ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
+    if CREDENTIALS_PATTERN.search(why):
+        facts = (*facts, ("to fix it", "costguard doctor shows which key is refused, and where it is read from"))
+        what = f"{provider} refuses the credentials ({len(scopes)} {'scope' if len(scopes) == 1 else 'scopes'})"
     return Alert(topic="provider", subject=provider, owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 

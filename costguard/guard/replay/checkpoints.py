@@ -127,7 +127,8 @@ def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
     for start, _ in find_instance_runs(past.said):
         yield start + MANUAL_START_LEASE
     gpus = max((one.seen.gpu_count for one in past.said if one.seen), default=0)
-    yield from find_change_points(past.samples, _find_sample_interval(scene), _find_longest_window(scene), gpus)
+    lag = back.lags.get(past.key.provider, timedelta())
+    yield from find_change_points(past.samples, _find_sample_interval(scene), _find_longest_window(scene), gpus, lag=lag)
 
 
 def _find_sample_interval(scene: ReplayedResource) -> timedelta:
@@ -159,12 +160,16 @@ SampleColumn = tuple[Sequence[int], Sequence[float]]
 """When samples were taken, in microseconds since 1970 and in order, and their values."""
 
 
-def find_change_points(samples: SampleColumns, poll: timedelta, window: timedelta, gpus: float) -> list[datetime]:
+def find_change_points(
+    samples: SampleColumns, poll: timedelta, window: timedelta, gpus: float, *, lag: timedelta = timedelta()
+) -> list[datetime]:
     """Every time at which what the samples say may turn, in order.
 
-    `poll`: how often one is due. `window`: the longest that any policy looks at. `gpus`: of the machine.
+    `poll`: how often one is due. `window`: the longest that any policy looks at. `gpus`: of the machine. `lag`: how late
+    samples come; a signal that ends is stale two polls and the lag after its last sample.
     """
     late = round(LATE_INTERVALS * (poll // MICROSECOND))
+    stale = (2 * poll + lag) // MICROSECOND + 1
     limit = min(samples[GPU_POWER_LIMIT][1], default=0.0) if GPU_POWER_LIMIT in samples else 0.0
     hangs = any(SIGNAL_KINDS[signal].family == PROGRESS for signal in samples if signal in SIGNAL_KINDS)
     hidden = [] if hangs else _find_busy_stretches(samples, late, (BUSY_SHARE_MIN * window + 2 * poll) // MICROSECOND)
@@ -172,9 +177,9 @@ def find_change_points(samples: SampleColumns, poll: timedelta, window: timedelt
     for signal, line in samples.items():
         if signal not in SIGNAL_KINDS or not line[0]:
             continue
-        found.update((line[0][0], line[0][-1]))
+        found.update((line[0][0], line[0][-1], line[0][-1] + stale))
         whole = limit * (max(1.0, gpus) if signal == GPU_POWER else 1)
-        of = (*_find_holes(line, late), *_find_signal_changes(signal, line, whole, window, hangs=hangs))
+        of = (*_find_holes(line, late, stale), *_find_signal_changes(signal, line, whole, window, hangs=hangs))
         if signal == GPU_UTIL:
             found.update(of)
             continue
@@ -185,10 +190,11 @@ def find_change_points(samples: SampleColumns, poll: timedelta, window: timedelt
     return [from_micros(at) for at in sorted(found)]
 
 
-def _find_holes(line: SampleColumn, late: int) -> Iterator[int]:
+def _find_holes(line: SampleColumn, late: int, stale: int) -> Iterator[int]:
     for before, after in pairwise(line[0]):
         if after - before > late:
             yield before
+            yield before + stale
             yield after
 
 

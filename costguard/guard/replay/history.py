@@ -326,6 +326,7 @@ class ReplayedResource:
             asked=self._collect_cost_facts(live, at, policies),
             gap_ended_at=self.backdrop.find_gap_end(at),
             apart=None,
+            gap_began_at=None,
             breaker=None,
             held=(),
             deliveries={},

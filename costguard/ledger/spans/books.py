@@ -163,7 +163,8 @@ class SpendingReader:
     def list_scopes(self) -> list[ScopeCoverage]:
         """Return the coverage of each scope, sorted."""
         with self._reader.snapshot() as ask:
-            books = sorted(load_books(ask).values(), key=lambda book: book.state.scope)
+            books = sorted(load_books(ask).items(), key=lambda one: one[1].state.scope)
+            first = dict(ask("SELECT scope_id, min(start_us) FROM coverage WHERE outcome = ? GROUP BY scope_id", (COMPLETE,)))
         return [
             ScopeCoverage(
                 scope=book.state.scope,
@@ -172,8 +173,9 @@ class SpendingReader:
                 since=from_micros(last.start_us),
                 last_complete_at=book.state.complete_at,
                 why=last.why,
+                first_at=decode_optional_instant(first.get(scope_id)),
             )
-            for book in books
+            for scope_id, book in books
             if (last := book.coverage)
         ]
 
