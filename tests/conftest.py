@@ -30,6 +30,7 @@ for _key, _handler in _KEYS:
         signal.signal(_key, _handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
 def pytest_xdist_auto_num_workers() -> int:
     """Two workers a core: tests that start processes wait for them.
 
