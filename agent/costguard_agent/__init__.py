@@ -1,8 +1,7 @@
-"""The agent: what runs on a rented machine and tells the watchdog what its GPUs, processes, disks and people do.
+"""The agent: runs on a rented machine and reports the activity of its GPUs, processes, disks and users to the watchdog.
 
-Python 3.9 and the standard library only, so that it runs on old images; NVML through nvidia-ml-py where that is installed.
-
-A job tells its progress with two lines, which never raise and never wait:
+It needs Python 3.9 and the standard library only, so that it runs on old images; it uses NVML through nvidia-ml-py if that is
+installed. A job reports its progress with two lines, which never raise and never block:
 
     import costguard_agent
     costguard_agent.progress(step)

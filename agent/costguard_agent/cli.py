@@ -1,7 +1,7 @@
 """The commands of costguard-agent: join, run, status, phase, busy, keep, install, version.
 
-They end with 0, with 1 where something failed, 2 where they were called wrongly or `run` cannot begin, and 3 where the watchdog
-refused or did not answer yet.
+Exit codes: 0; 1 if something failed; 2 for wrong usage or if `run` cannot start; 3 if the watchdog refused or has not answered
+yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = (86400, 3600, 60, 1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """One command; its exit code."""
+    """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words == ["run"]:  # it stays: what only commands need is not imported for it
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """A length of time as it is written: 90m, 3h, 1h30m, 2d. Raises AgentError."""
+    """Parse a duration such as 90m, 3h, 1h30m or 2d into seconds; raises AgentError."""
     found = DURATION_PATTERN.fullmatch(text.strip())
     total = sum(int(part) * unit for part, unit in zip(found.groups(), SECONDS) if part) if found else 0
     if not total:

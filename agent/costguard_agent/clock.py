@@ -1,8 +1,8 @@
-"""Three clocks, and what their disagreement says: a suspended machine, a clock that was set, an agent that did not run.
+"""Comparison of three clocks, which detects a suspended machine, a clock that was set, and an agent that did not run.
 
-Example: between two looks the boot clock went on by 3,600 s and the clock of waking time by 1 s: the machine slept.
+Example: between two readings the boot clock advanced by 3,600 s and the clock of waking time by 1 s: the machine was suspended.
 
-Pace: how often something may be measured that costs time of a core, so that no machine is too large for the agent.
+Also a throttle for measurements that take processor time, so that the agent's load is limited on machines of any size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ APART_S = 2.0
 
 
 class Moment(NamedTuple):
-    """One moment: `wall_ms` Unix milliseconds; `boot_s` runs on in sleep, `awake_s` does not; both only rise."""
+    """One moment by three clocks.
+
+    `wall_ms`: Unix milliseconds; `boot_s` includes suspended time, `awake_s` does not; both never decrease.
+    """
 
     wall_ms: int
     boot_s: float
@@ -24,14 +27,14 @@ class Moment(NamedTuple):
 
 
 def read_clock() -> Moment:
-    """This moment."""
+    """Return the current moment."""
     awake = time.monotonic()
     boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else awake
     return Moment(time.time_ns() // 1_000_000, boot, awake)
 
 
 def explain_gap(earlier: Moment, later: Moment, *, most_s: float) -> str:
-    """Why nothing may be said of the time between two looks that should be at most `most_s` apart; "" where it may."""
+    """Return why the time between two readings, normally at most `most_s` apart, cannot be judged; "" if it can."""
     boot, awake = later.boot_s - earlier.boot_s, later.awake_s - earlier.awake_s
     wall = (later.wall_ms - earlier.wall_ms) / 1000
     if boot - awake > APART_S:
@@ -44,25 +47,26 @@ def explain_gap(earlier: Moment, later: Moment, *, most_s: float) -> str:
 
 
 class RecordClock:
-    """The clock that records are dated by: the machine's own, or the watchdog's once the machine's was found to be wrong."""
+    """The clock that dates records: the machine's, or the watchdog's once the machine's was found to be wrong."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
         """How far the machine's clock is ahead of the one that counts."""
 
     def to_unix_ms(self, moment: Moment | None = None) -> int:
-        """Unix milliseconds, by the clock that counts."""
+        """Return Unix milliseconds by this clock. `moment`: None for now."""
         return (moment or read_clock()).wall_ms - self.ahead_ms
 
     def correct(self, ahead_ms: int) -> None:
-        """The clock that counted until now is so far ahead of the watchdog's."""
+        """Correct this clock, which is `ahead_ms` ahead of the watchdog's."""
         self.ahead_ms += ahead_ms
 
     def detect_jump(self, earlier: Moment, later: Moment) -> int:
-        """The machine's clock may have been set in between; by how much records must be dated anew, in milliseconds.
+        """Return by how many milliseconds existing records must be shifted, because the machine's clock was set meanwhile.
 
-        One that was corrected goes on as it was. Else the new clock may be the right one, or the old: all records follow it, so
-        that they keep their distances, and move together once the watchdog says what time it is.
+        A clock that was corrected before continues unchanged: 0. Otherwise either the new or the old clock may be the right
+        one: all records are shifted with it, so that they keep their distances, and are corrected together once the watchdog
+        sends its time.
         """
         jump_ms = later.wall_ms - earlier.wall_ms - round((later.boot_s - earlier.boot_s) * 1000)
         if abs(jump_ms) <= APART_S * 1000:
@@ -77,7 +81,7 @@ ResultT = TypeVar("ResultT")
 
 
 class CpuThrottle:
-    """At most every `every_s` seconds, and never more than `share` of a core on the average of what it costs."""
+    """Limits a measurement to one every `every_s` seconds and to `share` of a core on average."""
 
     def __init__(self, every_s: float, share: float) -> None:
         self.every_s, self._share = every_s, share
@@ -85,11 +89,11 @@ class CpuThrottle:
         self.wait_s = every_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time, by a clock that only rises."""
+        """Return whether the next measurement is due, by a monotonic clock."""
         return now_s >= self._next_s
 
     def run_measured(self, now_s: float, measure: Callable[[], ResultT]) -> ResultT:
-        """What `measure` returns; its processor time decides when the next is due."""
+        """Run `measure` and return its result; its processor time determines when the next one is due."""
         before = time.thread_time()
         try:
             return measure()

@@ -1,12 +1,12 @@
-"""All measurements of one machine, put together as looks and as records of 15 seconds.
+"""All measurements of one machine, combined into readings and records of 15 seconds.
 
-People, notebooks and schedulers around this agent, for its loop: one call a look, which never waits.
+Users, notebooks and schedulers are probed for the agent's loop by one call, which never waits:
 
-    around = Around(Surroundings.real())
-    seen = around.look(time.time())       # at each look: seen.signals (input_age_s, connections, queue_jobs), seen.troubles
+    around = ActivityProbe(HostView.real())
+    seen = around.look(time.time())       # seen.signals (input_age_s, connections, queue_jobs), seen.troubles
 
-Terminals are read at each look. Notebook servers and schedulers are asked once a minute by a thread of its own; what they said
-counts for three minutes. One that hangs is asked no further, and its signals are missing then.
+Terminals are read at each call. Notebook servers and schedulers are queried once a minute in a separate thread; their answers
+are valid for three minutes. A query that hangs is not repeated, and its signals are missing from then on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LEAST_S = 0.5
 
 
 class MeasuredRecord(NamedTuple):
-    """One record as a beat carries it. `unknown`: signals that there would be, and that could not be had."""
+    """One record as sent in a beat. `unknown`: signals that exist here and could not be measured."""
 
     record: dict[str, Any]
     over_s: float
@@ -50,7 +50,7 @@ class MeasuredRecord(NamedTuple):
 
 
 class Collector:
-    """Made into a record when one is due. `every_s`: how often."""
+    """Collects measurements and builds a record from them. `every_s`: seconds between records."""
 
     def __init__(self, moment: Moment, every_s: float) -> None:
         self._gpus = GpuWatcher(every_s)
@@ -63,7 +63,10 @@ class Collector:
         self._measure_host(moment)
 
     def finish_record(self, moment: Moment, at_ms: int, heard: dict[str, float]) -> MeasuredRecord | None:
-        """The record that ends now, dated `at_ms`; None where hardly any time went by. `heard`: signals of hints."""
+        """Return the record that ends now, dated `at_ms`; None if less than half a second passed.
+
+        `heard`: signals from hints.
+        """
         over_s = moment.awake_s - self._before.awake_s
         if over_s < LEAST_S:
             return None
@@ -77,7 +80,7 @@ class Collector:
         return MeasuredRecord(found, over_s, seen.unknown, troubles)
 
     def forget(self, moment: Moment) -> None:
-        """After a gap: nothing may be said of it, and all counters begin anew."""
+        """Discard everything after a gap, which cannot be judged, and restart all counters."""
         self._machine.forget()
         self._trees.forget()
         self._take_gpu_readings()
@@ -85,11 +88,11 @@ class Collector:
         self._begin_record(moment)
 
     def set_interval(self, every_s: float) -> None:
-        """Records come so often from now on."""
+        """Set the seconds between records."""
         self._gpus.every_s = every_s
 
     def close(self) -> None:
-        """Let go of the GPUs."""
+        """Release the GPUs."""
         self._gpus.close()
 
     @property
@@ -107,14 +110,14 @@ class Collector:
         return found if cores is None else {**found, "cpu_cores": cores}
 
     def _take_gpu_readings(self) -> list[SignalReading]:
-        """What was seen of the GPUs since the last time."""
+        """Return the GPU readings since the last call."""
         taken = self._gpus.take()
         self._latest = taken.latest
         self._troubles.update(dict.fromkeys(taken.troubles))
         return taken.looks
 
     def _measure_safely(self, name: str, measure: Callable[[], ResultT], otherwise: ResultT) -> ResultT:
-        """What `measure` finds. Whatever goes wrong in it, the rest is measured, and it is said."""
+        """Return the result of `measure`; on any error record it as a trouble and return `otherwise`."""
         try:
             return measure()
         except Exception as error:  # noqa: BLE001 - any: a binding, a driver, a file of the kernel that looks otherwise
@@ -131,7 +134,7 @@ PEOPLE_EVERY_S, PEOPLE_SHARE = 5.0, 0.001
 
 
 class BackgroundQuery:
-    """One question, asked by a thread of its own at most once a minute."""
+    """One query that a separate thread runs at most once a minute."""
 
     def __init__(self, name: str, ask: Callable[[float], ProbeResult], unknown: tuple[str, ...]) -> None:
         self._name, self._ask, self._unknown = name, ask, unknown
@@ -141,7 +144,7 @@ class BackgroundQuery:
         self._thread: threading.Thread | None = None
 
     def read_latest(self, now: float) -> ProbeResult:
-        """The last answer, grown older; asks again where it is time. An answer that is too old is none."""
+        """Eturn the last answer with its age added, and start the next query if it is due; an answer that is too old is dropped."""
         at_s = time.monotonic()
         if at_s - self._asked_s >= EVERY_S and (self._thread is None or not self._thread.is_alive()):
             self._asked_s = at_s
@@ -154,7 +157,7 @@ class BackgroundQuery:
         return ProbeResult({}, self._unknown, late if at_s - self._begun_s > KEPT_S else ())
 
     def wait(self, within_s: float) -> None:
-        """Until the answer that was asked for last is there, at most so long."""
+        """Wait for the query in progress, at most `within_s` seconds."""
         if self._thread is not None:
             self._thread.join(within_s)
 
@@ -167,7 +170,7 @@ class BackgroundQuery:
 
 
 class ActivityProbe:
-    """All of it as one look."""
+    """Probes users, notebook servers and schedulers in one call."""
 
     def __init__(self, surroundings: HostView) -> None:
         self._people, self._pace = SessionProbe(surroundings), CpuThrottle(PEOPLE_EVERY_S, PEOPLE_SHARE)
@@ -180,7 +183,10 @@ class ActivityProbe:
         )
 
     def look(self, now: float, *, within_s: float = 0.0) -> ProbeResult:
-        """What is known at `now` (Unix seconds); `within_s`: wait so long for first answers (a command that looks once)."""
+        """Return what is known at `now` (Unix seconds).
+
+        `within_s`: seconds to wait for first answers, for a command that looks only once.
+        """
         answers = [one.read_latest(now) for one in self._inquiries]
         if within_s > 0:
             for one in self._inquiries:
@@ -196,5 +202,5 @@ class ActivityProbe:
 
 
 def _age_signals(seen: ProbeResult, by_s: float) -> ProbeResult:
-    """What was seen `by_s` seconds ago, as it is now: only the age grows."""
+    """Return a result of `by_s` seconds ago as of now: only the input age grows."""
     return seen._replace(signals={n: v + (by_s if n == INPUT_AGE else 0.0) for n, v in seen.signals.items()})

@@ -1,11 +1,11 @@
-"""The agent as it runs: one thread measures and listens, one watches the GPUs, one tells. None waits for another.
+"""The running agent: one thread measures and listens, one reads the GPUs, one sends. None waits for another.
 
-    every second      duty and power of the GPUs, where there are any (watching.py)
-    every 15 s        a record, kept on disk until the watchdog acknowledged it, and a beat
-    when it comes     hints of jobs; an ask of somebody here is told at once
-    every minute      the dead-man switch looks, where it is armed
+    every second      duty and power of the GPUs, if there are any (nvml.py)
+    every 15 s        a record, kept on disk until the watchdog acknowledges it, and a beat
+    on arrival        hints of jobs; a request of a local user is sent at once
+    every minute      the dead-man switch is evaluated, if it is armed
 
-15 s is what the watchdog says; it may say otherwise in any answer.
+The 15 s are the watchdog's setting; any of its answers may change them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_agent() -> int:
-    """Run until told to end. Raises AgentError where it cannot begin."""
+    """Run until a signal ends it; raises AgentError if it cannot start."""
     os.umask(0o077)
     _disable_core_dumps()
     state = state_dir.make_dir(state_dir.find_state_dir())
@@ -52,7 +52,7 @@ def run_agent() -> int:
 
 
 class AgentDaemon:
-    """One agent of one machine."""
+    """The agent of one machine."""
 
     def __init__(self, state: Path, runtime: Path, joined: Any, secret: bytes) -> None:  # noqa: ANN401 - Joined
         self._log = AgentLog()
@@ -77,7 +77,7 @@ class AgentDaemon:
         self._log.say(f"{__version__} monitors this machine for {joined.url} as {joined.name or joined.agent}")
 
     def run(self) -> int:
-        """Until a signal ends it: within a second, after a last beat was tried."""
+        """Run until a signal ends it: within a second, after an attempt to send a last beat."""
         ended, _kept = _listen_for_signals()
         telling = threading.Thread(target=self._run_sender, name="tell", daemon=True)
         telling.start()
@@ -124,7 +124,7 @@ class AgentDaemon:
             before = moment
 
     def _handle_gap(self, gap: str, before: Moment, moment: Moment) -> None:
-        """Something is between two looks of which nothing can be said."""
+        """Handle a gap between two readings, which cannot be judged."""
         jump_ms = self._calendar.detect_jump(before, moment)
         if jump_ms:
             self._spool.shift_times(jump_ms)
@@ -135,7 +135,7 @@ class AgentDaemon:
         self._log.say(self._gap)
 
     def _finish_record(self, moment: Moment, *, last: bool = False) -> None:
-        """A record is made, kept and told."""
+        """Build a record, store it and wake the sender."""
         measured = self._measuring.finish_record(moment, self._calendar.to_unix_ms(moment), self._listener.heard.to_signals())
         if measured is None:
             return
@@ -152,7 +152,7 @@ class AgentDaemon:
         self._wake.set()
 
     def _pass_answers_to_switch(self) -> None:
-        """Tell the switch of the last answer, in the thread that it lives in."""
+        """Pass the watchdog's answers to the switch, in the switch's own thread."""
         while self._answers:
             moment, answer = self._answers.popleft()
             if answer is None:
@@ -175,7 +175,7 @@ class AgentDaemon:
                 self._log.say(text)
 
     def _restart_process(self, moment: Moment) -> None:
-        """Begin again as a new process: the library of NVIDIA in this one does not fit the driver any more."""
+        """Restart as a new process, because the NVIDIA library loaded in this one no longer fits the driver."""
         last = os.environ.get(RESTART_VARIABLE, "")
         if last.isdigit() and moment.boot_s - int(last) < RESTART_S:
             return
@@ -186,7 +186,7 @@ class AgentDaemon:
         os.execv(sys.executable, [sys.executable, *words[1:]])  # noqa: S606 - the same program again
 
     def _run_sender(self) -> None:
-        """The thread that sends: when a record was made, or somebody asks, or a wait after a failure is over."""
+        """Run the sending thread: it sends after a new record, after a request, and at the retry time after a failure."""
         last_s, next_s, asked = float("-inf"), 0.0, False
         wake_s: float | None = None
         while not self._ended.is_set():
@@ -228,7 +228,7 @@ class AgentDaemon:
 
 
 def _load_switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported only where a person armed it
-    """The dead-man switch; None where it is off."""
+    """Return the dead-man switch; None if it is off."""
     if not (state / "deadman.json").exists():
         return None
     from costguard_agent.deadman_switch import DeadmanSwitch
@@ -239,7 +239,7 @@ def _load_switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported 
 
 @contextlib.contextmanager
 def _hold_lock(state: Path) -> Iterator[None]:
-    """While no other agent works from the same folder."""
+    """Hold the lock of the state folder, so that no second agent works from it."""
     handle = os.open(state / state_dir.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, state_dir.PRIVATE_FILE)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +251,7 @@ def _hold_lock(state: Path) -> Iterator[None]:
 
 
 def _listen_for_signals() -> tuple[Any, Any]:
-    """A socket that can be read once a signal says to end, and its other end."""
+    """Return a socket that becomes readable when a signal asks to end, and its other end."""
     import socket
 
     reading, writing = socket.socketpair()
@@ -264,7 +264,7 @@ def _listen_for_signals() -> tuple[Any, Any]:
 
 
 def _disable_core_dumps() -> None:
-    """No picture of this process, which has a key in it, on disk."""
+    """Disable core dumps, because this process has a key in memory."""
     import resource
 
     with contextlib.suppress(OSError, ValueError):
@@ -272,7 +272,10 @@ def _disable_core_dumps() -> None:
 
 
 def _make_boot_id() -> str:
-    """This start of the agent, on this boot: by it the watchdog knows two machines that have one key, from a copied disk."""
+    """Return an id of this start of the agent and this boot.
+
+    By it the watchdog detects two machines with the same key, from a copied disk.
+    """
     boot = ""
     with contextlib.suppress(OSError, ValueError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,29 +1,32 @@
-"""The dead-man switch: ends an idle machine whose watchdog has been silent for hours. Off unless a person switched it on.
+"""The dead-man switch's decision: end an idle machine whose watchdog has been silent for hours. Off unless a person arms it.
 
-    switch = Switch.armed(folder, joined.agent, around)    # switch.py; None where it is off
-    switch.measured(moment, over_s, signals, unknown)      # each record, once it is finished; `unknown` as around.look() has it
-    switch.answered(moment, answer)                        # each verified answer of the watchdog
-    switch.refused(moment)                                 # the watchdog is there, and does not hear this agent
-    switch.disturbed(moment)                               # after a gap: it slept, its clock was set, the agent stood still
+    switch = DeadmanSwitch.load_armed(folder, joined.agent, around)   # deadman_switch.py; None if it is off
+    switch.add_record(moment, over_s, signals, unknown)    # each finished record; `unknown` as around.look() returns it
+    switch.handle_answer(moment, answer)                   # each verified answer of the watchdog
+    switch.handle_refusal(moment)                          # the watchdog is up and refuses this agent
+    switch.handle_gap(moment)                              # after a gap: suspended, clock set, agent not running
     for text in switch.look(moment, asks.until_ms):        # once a minute; lines for the log
         log(text)
 
-So the agent's loop calls it; `moment` is clock.now(). `asks.until_ms` are the wishes of this machine, whether or not the
-watchdog knows of them: `costguard-agent keep` in the ten minutes of the last call cancels it. It ends the machine after
+The agent's loop calls it so; `moment` is clock.read_clock(). `asks.until_ms` are this machine's own requests, whether or not
+the watchdog has received them: `costguard-agent keep` in the ten minutes of the last call cancels it. The switch ends the
+machine if all of these hold:
 
-    silence of more than `after_s` and a delay of this agent's own (0 to 30 min), by the boot clock, without a suspension or a
-    set clock in it, where the machine was idle for `idle_s` with every family measured, or the lease that it was last told
-    has ended and nothing showed work for as long; and the watchdog said that it is not protected, no wish is in force, no
-    `costguard run` lives here, and the way of ending it was tried at install and is the same now.
+- The silence is longer than `after_s` plus a delay of this agent's own (0 to 30 min), by the boot clock, with no suspension or
+a set clock in it.
+- The machine was idle for `idle_s` with every family measured; or its last known lease has ended and nothing showed work for
+`idle_s`.
+- The watchdog stated that it is not protected, no request is in force, no `costguard run` runs here, and the way of ending it
+was checked at install and has not changed.
 
-Example: six hours of silence, a delay of 11 minutes, idle since yesterday: at 6:11 all terminals are told, at 6:21 it is
-stopped. An ended lease stands in for signals that are missing, never against work that is seen. `deadman` judges, and is pure.
+Example: six hours of silence, a delay of 11 minutes, idle since yesterday: at 6:11 all terminals get a message, at 6:21 the
+machine is stopped. An ended lease stands in for missing signals, never for signals that show work. This module decides and is
+pure; deadman_switch.py acts.
 
-Has this machine been idle, by what it measures itself? For the dead-man switch, so stricter than any policy. Pure.
-
-A window is idle where its records follow one another without a gap, each has every family, and no family shows work in any
-stretch of five minutes. Example: an hour at 0 % GPU with a download of 6 MB/s: network shows work. The same hour with three
-minutes in which NVML did not answer: gpu_util is missing, and nothing is known.
+Idleness uses only the machine's own measurements and is stricter than any policy. A window is idle if its records follow one
+another without a gap, each has every family, and no family shows work in any stretch of five minutes. Example: an hour at 0 %
+GPU with a download of 6 MB/s: network shows work. The same hour with three minutes in which NVML did not answer: gpu_util is
+missing, and the result is unknown.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ ENDING = frozenset((IDLE, LEASE_ENDED))
 
 
 class DeadmanSettings(NamedTuple):
-    """What a person chose and what was tried then: `act` by `how` at `provider`'s machine `id`; seconds."""
+    """The settings of an armed switch: `act` on the machine `id` of `provider`; times in seconds."""
 
     act: str
     provider: str
@@ -83,7 +86,11 @@ class DeadmanSettings(NamedTuple):
 
 
 class DeadmanFacts(NamedTuple):
-    """What is known now. `lease_left_s`: of the lease last told, None where none was; a wish by what it is and its name."""
+    """The facts for a decision.
+
+    `lease_left_s`: seconds left of the lease last received, None: there was none. `wishes`: requests in force, by kind and
+    name.
+    """
 
     silent_s: float
     evidence: IdleEvidence
@@ -96,19 +103,19 @@ class DeadmanFacts(NamedTuple):
 
 
 class ShutdownDecision(NamedTuple):
-    """A named reason, and the evidence for it in words."""
+    """A named reason and its evidence as text."""
 
     reason: str
     text: str
 
     @property
     def end(self) -> bool:
-        """Whether this machine is to be ended."""
+        """Whether the machine is to be ended."""
         return self.reason in ENDING
 
 
 def decide_shutdown(facts: DeadmanFacts, settings: DeadmanSettings) -> ShutdownDecision:  # noqa: PLR0911 - one line a reason
-    """Whether this machine is to be ended, and why or why not: the first that holds of what keeps it, then what ends it."""
+    """Decide whether to end the machine: the first reason that prevents it, else the reason that ends it."""
     wait_s, seen = settings.after_s + settings.delay_s, facts.evidence
     if not facts.silent_s > wait_s:
         return ShutdownDecision(
@@ -157,12 +164,12 @@ def _decide_by_idleness(facts: DeadmanFacts, settings: DeadmanSettings) -> Shutd
 
 
 def compute_delay_s(agent_id: str) -> float:
-    """Seconds by which this agent waits longer, 0 to 1800, the same at each start: a fleet does not end at once."""
+    """Return this agent's extra delay, 0 to 1800 s, the same at each start, so that a fleet does not end at once."""
     return int.from_bytes(hashlib.sha256(agent_id.encode()).digest()[:4], "big") / 2**32 * DELAY_MOST_S
 
 
 def parse_settings(said: Mapping[str, Any], agent_id: str) -> DeadmanSettings | None:
-    """The settings as they were kept; None where they are torn or out of bounds: then the switch is off."""
+    """Parse the stored settings; None if they are damaged or out of range: then the switch is off."""
     act, provider, id_, after_s, idle_s = (said.get(name) for name in ("act", "provider", "id", "after_s", "idle_s"))
     if not (isinstance(act, str) and isinstance(provider, str) and isinstance(id_, str) and act and provider and id_):
         return None
@@ -187,7 +194,11 @@ GPU_PERCENT, TREE_CORES, ALL_CORES, RATE_BYTES_S, WINDOW_BYTES = 5.0, 0.2, 0.5, 
 
 
 class RecordStretch(NamedTuple):
-    """Some records in a row: `end_s` and `over_s` by the boot clock; sums over time, the most and the least of what matters."""
+    """Consecutive records merged.
+
+    `end_s` and `over_s`: end and length by the boot clock. `sums`: values times seconds. `most`: maxima. `input_s`: the
+    smallest input age. `counters`: the lowest and highest value.
+    """
 
     end_s: float
     over_s: float
@@ -199,9 +210,10 @@ class RecordStretch(NamedTuple):
 
 
 class IdleEvidence(NamedTuple):
-    """`over_s`: for how long nothing worked and nothing was missing; `working` and `missing`: what speaks against the window.
+    """`over_s`: seconds without work and without missing signals.
 
-    `covered_s`: for how long records follow one another, whatever they say.
+    `working` and `missing`: the signals that contradict idleness. `covered_s`: seconds of records without a gap, whatever their
+    values.
     """
 
     over_s: float
@@ -211,18 +223,21 @@ class IdleEvidence(NamedTuple):
 
 
 class IdleHistory:
-    """Remembers a day of records, in stretches."""
+    """The records of the last day, in stretches."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
         self._stretches: deque[RecordStretch] = deque()
 
     def forget(self) -> None:
-        """After a gap, a suspension or a clock that was set: what was before says nothing of now."""
+        """Discard all records, after a gap, a suspension or a set clock."""
         self._stretches.clear()
 
     def add(self, end_s: float, over_s: float, signals: Mapping[str, float], unknown: Iterable[str] = ()) -> None:
-        """One record of `over_s` seconds until `end_s` (boot clock); `unknown`: what is there and could not be had."""
+        """Add a record of `over_s` seconds up to `end_s` (boot clock).
+
+        `unknown`: signals that exist here and could not be measured.
+        """
         if self._stretches and end_s - over_s > self._stretches[-1].end_s + SLACK_S:
             self.forget()
         new = _make_stretch(end_s, over_s, signals, unknown)
@@ -235,7 +250,7 @@ class IdleHistory:
             self._stretches.popleft()
 
     def collect_evidence(self, now_s: float, window_s: float) -> IdleEvidence:
-        """Of the last `window_s` seconds before `now_s`, as far as they are known."""
+        """Return the evidence of the last `window_s` seconds before `now_s`, as far as there are records."""
         inside = [one for one in self._stretches if one.end_s > now_s - window_s]
         if not inside or now_s - inside[-1].end_s > STALE_S:
             return IdleEvidence(0.0, (), ("records",))
@@ -259,7 +274,7 @@ class IdleHistory:
 
 
 def merge_stretches(one: RecordStretch, other: RecordStretch) -> RecordStretch:
-    """Two that follow one another as one; what one of them lacks, both lack."""
+    """Merge two consecutive stretches; a signal missing in one of them is missing in the result."""
     inputs = [value for value in (one.input_s, other.input_s) if value is not None]
     counters = {
         name: (min(a[0], b[0]), max(a[1], b[1]))
@@ -288,7 +303,7 @@ def _make_stretch(end_s: float, over_s: float, signals: Mapping[str, float], unk
 
 
 def _find_work_overall(inside: list[RecordStretch]) -> set[str]:
-    """What shows work only over the whole window: much that trickled, a counter that moved."""
+    """Return the signals that show work only over the whole window: a large sum of small transfers, a counter that changed."""
     found = {name for name in (NETWORK, DISK) if sum(one.sums.get(name, 0.0) for one in inside) > WINDOW_BYTES}
     for name in COUNTERS:
         seen = [one.counters[name] for one in inside if name in one.counters]

@@ -1,11 +1,11 @@
-"""The deeds of the dead-man switch (deadman.py judges): what it remembers, the last call, the one request, and settling it.
+"""The acts of the dead-man switch (deadman_policy.py decides): stored state, last call, the one request, and its settlement.
 
-    deadman.json           what was chosen and tried at install; missing: off
-    deadman-told.json      what the watchdog last said: protected, kept until
+    deadman.json           what was chosen and checked at install; missing: off
+    deadman-told.json      the watchdog's last answer: protected, kept until
     deadman-intent.json    written before the request, with its outcome after
 
-An intent that a restart finds open is settled by looking: it is never sent again because of it. The next one needs hours of
-silence and idleness anew, and after two without a word of the watchdog none follows.
+An intent that a restart finds open is settled by reading the machine's state: it is never sent again. The next one needs hours
+of silence and idleness again, and after two attempts without an answer of the watchdog none follows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def arm_switch(
     shutdown_means: str = "",
     agent_id: str = "",
 ) -> str:
-    """Switch it on, where the way of `act` is certain now; what it comes to, in words. Raises AgentError."""
+    """Arm the switch if the way of `act` is certain now, and return a description of the result; raises AgentError."""
     if not after_s >= AFTER_LEAST_S:
         raise AgentError(
             f"--dead-man-after: {after_s / 3600:g} h of silence are too few; write {AFTER_LEAST_S / 3600:g}h or more"
@@ -85,7 +85,7 @@ def arm_switch(
 
 
 def disarm_switch(folder: Path) -> bool:
-    """Switch it off; whether it was on. Raises OSError."""
+    """Disarm the switch and return whether it was armed; raises OSError."""
     try:
         (folder / SETTINGS).unlink()
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def disarm_switch(folder: Path) -> bool:
 
 
 class DeadmanSwitch:
-    """One armed switch. `armed` makes it; nothing of it raises."""
+    """An armed switch, created by `load_armed`; its methods do not raise."""
 
     def __init__(self, folder: Path, settings: DeadmanSettings, around: HostView) -> None:
         self._folder, self._settings, self._around = folder, settings, around
@@ -116,16 +116,19 @@ class DeadmanSwitch:
 
     @classmethod
     def load_armed(cls, folder: Path, agent_id: str, around: HostView) -> DeadmanSwitch | None:
-        """The switch that a person armed in `folder`; None where it is off."""
+        """Return the switch armed in `folder`; None if it is off."""
         settings = parse_settings(_read_json(folder / SETTINGS), agent_id)
         return None if settings is None else cls(folder, settings, around)
 
     def add_record(self, moment: Moment, over_s: float, signals: Mapping[str, float], unknown: Iterable[str] = ()) -> None:
-        """A record of `over_s` seconds that ends at `moment`. `unknown`: signals that there are, and that could not be had."""
+        """Add a record of `over_s` seconds that ends at `moment`.
+
+        `unknown`: signals that exist here and could not be measured.
+        """
         self._quiet.add(moment.boot_s, over_s, signals, unknown)
 
     def handle_answer(self, moment: Moment, answer: Mapping[str, Any]) -> None:
-        """A verified answer of the watchdog: the silence ends."""
+        """Handle a verified answer of the watchdog, which ends the silence."""
         self._steady_s = self._leased_s = moment.boot_s
         protected, kept, at = (
             answer.get("protected"),
@@ -140,9 +143,12 @@ class DeadmanSwitch:
             self._save(INTENT, {})
 
     def handle_refusal(self, moment: Moment) -> None:
-        """The watchdog is there and does not hear this agent (revoked, replaced, another life, busy): that is no silence.
+        """Handle a refusal:
 
-        It guards this machine without us, and somebody may have protected it since: what was told before counts no more.
+        the watchdog is up and refuses this agent (revoked, replaced, another life, busy); that is no silence.
+
+        It guards this machine without the agent, and a person may have protected the machine since, so its earlier answers are
+        dropped.
         """
         self.handle_gap(moment)
         if self._told:
@@ -150,12 +156,15 @@ class DeadmanSwitch:
             self._save(TOLD, self._told)
 
     def handle_gap(self, moment: Moment) -> None:
-        """The machine slept, its clock was set, or the agent did not run: silence and idleness count anew."""
+        """Restart the count of silence and idleness: the machine slept, its clock was set, or the agent did not run."""
         self._steady_s = moment.boot_s
         self._quiet.forget()
 
     def look(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
-        """Judge, and do what is due; lines for the log. `wishes`: until when each was asked for, Unix milliseconds."""
+        """Decide, perform what is due, and return lines for the log.
+
+        `wishes`: the end of each request, in Unix milliseconds.
+        """
         said = [self._news.popleft() for _ in range(len(self._news))]
         self._find_silence_start(moment)
         judged = decide_shutdown(self._collect_facts(moment, wishes), self._settings)
@@ -178,7 +187,7 @@ class DeadmanSwitch:
         return said + (self._end_machine(moment, judged) if moment.boot_s - self._called_s >= LAST_CALL_S else [])
 
     def _end_machine(self, moment: Moment, judged: ShutdownDecision) -> list[str]:
-        """Intent, request, outcome. Whatever comes of it, silence and idleness count anew after it."""
+        """Write the intent, send the request, write the outcome; in any case silence and idleness count from zero after it."""
         self._called_s, self._steady_s = None, moment.boot_s
         self._quiet.forget()
         place = clouds.locate_machine(self._around)
@@ -212,13 +221,16 @@ class DeadmanSwitch:
         )
 
     def _list_wishes_in_force(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
-        """Those of `wishes` that are not over, by a clock that is not set: one that is set forwards ends none of them."""
+        """Return the requests that have not ended by the boot clock or the wall clock.
+
+        Setting the wall clock forwards ends none of them.
+        """
         left = {wish: self._wished.get(wish, moment.boot_s + (wish[1] - moment.wall_ms) / 1000) for wish in wishes.items()}
         self._wished = left
         return [name for (name, until), end_s in left.items() if end_s > moment.boot_s or until > moment.wall_ms]
 
     def _find_silence_start(self, moment: Moment) -> None:
-        """The silence counts from the first look, the last answer, or the last time that a clock or the machine stood still."""
+        """Update the start of the silence: the first look, the last answer, or the last gap."""
         if self._looked is not None and explain_gap(self._looked, moment, most_s=BETWEEN_MOST_S):
             self.handle_gap(moment)
         self._steady_s = moment.boot_s if self._steady_s is None else self._steady_s
@@ -226,17 +238,17 @@ class DeadmanSwitch:
         self._looked = moment
 
     def _has_job(self) -> bool:
-        """Whether a `costguard run` lives here; also where no process can be seen."""
+        """Return whether a `costguard run` runs here; also True if processes cannot be seen."""
         if is_alive(self._around, os.getpid()) is None:
             return True
         return any(is_costguard_run(words) for _, words in list_command_lines(self._around))
 
     def wait(self, within_s: float) -> None:
-        """Until what was asked of the provider at the start is answered, at most so long."""
+        """Wait for the answers to the queries of the start, at most `within_s` seconds."""
         self._asking.join(within_s)
 
     def _begin(self) -> None:
-        """In a thread of its own, since providers take their time: where this is, what was left open, whether it would work."""
+        """Ocate the machine, settle an open intent, and check that the act would work; in a thread, since providers are slow."""
         self._find()
         self._news.extend(self._settle_open_intent())
         way, why = clouds.choose_shutdown_way(self._place, self._settings.act, self._around)
@@ -247,7 +259,7 @@ class DeadmanSwitch:
         self._place = clouds.locate_machine(self._around)
 
     def _settle_open_intent(self) -> list[str]:
-        """What a restart finds: an intent that is open is looked at, and closed."""
+        """Settle an intent that a restart finds open by reading the machine's state; returns lines for the log."""
         intent = self._read_intent()
         if intent.get("state") == "called":
             self._save(INTENT, {"attempts": self._count_attempts()})
@@ -285,13 +297,13 @@ class DeadmanSwitch:
 
 
 def is_costguard_run(words: list[str]) -> bool:
-    """Whether a command line is a `costguard run`, by itself or through python."""
+    """Return whether a command line is a `costguard run`, directly or through python."""
     names = [word.rpartition("/")[2] for word in words[:4]]
     return any(name == "costguard" and "run" in words[at + 1 : at + 8] for at, name in enumerate(names))
 
 
 def _parse_unix_ms(value: object) -> int | None:
-    """A moment in Unix milliseconds; None where it is none that can be."""
+    """Return Unix milliseconds; None if `value` is not a possible time."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOMENT_MOST else None
 
 

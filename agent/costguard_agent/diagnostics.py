@@ -1,8 +1,6 @@
-"""What ends a command of the agent: said in one sentence, with what to do next.
+"""Diagnostics: errors that end a command, printable forms of foreign text, and the agent's log.
 
-Texts from elsewhere, as they may stand in a log, a message or a terminal.
-
-Lines on stderr: one for each change, none for each beat; with the time, where no journal of systemd adds it.
+The log writes lines to stderr: one for each change, none for each beat; with the time, unless systemd's journal adds it.
 """
 
 from __future__ import annotations
@@ -15,11 +13,11 @@ from collections.abc import Iterable
 
 
 class AgentError(Exception):
-    """The message says what happened, to which thing, and what to do."""
+    """An error that ends a command. The message says what happened, to which thing, and what to do."""
 
 
 def make_printable(text: str, most: int = 300) -> str:
-    """One line of printable characters, at most so many."""
+    """Return one line of printable characters, at most `most`."""
     return "".join(sign if sign.isprintable() else " " for sign in text[:most]).strip()
 
 
@@ -28,7 +26,7 @@ KNOWN_MOST = 200
 
 
 class AgentLog:
-    """What was said already is not said again until it changed."""
+    """A log that repeats a message only after it changed."""
 
     def __init__(self) -> None:
         self._dated = "JOURNAL_STREAM" not in os.environ
@@ -36,7 +34,7 @@ class AgentLog:
         self._troubles: set[str] = set()
 
     def say(self, text: str) -> None:
-        """One line; a stderr that is gone or full ends nothing."""
+        """Write one line; a closed or full stderr is ignored."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) if self._dated else ""
         try:
             sys.stderr.write(f"{stamp}costguard-agent: {text}\n")
@@ -45,13 +43,13 @@ class AgentLog:
             return
 
     def log_state(self, name: str, text: str) -> None:
-        """The state of something, told when it is another than before."""
+        """Log a state if it differs from the last one."""
         if name != self._state:
             self._state = name
             self.say(text)
 
     def log_troubles(self, texts: Iterable[str]) -> None:
-        """What cannot be done: each told when it begins, whatever numbers are in it, and when it is over."""
+        """Log each trouble when it begins, ignoring changes of its numbers, and when all are over."""
         found = {NUMBERS.sub("N", text): text for text in texts}
         for form, text in found.items():
             if form not in self._troubles:

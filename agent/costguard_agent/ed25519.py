@@ -1,7 +1,7 @@
-"""Ed25519 signatures (RFC 8032), in integers alone: old images have no library for them, and an agent needs one in 15 seconds.
+"""Ed25519 signatures (RFC 8032) in plain integers: old images have no library for them, and an agent needs one in 15 s.
 
-A signature takes some milliseconds. The time it takes depends on the key, which only those could measure who already run code
-on the same machine as the agent. The watchdog verifies with the library `cryptography`.
+A signature takes some milliseconds. That time depends on the key, which only code that already runs on the agent's machine
+could measure. The watchdog verifies with the library `cryptography`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Point(NamedTuple):
 
 
 def generate_key() -> bytes:
-    """A new secret key: 32 random bytes."""
+    """Return a new private key: 32 random bytes."""
     return os.urandom(KEY_BYTES)
 
 
 def derive_public_key(secret: bytes) -> bytes:
-    """The public half of `secret`, 32 bytes each."""
+    """Return the public key of `secret`, 32 bytes each."""
     return _compress_point(_multiply_point(_expand_secret(secret)[0], BASE))
 
 
 def sign(secret: bytes, message: bytes) -> bytes:
-    """The signature of `message`, 64 bytes."""
+    """Return the signature of `message`, 64 bytes."""
     scalar, prefix = _expand_secret(secret)
     public = _compress_point(_multiply_point(scalar, BASE))
     nonce = _to_number(prefix, message)
@@ -45,7 +45,7 @@ def sign(secret: bytes, message: bytes) -> bytes:
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` of `message` was made with the secret half of `public`."""
+    """Return whether `signature` of `message` was made with the private key of `public`."""
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
     key, point = _decompress_point(public), _decompress_point(signature[:32])
@@ -98,7 +98,7 @@ def _compress_point(point: Point) -> bytes:
 
 
 def _decompress_point(data: bytes) -> Point | None:
-    """The point that `data` stands for (RFC 8032, section 5.1.3); None where it stands for none."""
+    """Return the point encoded in `data` (RFC 8032, section 5.1.3); None if there is none."""
     y = int.from_bytes(data, "little")
     odd, y = y >> 255, y & ((1 << 255) - 1)
     x = _recover_x(y, odd)

@@ -1,4 +1,4 @@
-"""The watchdog that this machine joined: address, name, keys. Made by `join`, read by everything else."""
+"""The enrollment at a watchdog: address, name, keys. Created by `join`, read by everything else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OK, CREATED = 200, 201
 
 
 class Enrollment(NamedTuple):
-    """`agent`: what the watchdog calls this one; `guard_key`: what its answers are verified with. `more`: other settings."""
+    """`agent`: this agent's id at the watchdog.
+
+    `guard_key`: the key that verifies the watchdog's answers. `more`: other settings.
+    """
 
     url: str
     agent: str
@@ -32,7 +35,7 @@ class Enrollment(NamedTuple):
 
 
 def load_enrollment(folder: Path) -> Enrollment:
-    """What was joined from `folder`. Raises AgentError where nothing was, or it cannot be used."""
+    """Return the enrollment stored in `folder`; raises AgentError if there is none or it is damaged."""
     path = folder / CONFIG
     found = parse_object(read_private_file(path))
     guard_key = decode_base64(str(found.get("guard_key")))
@@ -52,14 +55,14 @@ def load_enrollment(folder: Path) -> Enrollment:
 
 
 def save_enrollment(folder: Path, joined: Enrollment) -> None:
-    """Keep it. Raises OSError."""
+    """Store the enrollment; raises OSError."""
     found = {**joined.more, **joined._asdict(), "guard_key": encode_base64(joined.guard_key)}
     del found["more"]
     write_file(folder / CONFIG, json.dumps(found, indent=1).encode() + b"\n", sure=True)
 
 
 def load_key(folder: Path) -> bytes:
-    """The secret key. Raises AgentError where it may be known to others, or is none."""
+    """Return the private key; raises AgentError if others may have read it or it is damaged."""
     found = decode_base64(read_private_file(folder / KEY).decode("ascii", "replace").strip())
     if found is None or len(found) != ed25519.KEY_BYTES:
         raise AgentError(f"{folder / KEY} is damaged: join again with costguard-agent join URL CODE --again")
@@ -67,16 +70,16 @@ def load_key(folder: Path) -> bytes:
 
 
 def clamp_interval(value: object) -> float:
-    """Seconds between beats, as the watchdog may set them."""
+    """Return the watchdog's seconds between beats, limited to the allowed range."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return EVERY_S
     return min(max(float(value), EVERY_LEAST_S), EVERY_MOST_S) if value == value else EVERY_S  # noqa: PLR0124 - NaN
 
 
 def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str = "", again: bool = False) -> Enrollment:
-    """Make a key, have it enrolled with a one-time code, and keep what the watchdog said. Raises AgentError.
+    """Create a key, enrol it with a one-time code, and store the watchdog's answer; raises AgentError.
 
-    The key is kept before it is told, so that after a crash in between the same command finishes.
+    The key is stored before it is sent, so that after a crash in between the same command completes.
     """
     from costguard_agent.http_client import UnreachedError, WatchdogConnection
 
@@ -111,7 +114,7 @@ def join_watchdog(folder: Path, url: str, code: str, *, ca: str = "", proxy: str
 
 
 def format_refusal(told: dict[str, Any]) -> str:
-    """What a refusal says to people; printable and short, whoever wrote it."""
+    """Return a refusal's message, printable and short."""
     text = told.get("says") or told.get("error") or ""
     return make_printable(text if isinstance(text, str) else "")
 

@@ -1,11 +1,12 @@
-"""Cores used by the processes that hold a GPU and by all they started, the short-lived among them included.
+"""Cores used by the processes that hold a GPU and by all their descendants, including short-lived ones.
 
-The kernel adds what an ended child used to its parent once that waits for it, so the time of a tree is counted by differences:
-what each member used since the last look, plus what was added to a parent, less what of that had been counted already while
-the child lived. Example: a worker that was counted with 3 s ends after 5 s; its parent's children go up by 5 s; 2 s are new.
-A process that was found today with 40 h behind it starts at nothing: the first look is no rate.
+The kernel adds the time of an ended child to its parent once the parent waits for it, so the time of a tree is computed from
+differences: what each member used since the last reading, plus what was added to a parent, less the part of that which was
+already counted while the child lived. Example: a worker that was counted with 3 s ends after 5 s; its parent's children time
+goes up by 5 s; 2 s are new.
 
-Who once belonged to a tree belongs to it until it ends, also where its parent ended first and the system adopted it.
+A process first seen with 40 h of time starts at zero: the first reading gives no rate. A process that once belonged to a tree
+belongs to it until it ends, also if its parent ended first and init adopted it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DAEMONS = frozenset((
 
 
 class ProcessTimes(NamedTuple):
-    """One process: seconds it used (`own_s`) and those its ended children used (`children_s`); `began`: ticks since boot."""
+    """One process: seconds of its own (`own_s`) and of its ended children (`children_s`); `began`: ticks since boot."""
 
     pid: int
     parent: int
@@ -45,7 +46,7 @@ Table = Mapping[int, ProcessTimes]
 
 
 def sum_used_s(before: Table, after: Table, members: Iterable[int], *, since_ticks: float) -> float:
-    """Seconds of processor time that `members` of `after` used since `before`, which was at `since_ticks` after boot. Pure."""
+    """Return the processor seconds that `members` of `after` used since `before`, read at `since_ticks` after boot; pure."""
     known = set(members)
     total, added = 0.0, {}
     for pid in known & after.keys():
@@ -65,7 +66,7 @@ def sum_used_s(before: Table, after: Table, members: Iterable[int], *, since_tic
 
 
 def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
-    """`roots` and all that descend from them, by the parents of now. Pure."""
+    """Return `roots` and all their descendants, by current parents; pure."""
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -80,7 +81,7 @@ def find_descendants(table: Table, roots: Iterable[int]) -> set[int]:
 
 
 class GpuProcessTrees:
-    """The trees of those that hold a GPU, looked at again and again."""
+    """The trees of the processes that hold a GPU, measured repeatedly."""
 
     def __init__(self, proc: Path = PROC) -> None:
         self._proc = proc
@@ -95,9 +96,9 @@ class GpuProcessTrees:
         self.troubles: tuple[str, ...] = ()
 
     def look(self, at_s: float, pids: frozenset[int] | None, *, gpus: bool) -> float | None:
-        """Cores in use since the last look, `at_s` seconds after boot; None where that is not known, or there is no GPU.
+        """Return the cores in use since the last call, `at_s` seconds after boot; None if unknown or without a GPU.
 
-        `pids`: who holds one by NVML, which numbers them as the machine does: in a container they mean nothing.
+        `pids`: holders by NVML, which uses the machine's pids; inside a container they are not usable.
         """
         if not (gpus or pids):
             return None
@@ -106,12 +107,12 @@ class GpuProcessTrees:
         return self._cores if at_s - self._before_s <= KEPT_S else None
 
     def forget(self) -> None:
-        """After a gap: the next look is a first one."""
+        """Discard the last reading after a gap; the next one is a first one."""
         self._before, self._before_s, self._cores = {}, -1.0, None
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Who was counted last."""
+        """The pids counted last."""
         return tuple(self._members)
 
     def _measure(self, at_s: float, pids: frozenset[int] | None) -> None:
@@ -130,7 +131,10 @@ class GpuProcessTrees:
         self._before, self._before_s = {pid: table[pid] for pid in inside}, at_s
 
     def _find_holders(self, now_s: float, table: Table) -> frozenset[int]:
-        """Who has a GPU's device open; whoever may not be asked counts too, but for those that run beside every job."""
+        """Return the pids that have a GPU device open.
+
+        Processes that may not be inspected count as well, except known system daemons.
+        """
         if self._found is None or self._finding.is_due(now_s):
             self._found = self._finding.run_measured(now_s, lambda: self._find_open_devices(table))
         return self._found
@@ -149,7 +153,7 @@ class GpuProcessTrees:
 
 
 def read_processes(proc: Path, tick: int) -> dict[int, ProcessTimes]:
-    """All processes that can be seen; none where there is no /proc."""
+    """Return all visible processes; none if there is no /proc."""
     try:
         names = os.listdir(proc)  # noqa: PTH208 - thousands of names: no objects for them
     except OSError:
@@ -159,7 +163,7 @@ def read_processes(proc: Path, tick: int) -> dict[int, ProcessTimes]:
 
 
 def is_holding_gpu(folder: Path) -> bool | None:
-    """Whether a process has a GPU open; None where it may not be asked."""
+    """Return whether a process has a GPU open; None if it may not be inspected."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - as above
     except PermissionError:
@@ -171,7 +175,7 @@ def is_holding_gpu(folder: Path) -> bool | None:
 
 
 def _read_process(path: str, tick: int) -> ProcessTimes | None:
-    """Out of /proc/PID/stat (proc(5)); a name may hold spaces and brackets, so what follows begins after the last one."""
+    """Read /proc/PID/stat (proc(5)); a name may contain spaces and brackets, so the fields begin after the last one."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
@@ -186,7 +190,7 @@ def _read_process(path: str, tick: int) -> ProcessTimes | None:
 
 
 def parse_stat(text: bytes, tick: int) -> ProcessTimes | None:
-    """One line of /proc/PID/stat; None where it is none."""
+    """Parse one line of /proc/PID/stat; None if it is malformed."""
     opened, closed = text.find(b"("), text.rfind(b")")
     fields = text[closed + 2 :].split(None, 21)
     if opened < 1 or len(fields) < 20:  # noqa: PLR2004 - up to starttime
@@ -212,7 +216,7 @@ def _is_same_process(one: ProcessTimes, two: ProcessTimes | None) -> bool:
 
 
 def _find_heir(process: ProcessTimes, before: Table, after: Table) -> int:
-    """Who was told what an ended process used: its nearest ancestor that still lives; 0 where none does."""
+    """Return the pid that received an ended process's time: its nearest living ancestor; 0 if there is none."""
     seen: set[int] = set()
     pid = process.parent
     while pid in before and pid not in seen:

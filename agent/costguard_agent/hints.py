@@ -1,13 +1,12 @@
-"""Hints from jobs: two lines of Python that tell the agent of this machine that a job makes progress.
+"""Hints from jobs: two lines of Python with which a job reports its progress to this machine's agent.
 
     import costguard_agent
     costguard_agent.progress(step)
 
-A hint is a datagram of JSON to the agent's socket: {"hint": "progress", "step": 1200}, {"hint": "beat"} or
-{"hint": "phase", "name": "download", "for_s": 10800}. Nothing waits, nothing raises, and where no agent listens nothing
-happens: a job must never suffer from being watched. At most one hint of a kind a second leaves the process.
-
-COSTGUARD_HINTS names another socket than the agent's own (`costguard run` listens itself where no agent does).
+A hint is a datagram of JSON to the agent's socket: {"hint": "progress", "step": 1200}, {"hint": "beat"} or {"hint": "phase",
+"name": "download", "for_s": 10800}. Nothing blocks, nothing raises, and without a listening agent nothing happens, so that
+reporting cannot harm a job. At most one hint of a kind a second leaves the process. COSTGUARD_HINTS names another socket than
+the agent's own (`costguard run` listens itself if no agent does).
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ _socket_cache: dict[str, Any] = {}
 
 
 def progress(step: float) -> None:
-    """The job is at `step` (any counter that changes while it works): the strongest sign of work there is."""
+    """Report that the job is at `step` (any counter that changes while it works): the strongest sign of work."""
     if _is_due(PROGRESS_HINT):
         with contextlib.suppress(Exception):
             _send({"hint": PROGRESS_HINT, "step": _require_finite(step)})
 
 
 def beat() -> None:
-    """The job lives and gets on, and has no step to tell: a checkpoint was written, a request answered."""
+    """Report that the job is working without a step to report: a checkpoint was written, a request answered."""
     if _is_due(BEAT_HINT):
         _send({"hint": BEAT_HINT})
 
 
 def phase(name: str, for_s: float) -> None:
-    """What follows looks idle and is not (a download, a compilation): asks to be let be for `for_s` seconds, within bounds."""
+    """Ask to be left running for `for_s` seconds, within limits, in a phase that looks idle (a download, a compilation)."""
     if _is_due(PHASE_HINT):
         with contextlib.suppress(Exception):
             _send({"hint": PHASE_HINT, "name": str(name)[:100], "for_s": _require_finite(for_s)})
 
 
 def list_hint_sockets() -> list[str]:
-    """Where a socket of hints may be, most particular first."""
+    """Return the possible paths of a hint socket, most specific first."""
     from costguard_agent.state_dir import SOCKET, list_runtime_dirs
 
     named = os.environ.get(SOCKET_ENV)
@@ -76,7 +75,7 @@ def _send(hint: dict[str, Any]) -> None:
 
 
 def _find_socket_path() -> str:
-    """The socket that was there when last looked; "" where none was."""
+    """Return the socket that existed at the last check, at most 10 s ago; "" if there was none."""
     now = time.monotonic()
     if now - _socket_cache.get("looked", -math.inf) >= LOOKED_S or _socket_cache.get("pid") != os.getpid():
         _socket_cache.update(looked=now, pid=os.getpid(), path=next(filter(os.path.exists, list_hint_sockets()), ""))

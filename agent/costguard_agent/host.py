@@ -1,8 +1,7 @@
-"""Where the agent looks: the environment, and the file system from its root. Tests give a folder as the root.
+"""Access to the host: environment, files, processes and other commands. Tests pass a folder as the file system's root.
 
-Nothing here needs Linux: where there is no /proc, there are no processes to see, which is said and not taken for none.
-
-Another program, asked: bounded in time and in what it may print, and never more than a few that hang.
+Nothing here requires Linux: without /proc, processes cannot be seen, which is reported and not treated as "none". A command is
+limited in time and output, and while several hang no more are started.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ class HostView(NamedTuple):
 
     @classmethod
     def real(cls) -> HostView:
-        """This machine."""
+        """Return the view of this machine."""
         return cls(os.environ)
 
     def build_path(self, *parts: str) -> Path:
-        """A path below the root: `at("proc", "1")`."""
+        """Return a path below the root: `build_path("proc", "1")`."""
         return self.root.joinpath(*parts)
 
     def rebase_path(self, path: str) -> Path:
-        """An absolute path, as found below the root."""
+        """Return an absolute path moved below the root."""
         return self.root / path.lstrip("/")
 
 
 def read_text(path: Path, most: int = FILE_MOST) -> str | None:
-    """What a regular file holds, `most` bytes of it; None where it cannot be read, or is a pipe or a device."""
+    """Return up to `most` bytes of a regular file as text; None if it cannot be read, or is a pipe or a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -67,7 +66,7 @@ def read_text(path: Path, most: int = FILE_MOST) -> str | None:
 
 
 def read_json_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object that a file holds; None where it holds none."""
+    """Return the JSON object in a file; None if it contains none."""
     found = read_text(path)
     try:
         made = json.loads(found or "")
@@ -77,7 +76,7 @@ def read_json_object(path: Path) -> dict[str, Any] | None:
 
 
 def list_command_lines(around: HostView) -> Iterator[tuple[int, list[str]]]:
-    """Each process that can be seen: its number and its command line. Kernel threads have an empty one."""
+    """Yield pid and command line of each visible process. Kernel threads have an empty command line."""
     try:
         numbers = [int(name) for name in os.listdir(around.build_path("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
     except OSError:
@@ -89,14 +88,14 @@ def list_command_lines(around: HostView) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_alive(around: HostView, pid: int) -> bool | None:
-    """Whether there is such a process; None where processes cannot be seen at all."""
+    """Return whether the process exists; None if processes cannot be seen at all."""
     if not around.build_path("proc", FIRST_PID).exists():
         return None
     return around.build_path("proc", str(pid)).exists()
 
 
 def list_home_folders(around: HostView) -> list[Path]:
-    """The home folders of people, two hundred at most: this process's own, those of /etc/passwd with a shell, all of /home."""
+    """Return at most 200 home folders: this process's, those of /etc/passwd with a login shell, and all of /home."""
     found: dict[Path, None] = {}
     own = around.env.get("HOME", "")
     if own.startswith("/"):
@@ -111,13 +110,16 @@ def list_home_folders(around: HostView) -> list[Path]:
 
 
 def find_variables(around: HostView, *names: str) -> dict[str, str]:
-    """Those variables: of this process, of the first process, or of /etc/environment, where rented containers have them."""
+    """Return these variables of this process, the first process, or /etc/environment; "" if none of them has one.
+
+    Rented containers often set them in the latter two only.
+    """
     places = (around.env, read_process_variables(around, int(FIRST_PID)), _read_etc_environment(around))
     return {name: next((place[name] for place in places if place.get(name)), "") for name in names}
 
 
 def read_process_variables(around: HostView, pid: int) -> dict[str, str]:
-    """The environment of another process as it began; empty where it may not be read."""
+    """Return another process's environment at its start; empty if it may not be read."""
     found = read_text(around.build_path("proc", str(pid), "environ"), most=2**20) or ""
     return dict(one.split("=", 1) for one in found.split("\0") if "=" in one)
 
@@ -146,7 +148,7 @@ _hanging: list[subprocess.Popen[bytes]] = []
 
 
 class CommandResult(NamedTuple):
-    """How a command ended, what it printed, and the last line of its complaint."""
+    """A command's exit code, its output, and the last line of its standard error."""
 
     code: int
     out: str
@@ -154,7 +156,7 @@ class CommandResult(NamedTuple):
 
 
 def find_command(name: str, around: HostView) -> str | None:
-    """The file of a command; None where there is none."""
+    """Return the path of a command; None if it is not found."""
     path = os.pathsep.join(
         [*around.env.get("PATH", "").split(os.pathsep), *(str(around.rebase_path(one)) for one in EXTRA_FOLDERS)]
     )
@@ -162,7 +164,7 @@ def find_command(name: str, around: HostView) -> str | None:
 
 
 def run_command(argv: Sequence[str], around: HostView, *, within_s: float = WITHIN_S, most: int = MOST) -> CommandResult:
-    """What `argv` printed, once it ended; raises UnansweredError where it hangs, prints too much or cannot be started."""
+    """Run `argv` and return its result; raises UnansweredError if it hangs, prints too much or cannot be started."""
     name = Path(argv[0]).name
     _hanging[:] = [one for one in _hanging if one.poll() is None]
     if len(_hanging) >= HANGING_MOST:
@@ -189,7 +191,7 @@ def run_command(argv: Sequence[str], around: HostView, *, within_s: float = WITH
 
 
 def read_output(argv: Sequence[str], around: HostView, **bounds: float) -> str:
-    """What a command printed that ended well; raises UnansweredError, with its last complaint, else."""
+    """Return the output of a command; raises UnansweredError, with its last error line, if it fails."""
     one = run_command(argv, around, within_s=bounds.get("within_s", WITHIN_S))
     if one.code != 0:
         raise UnansweredError(f"{Path(argv[0]).name} ended with {one.code}: {one.complaint or 'it did not say why'}")
@@ -220,7 +222,7 @@ def _read_pipes(process: subprocess.Popen[bytes], until: float, most: int, name:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """The process and its session, where it did not end by itself; one that does not end even so is remembered."""
+    """Kill the process and its session if it has not ended; one that still does not end is remembered."""
     if process.returncode is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)

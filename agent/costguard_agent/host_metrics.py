@@ -1,13 +1,13 @@
-"""The machine itself: share of its processors, memory, bytes over the network and to disks. Rates are differences of counters.
+"""Metrics of the host: processor use, memory, bytes over the network and to disks. Rates are differences of counters.
 
-In a container /proc tells of the whole host with all its other tenants; then processors, memory and disks are read from the
-control group instead (version 2 or 1), and the network from the container's own interfaces. A counter that went down began
-anew: the rate is missing this once. A first reading is no rate.
+In a container /proc shows the whole host with all its other tenants; then processors, memory and disks are read from the
+control group instead (version 2 or 1), and the network from the container's own interfaces. A counter that went down was
+restarted: its rate is missing once. A first reading gives no rate.
 
-    network   interfaces with a device behind them (no loopback, bridge or tunnel: their bytes were counted already), all
-              but loopback where none has one; InfiniBand ports, which no interface counts
-    disks     whole block devices; what NFS fetched from servers; and where something else that no block device sees is
-              mounted (FUSE, Lustre, Ceph, ...), what the processes of the GPUs read and wrote, if that is more
+    network   interfaces with a device behind them (no loopback, bridge or tunnel: their bytes are counted already), all
+              but loopback if none has one; InfiniBand ports, which no interface counts
+    disks     whole block devices; NFS bytes to and from servers; and if another file system without a block device is
+              mounted (FUSE, Lustre, Ceph, ...), what the GPU processes read and wrote, if that is more
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ Counters = Mapping[str, float]
 
 
 def compute_rate(before: Counters | None, after: Counters | None, over_s: float) -> float | None:
-    """Units a second; None at the first reading, and where a counter went down. What is new counts from now on. Pure."""
+    """Return units a second; None at the first reading and if a counter went down.
+
+    Counters that are new in `after` count from now on. Pure.
+    """
     if before is None or after is None or over_s <= 0:
         return None
     steps = [value - before[name] for name, value in after.items() if name in before]
@@ -34,7 +37,7 @@ def compute_rate(before: Counters | None, after: Counters | None, over_s: float)
 
 
 class HostMetrics:
-    """Looked at once a record."""
+    """Host metrics, read once a record. `contained`: whether this is a container."""
 
     def __init__(self, root: Path = Path("/"), *, contained: bool) -> None:
         self._root, self._contained = root, contained
@@ -43,7 +46,7 @@ class HostMetrics:
         self.here = (root / "proc" / "stat").exists()
 
     def look(self, at_s: float, members: Iterable[int] = ()) -> dict[str, float]:
-        """What is known at `at_s` seconds after boot, by the names of signals. `members`: the processes of the GPUs."""
+        """Return the known signals at `at_s` seconds after boot. `members`: pids of the GPU processes."""
         counters = {
             "busy": self._read_busy_s(),
             "network": self._read_network_bytes(),
@@ -65,15 +68,15 @@ class HostMetrics:
         return {name: value for name, value in found.items() if value is not None}
 
     def forget(self) -> None:
-        """After a gap: the next look is a first one."""
+        """Discard the last reading after a gap; the next one is a first one."""
         self._before, self._before_s = {}, -1.0
 
     def list_troubles(self) -> tuple[str, ...]:
-        """What this machine cannot tell at all."""
+        """Return what cannot be measured on this machine at all."""
         return () if self.here else ("no /proc here: processors, memory, network, disks and processes are not measured",)
 
     def _read_busy_s(self) -> Counters | None:
-        """Seconds in which processors worked."""
+        """Return the seconds that processors were busy."""
         if self._contained:
             fields = dict(_parse_pairs(self._read_cgroup_v2("cpu.stat")))
             usage = fields.get("usage_usec")
@@ -102,7 +105,7 @@ class HostMetrics:
         return float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
     def _read_memory_percent(self) -> float | None:
-        """Percent held; of its control group's limit in a container that has one."""
+        """Return the memory in use, in percent; in a container with a limit, in percent of the control group's limit."""
         info = dict(_parse_pairs(self._read_file("proc", "meminfo").replace(":", "").replace(" kB", "")))
         total, free = info.get("MemTotal"), info.get("MemAvailable")
         if not total or free is None:
@@ -133,7 +136,7 @@ class HostMetrics:
         return {**(real or found), **self._read_infiniband_bytes()} if found else None
 
     def _read_infiniband_bytes(self) -> dict[str, float]:
-        """Bytes of RDMA; in a container these are the host's, and so left out."""
+        """Return bytes of RDMA; none in a container, where the counters are the host's."""
         base = self._root / "sys" / "class" / "infiniband"
         if self._contained or not base.is_dir():
             return {}
@@ -173,7 +176,7 @@ class HostMetrics:
         return {f"{w[0]} {w[1]}": float(w[2]) for w in words if len(w) == 3 and w[1] in {"Read", "Write"}}  # noqa: PLR2004
 
     def _read_nfs_bytes(self) -> dict[str, float]:
-        """What each mount of NFS fetched from its server and sent to it (nfsstat: the fifth and sixth of `bytes:`)."""
+        """Return the bytes of each NFS mount to and from its server (nfsstat: the fifth and sixth of `bytes:`)."""
         found, mount = {}, ""
         for line in self._read_file("proc", "self", "mountstats", most=LARGE).splitlines():
             words = line.split()
@@ -184,7 +187,7 @@ class HostMetrics:
         return found
 
     def _read_io_calls(self, members: Iterable[int]) -> Counters | None:
-        """What the processes of the GPUs read and wrote by calls, where a disk is mounted that no block device sees."""
+        """Return the bytes that GPU processes read and wrote by system calls; None unless a mount has no block device."""
         mounts = (line.split() for line in self._read_file("proc", "self", "mounts", most=LARGE).splitlines())
         if not any(len(m) > 2 and m[2].startswith(UNSEEN) and m[2] not in NO_DISK for m in mounts):  # noqa: PLR2004 - its type
             return None
@@ -199,12 +202,12 @@ class HostMetrics:
         return _read_text(self._root.joinpath(*parts), most) or ""
 
     def _read_cgroup_v2(self, name: str) -> str | None:
-        """A file of the container's control group, version 2: where its first process is."""
+        """Return a file of the container's control group, version 2, in the group of its first process."""
         base = self._root / "sys" / "fs" / "cgroup"
         return _read_text(_join_inside(base, self._find_cgroup_of_first("0::")) / name)
 
     def _read_cgroup_v1(self, kind: str, name: str) -> str | None:
-        """The same of version 1."""
+        """Return such a file of version 1."""
         base = self._root / "sys" / "fs" / "cgroup" / kind
         return _read_text(_join_inside(base, self._find_cgroup_of_first(f":{kind}:")) / name)
 
@@ -216,7 +219,7 @@ class HostMetrics:
 
 
 def _read_text(path: Path, most: int = 65536) -> str | None:
-    """All of a file of /proc or /sys, which gives a page at a time; None where it cannot be read."""
+    """Return a whole file of /proc or /sys, which returns a page per read; None if it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -237,7 +240,7 @@ def _read_text(path: Path, most: int = 65536) -> str | None:
 
 
 def _join_inside(base: Path, path: str) -> Path:
-    """Below `base`, where there is such a place: a container that sees its own group alone has it at the top."""
+    """Return the folder `path` below `base`, or `base` if it does not exist, as in a container that sees only its own group."""
     return base / path if path and ".." not in path and (base / path).is_dir() else base
 
 

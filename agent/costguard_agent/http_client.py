@@ -1,14 +1,13 @@
-"""One HTTP request, bounded in time and size: to servers on this machine, and to whoever ends it.
+"""HTTP requests with limits on time and size: single local or cloud requests, and a connection to the watchdog.
 
-Redirects are not followed, proxies are not used, nothing is sent again. The request goes out in one piece, so that a process
-that is ended in between has sent all of it or nothing that a server would take for a whole one.
+A single request follows no redirects, uses no proxy and is never repeated. It is sent in one piece, so that a process that is
+killed meanwhile has sent all of it or nothing that a server would accept as complete.
 
-One connection to the watchdog, kept open between messages: bounded in time and size, TLS verified always.
+The connection to the watchdog is kept open between messages; TLS is always verified. Plain HTTP is allowed to this machine only
+(a tunnel: `ssh -R 8470:127.0.0.1:8470 box`). Redirects are not followed, and a proxy is used only if `join` named one. A
+connection that the other side has closed is reopened before anything is sent.
 
-Plain HTTP goes to this machine alone (a tunnel: `ssh -R 8470:127.0.0.1:8470 box`). Redirects are not followed, and a proxy is
-used only where joining named one. A connection that the other side closed meanwhile is opened anew before anything is sent.
-
-A socket that is read until one moment for all of it: an answer that drips ends there, too.
+A socket is read with one deadline for the whole answer, which ends slow answers as well.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
 class HttpReply(NamedTuple):
-    """A status and a body; what it says is not judged here."""
+    """A status and an unvalidated body."""
 
     status: int
     body: bytes
 
     def parse_json(self) -> Any:  # noqa: ANN401 - whatever a server says
-        """The body, read as JSON; None where it is none."""
+        """Return the body parsed as JSON; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -45,7 +44,7 @@ class HttpReply(NamedTuple):
 
 
 class UnansweredError(Exception):
-    """No answer, and why, without address or key. `sent`: whether the request may have arrived."""
+    """No answer, with the reason, without address or key. `sent`: whether the request may have arrived."""
 
     def __init__(self, why: str, *, sent: bool = False) -> None:
         super().__init__(why)
@@ -62,9 +61,9 @@ def send_request(
     most: int = REPLY_BYTES_MOST,
     own_certificate: bool = False,
 ) -> HttpReply:
-    """The answer to one request, within `within_s` seconds in all; raises UnansweredError.
+    """Return the answer to one request within `within_s` seconds in all; raises UnansweredError.
 
-    `own_certificate`: the server made its certificate itself, as notebook servers do; on this machine only.
+    `own_certificate`: accept a self-signed certificate, as notebook servers use them; on this machine only.
     """
     until, sent = time.monotonic() + within_s, False
     try:
@@ -143,7 +142,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 class WatchdogReply(NamedTuple):
-    """What came back. `headers`: names in small letters."""
+    """The watchdog's reply. `headers`: names in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -151,11 +150,11 @@ class WatchdogReply(NamedTuple):
 
 
 class UnreachedError(Exception):
-    """No whole answer came; the message may have arrived all the same. Says why, without address."""
+    """No complete answer, with the reason, without address; the message may still have arrived."""
 
 
 class WatchdogAddress(NamedTuple):
-    """Where a watchdog is: only what a URL without path says."""
+    """The address of a watchdog: a URL without a path."""
 
     scheme: str
     host: str
@@ -163,7 +162,7 @@ class WatchdogAddress(NamedTuple):
 
 
 def parse_address(url: str) -> WatchdogAddress:
-    """The address in `url`. Raises AgentError with what to write instead."""
+    """Parse the address in `url`; raises AgentError that states the correct form."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname or "", parts.port
@@ -177,12 +176,15 @@ def parse_address(url: str) -> WatchdogAddress:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is this machine."""
+    """Return whether `host` is this machine."""
     return host in LOCAL_HOSTS or (host.startswith("127.") and host.replace(".", "").isdigit())
 
 
 class WatchdogConnection:
-    """A connection to `url`. `ca`: a file of certificates instead of the system's; `proxy`: http://HOST:PORT, "" for none."""
+    """A connection to `url`.
+
+    `ca`: a file of certificates, "" for the system's; `proxy`: http://HOST:PORT, "" for none.
+    """
 
     def __init__(self, url: str, *, ca: str = "", proxy: str = "") -> None:
         self._to, self._ca = parse_address(url), ca
@@ -192,7 +194,7 @@ class WatchdogConnection:
         self._until = 0.0
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str], *, within_s: float = WATCHDOG_WITHIN_S) -> WatchdogReply:
-        """The answer to `body`, all of it within so many seconds. Raises UnreachedError."""
+        """Return the complete answer to `body` within `within_s` seconds; raises UnreachedError."""
         self._until = until = time.monotonic() + within_s
         try:
             connection = self._open(until)
@@ -212,7 +214,7 @@ class WatchdogConnection:
         return WatchdogReply(answer.status, found, data)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -292,27 +294,27 @@ def _explain_unreached(error: Exception, within_s: float) -> str:
 
 
 class TimedSocketReader(io.RawIOBase):
-    """What `wire` sends until the moment `until` of the monotonic clock, in seconds; TimeoutError after it."""
+    """Reads `wire` until `until` of the monotonic clock, in seconds; raises TimeoutError after it."""
 
     def __init__(self, wire: socket.socket, until: float) -> None:
         self._wire, self._until = wire, until
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """As http.client asks for it."""
+        """Return a buffered reader, as http.client requires."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
-        """What came, at least one byte, zero at the end."""
+        """Read at least one byte into the buffer and return the count; 0 at the end."""
         self._wire.settimeout(compute_time_left(self._until))
         return self._wire.recv_into(into)
 
 
 def compute_time_left(until: float) -> float:
-    """Seconds until the moment `until` of the monotonic clock; TimeoutError where there are none."""
+    """Return the seconds until `until` of the monotonic clock; raises TimeoutError if it has passed."""
     seconds = until - time.monotonic()
     if seconds <= 0:
         raise TimeoutError

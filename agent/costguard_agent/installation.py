@@ -1,10 +1,11 @@
-"""The agent as one file: `python3 costguard-agent.pyz join URL CODE` on a machine without an index of packages.
+"""The agent as one file, and as a systemd service.
 
-The same packages give the same bytes: names in order, one date, nothing compressed. NVIDIA's binding (pynvml, one module) goes
-along where it is installed. A file like this keeps nothing compiled, which costs memory and a second at each start, so
-`run` unpacks it once beside the key and goes on from there.
+`python3 costguard-agent.pyz join URL CODE` runs on a machine without a package index. The same packages give the same bytes:
+names in order, one date, nothing compressed. NVIDIA's binding (pynvml, one module) is included if it is installed. Python
+stores no compiled code for such a file, which costs memory and a second at each start, so `run` unpacks it once beside the key
+and continues from there.
 
-The agent as a service of systemd: its unit (also in config/systemd), and putting it in place.
+The service: the text of its systemd unit (also in config/systemd), and its installation.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PROGRAM_FOLDER = "program"
 
 
 def build_archive() -> bytes:
-    """The whole file. From within such a file: that file. Raises OSError."""
+    """Return the bytes of the one-file agent; when running from such a file, that file. Raises OSError."""
     packed = find_own_archive()
     if packed is not None:
         return packed.read_bytes()
@@ -54,13 +55,13 @@ def build_archive() -> bytes:
 
 
 def find_own_archive() -> Path | None:
-    """The file that this process runs from; None where it runs from a folder."""
+    """Return the file that this process runs from; None if it runs from a folder."""
     path = Path(__file__).resolve().parent.parent
     return path if path.is_file() else None
 
 
 def unpack_archive(data: bytes, folder: Path, python: str, *, mode: int = 0o700) -> None:
-    """Such a file as a folder that `python` can run, compiled by a process of its own. Raises OSError."""
+    """Unpack such a file to a folder that `python` can run, compiled by a separate process; raises OSError."""
     folder.mkdir(parents=True)
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         for name in whole.namelist():
@@ -81,7 +82,10 @@ def unpack_archive(data: bytes, folder: Path, python: str, *, mode: int = 0o700)
 
 
 def run_unpacked(state: Path) -> None:
-    """From within such a file: unpack it below `state`, and go on from there as this process. Else, or if it fails: nothing."""
+    """When running from such a file, unpack it below `state` and replace this process by the unpacked one.
+
+    Otherwise, or if that fails, do nothing.
+    """
     packed = find_own_archive()
     if packed is None:
         return
@@ -189,12 +193,12 @@ WantedBy=multi-user.target
 
 
 def format_unit(python: str = PYTHONS[0], program: Path = PROGRAM) -> str:
-    """The unit, for that interpreter and program."""
+    """Return the text of the unit for this interpreter and program."""
     return UNIT_TEMPLATE.replace("{python}", python).replace("{program}", str(program))
 
 
 def install_service(*, systemd: Path = Path("/run/systemd/system")) -> str:
-    """Put program and unit in place and start it; what was done, in words. Raises AgentError with what to do instead."""
+    """Install program and unit, start the service, and return what was done; raises AgentError with an alternative."""
     if os.geteuid() != 0:
         raise AgentError("installing needs root: sudo costguard-agent install")
     if not systemd.is_dir() or not shutil.which("systemctl"):
@@ -212,7 +216,7 @@ def install_service(*, systemd: Path = Path("/run/systemd/system")) -> str:
 
 
 def _put_program(python: str) -> None:
-    """The program as a folder, with its modules compiled, so that a start is cheap. What was there before is replaced."""
+    """Install the program as a folder with compiled modules, for a fast start; an older one is replaced."""
     new = PROGRAM.with_name(f".{PROGRAM.name}.new")
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -228,7 +232,7 @@ def _put_program(python: str) -> None:
 
 
 def _find_python() -> str:
-    """An interpreter that a user without a home may start."""
+    """Return an interpreter that a user without a home folder may run."""
     for path in (*PYTHONS, os.path.realpath(sys.executable)):
         if not path.startswith(("/root", "/home")) and _is_new_enough(path):
             return path

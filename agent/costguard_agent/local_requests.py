@@ -1,11 +1,11 @@
-"""What this machine asks of the watchdog: to be let be for a phase, for work, or to be kept. Kept until it was answered.
+"""Requests of this machine to the watchdog (for a phase, for busy, for a lease), and the socket that receives them.
 
-An ask that waits while the watchdog is away grows shorter: three hours asked for an hour ago are two.
+A request is stored until it is answered. A request that waits while the watchdog is away becomes shorter: three hours requested
+an hour ago are two.
 
-The socket that jobs and commands of this machine speak to: datagrams of JSON, whatever is in them.
-
-Whoever runs on this machine may give hints about it: that is what they are for, and a hint can only say that there is work, or
-ask within bounds. What is too long, no JSON or no hint is passed over. At each look a bounded number is read.
+Jobs and commands of this machine send datagrams of JSON to the socket. Any local user may send hints about the machine: a hint
+can only report work, or make a request within limits. Datagrams that are too long, no JSON or no hint are ignored. Each read
+handles a limited number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ ID = re.compile(r"[0-9a-f]{16}")
 
 
 class LocalRequest(NamedTuple):
-    """One ask; `at_ms`: when it was made, Unix milliseconds. `reply_to`: who waits for what becomes of it, "" for nobody."""
+    """One request.
+
+    `at_ms`: when it was made, Unix milliseconds. `reply_to`: the socket address that waits for the answer, "" for none.
+    """
 
     id: str
     what: str
@@ -46,12 +49,12 @@ class LocalRequest(NamedTuple):
     reply_to: bytes | str = ""
 
     def compute_left_s(self, now_ms: int) -> float:
-        """Seconds of it that are left."""
+        """Return the seconds that are left of it."""
         return self.for_s - max(0, now_ms - self.at_ms) / 1000
 
 
 class LocalRequestQueue:
-    """Those that are not answered yet, and until when each kind was asked for last. Safe between threads."""
+    """The unanswered requests, and the latest end requested for each kind. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
@@ -63,7 +66,7 @@ class LocalRequestQueue:
         self._load()
 
     def add_request(self, found: object, now_ms: int, reply_to: bytes | str = "") -> str:
-        """Take what somebody on this machine asks for; "" or why not."""
+        """Add a local user's request; returns "" or why it is refused."""
         made = _parse_request(found, now_ms, reply_to)
         if isinstance(made, str):
             return made
@@ -75,14 +78,14 @@ class LocalRequestQueue:
         return ""
 
     def add_phase_hint(self, name: str, for_s: float, now_ms: int) -> str:
-        """A job's phase: as `ask`, but not again while most of it is granted."""
+        """Add a job's phase as a request, unless at least half of its length was already requested under that name."""
         name = make_printable(name, NAME_MOST)
         if self.until_ms.get(f"{PHASE} {name}", 0) - now_ms >= ENOUGH * for_s * 1000:
             return ""
         return self.add_request({"what": PHASE, "name": name, "for_s": for_s, "why": "a job said so"}, now_ms)
 
     def list_waiting(self, now_ms: int) -> list[dict[str, Any]]:
-        """As a beat carries them."""
+        """Return the waiting requests in the form of a beat."""
         with self._lock:
             self._open = [ask for ask in self._open if ask.compute_left_s(now_ms) >= LEAST_S]
             return [
@@ -91,7 +94,7 @@ class LocalRequestQueue:
             ]
 
     def mark_answered(self, asked: object, sent: list[dict[str, Any]]) -> list[tuple[LocalRequest, str]]:
-        """What became of those that were sent: each with "" or why not."""
+        """Remove the requests that were sent, and return each with "" or the reason of its refusal."""
         told = asked if isinstance(asked, dict) else {}
         ids = {ask["id"] for ask in sent}
         with self._lock:
@@ -156,19 +159,19 @@ ANYBODY = 0o666
 
 
 class HintState(NamedTuple):
-    """What jobs told last: a step, and when one gave a sign of life (Unix seconds); None where none ever did."""
+    """The latest hints: a step, and the time of the last sign of life (Unix seconds); None if there was none."""
 
     step: float | None = None
     heartbeat: float | None = None
 
     def to_signals(self) -> dict[str, float]:
-        """As signals: the last value goes on being told, so that "flat" can be told from "missing"."""
+        """Return them as signals; the last value is repeated, so that "flat" differs from "missing"."""
         pairs = {"step": self.step, "heartbeat": self.heartbeat}
         return {name: value for name, value in pairs.items() if value is not None}
 
 
 class HintListener:
-    """The agent's end of it. Raises AgentError where the socket cannot be made."""
+    """The agent's end of the socket; raises AgentError if it cannot be created."""
 
     def __init__(self, path: Path, asks: LocalRequestQueue) -> None:
         self._path, self._asks = path, asks
@@ -187,11 +190,11 @@ class HintListener:
             raise AgentError(f"cannot listen for hints at {path}: {error.strerror or error}") from error
 
     def fileno(self) -> int:
-        """For select."""
+        """Return the file descriptor, for select."""
         return self._socket.fileno()
 
     def drain(self, now_ms: int) -> None:
-        """Read what waits there."""
+        """Read and handle the waiting datagrams, at most 64."""
         for _ in range(AT_ONCE):
             try:
                 data, sender = self._socket.recvfrom(HINT_MOST + 1)
@@ -201,13 +204,13 @@ class HintListener:
                 self._handle_datagram(data, sender, now_ms)
 
     def answer(self, reply_to: bytes | str, said: dict[str, Any]) -> None:
-        """Tell who waits; who does not wait any more is not told."""
+        """Send an answer to the waiting client; one that no longer waits is ignored."""
         if reply_to:
             with contextlib.suppress(OSError):
                 self._socket.sendto(json.dumps(said).encode()[:HINT_MOST], reply_to)
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Close and remove the socket."""
         self._socket.close()
         with contextlib.suppress(OSError):
             self._path.unlink()
@@ -233,7 +236,7 @@ class HintListener:
 
 
 def send_local_request(paths: list[str], ask: dict[str, Any], within_s: float) -> dict[str, Any] | None:
-    """The other end: what the agent of this machine answers to an ask; None where none answers in time. Raises AgentError."""
+    """Send a request to this machine's agent and return its answer; None if there is none in time. Raises AgentError."""
     path = next((path for path in paths if Path(path).exists()), "")
     if not path:
         raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")
@@ -251,7 +254,7 @@ def send_local_request(paths: list[str], ask: dict[str, Any], within_s: float) -
 
 
 def _make_reply_address(after: contextlib.ExitStack) -> str:
-    """An address to be answered at: without a file where the system can do that."""
+    """Return a reply address, on Linux without a file."""
     import sys
 
     if sys.platform.startswith("linux"):

@@ -1,10 +1,10 @@
-"""Notebook kernels on this machine: is one busy, and if not, when did the last cell end?
+"""Notebook kernels on this machine: whether one is busy, and when the last cell ended.
 
-Each running server leaves a file in its user's runtime folder that says port and token. It is asked on loopback, with that
-token, which appears nowhere else. A busy kernel is work now. A server that is there and does not answer, or whose file this
-user may not read, makes the age of input unknown; the file of one that ended is passed over.
+Each running server writes a file with port and token to its user's runtime folder. It is queried on loopback with that token,
+which is written nowhere else. A busy kernel counts as work now. If a server does not answer, or this user may not read its
+file, the input age is unknown; the file of an ended server is ignored. Not detected: kernels that VS Code starts without a
+server.
 
-Not seen: kernels that VS Code starts without a server.
 Jupyter Server 2 and Notebook 6 write these files (jupyter_server/serverapp.py `server_info`, 2.21: url, token, pid, port, sock,
 base_url, secure); the answer is documented as GET /api/kernels (id, name, last_activity, execution_state, connections).
 """
@@ -54,7 +54,7 @@ class NotebookServer(NamedTuple):
 
 
 class NotebookKernel(NamedTuple):
-    """What a server says of one kernel; `active_at` Unix seconds, None where it cannot be read."""
+    """One kernel as its server reports it; `active_at`: Unix seconds, None if it cannot be parsed."""
 
     state: str
     active_at: float | None
@@ -62,7 +62,7 @@ class NotebookKernel(NamedTuple):
 
 
 def probe_notebooks(around: HostView, now: float) -> ProbeResult:
-    """All kernels of this machine at `now` (Unix seconds); nothing at all where no server runs."""
+    """Return the signals of all kernels at `now` (Unix seconds); none if no server runs."""
     kernels: list[NotebookKernel] = []
     found = list_servers(around)
     hidden = list_server_pids(around) - {server.pid for server in found}
@@ -84,7 +84,7 @@ def probe_notebooks(around: HostView, now: float) -> ProbeResult:
 
 
 def list_servers(around: HostView) -> list[NotebookServer]:
-    """The servers that run, by their files; at most twenty."""
+    """Return the running servers found by their files; at most twenty."""
     found: dict[int, NotebookServer] = {}
     for path in _list_server_files(around):
         server = _parse_server(read_json_object(path), around)
@@ -94,7 +94,7 @@ def list_servers(around: HostView) -> list[NotebookServer]:
 
 
 def list_server_pids(around: HostView) -> set[int]:
-    """The processes that are notebook servers by their command line."""
+    """Return the pids of notebook servers, recognised by their command line."""
     return {pid for pid, words in list_command_lines(around) if any(word.rpartition("/")[2] in PROGRAMS for word in words[:3])}
 
 
@@ -106,7 +106,10 @@ def _list_server_files(around: HostView) -> Iterator[Path]:
 
 
 def _list_runtime_folders(around: HostView) -> Iterator[Path]:
-    """jupyter_core.paths.jupyter_runtime_dir: by variable (ours, and the servers' own), below the data folder, and macOS's."""
+    """Yield the folders of jupyter_core.paths.jupyter_runtime_dir:
+
+    from variables (own and the servers'), home folders, macOS.
+    """
     for env in (around.env, *(read_process_variables(around, pid) for pid in list_server_pids(around))):
         given, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
         if given.startswith("/"):
@@ -119,7 +122,7 @@ def _list_runtime_folders(around: HostView) -> Iterator[Path]:
 
 
 def _parse_server(said: dict[str, Any] | None, around: HostView) -> NotebookServer | None:
-    """The server that a file tells of, where it runs still. The file is its user's: nothing in it is trusted."""
+    """Return the server described by a file; None if it no longer runs. The file is a user's, so every field is checked."""
     if said is None:
         return None
     pid, port, base, token = said.get("pid"), said.get("port"), said.get("base_url"), said.get("token")
@@ -137,7 +140,7 @@ def _parse_server(said: dict[str, Any] | None, around: HostView) -> NotebookServ
 
 
 def _fetch_kernels(server: NotebookServer) -> list[NotebookKernel]:
-    """Raises UnansweredError, whose words hold no token."""
+    """Return a server's kernels; raises UnansweredError without the token in its text."""
     if server.host not in (*WILDCARDS, *LOOPBACK_HOSTS) and not server.host.startswith("127."):
         raise UnansweredError("it does not listen on loopback")
     host = "[::1]" if server.host == "::1" else "127.0.0.1"
@@ -171,7 +174,7 @@ def _parse_kernel(said: object) -> NotebookKernel:
 
 
 def parse_rfc3339(said: object) -> float | None:
-    """RFC 3339 in UTC as Jupyter writes it, with or without a fraction, as Unix seconds; None where it is none."""
+    """Parse RFC 3339 in UTC, with or without a fraction, to Unix seconds; None if it is malformed."""
     found = RFC_3339.fullmatch(said) if isinstance(said, str) else None
     if found is None:
         return None

@@ -1,18 +1,17 @@
-"""What NVIDIA's own library tells of each GPU, through `pynvml` (nvidia-ml-py) where that can be imported.
+"""GPU readings from NVIDIA's library NVML, through `pynvml` (nvidia-ml-py) if it can be imported.
 
-Duty and power are read at every look, what changes slowly at full looks. What a GPU cannot tell is left out, never zero:
+Duty and power are read each time, slow values at full readings. A value that a GPU does not report is left out, never zero:
 
-    no pynvml, no driver       nothing is measured, said once, tried again every half minute
+    no pynvml, no driver       nothing is measured; reported once, tried again every half minute
     old driver, new function   that value is left out
-    MIG                        a split GPU tells no duty: power, memory and processes stand for it
-    a GPU that is lost         it runs nothing any more, so it is left out of the maximum; said until it is back
-    driver reloaded            NVML is opened again; where the loaded library is too old for it, the agent starts itself anew
+    MIG                        a split GPU reports no duty: power, memory and processes are used instead
+    a lost GPU                 it runs nothing any more, so it is left out of the maximum; reported until it is back
+    driver reloaded            NVML is opened again; if the loaded library is too old for it, the agent restarts itself
 
-NVML looked at by a thread of its own: a driver that hangs, as it may when a GPU falls off the bus, makes nothing else wait.
+NVML is read by a separate thread, so that a driver that hangs, for example when a GPU falls off the bus, blocks nothing else.
+Duty and power are read every second, slow values about once a record. A reading older than half a minute counts as unknown.
 
-Duty and power every second, what changes slowly about once a record. What is older than half a minute counts as unknown.
-
-NVIDIA's binding, imported without what compiling it costs: 16 MB that a process keeps for ever.
+NVIDIA's binding is imported without compiling it in this process, which would keep 16 MB for good.
 """
 
 from __future__ import annotations
@@ -54,7 +53,10 @@ PERCENT, MILLI, KILO = 100.0, 1e-3, 1e3
 
 
 class GpuReading(NamedTuple):
-    """`gpus`: what each told, None where there is no telling. `pids`: of all processes that hold one, None where unknown."""
+    """One reading.
+
+    `gpus`: the values of each GPU, None if NVML cannot be read. `pids`: all processes that hold a GPU, None if unknown.
+    """
 
     gpus: Mapping[str, Mapping[str, float]] | None
     pids: frozenset[int] | None
@@ -62,7 +64,7 @@ class GpuReading(NamedTuple):
 
 
 class NvmlCallError(Exception):
-    """NVML answered with an error. `code`: its number, -1 where the function does not exist here at all."""
+    """NVML returned an error. `code`: its number, -1 if the function does not exist here."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -70,7 +72,7 @@ class NvmlCallError(Exception):
 
 
 class GpuDevice:
-    """One GPU, with what it is known never to tell."""
+    """One GPU, and the values that it never reports."""
 
     def __init__(self, name: str, handle: object) -> None:
         self.name, self.handle = name, handle
@@ -80,7 +82,7 @@ class GpuDevice:
 
 
 class GpuReader:
-    """NVML, opened when it can be, and looked at again and again."""
+    """NVML, opened as soon as possible and read repeatedly."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -98,7 +100,7 @@ class GpuReader:
         """The library in this process is older than the driver: only a new process can read it."""
 
     def look(self, now_s: float, *, full: bool) -> GpuReading:
-        """What all GPUs tell at `now_s`, a clock that only rises. A first look is always a full one."""
+        """Read all GPUs at `now_s` of a monotonic clock. The first reading is always a full one."""
         if not self._open and now_s >= self._next_s:
             self._open_library(now_s)
         if not self._open:
@@ -119,7 +121,7 @@ class GpuReader:
         return GpuReading(found, self._pids, (*self._lost.values(), *self._explain_missing_gpus(), *dict.fromkeys(troubles)))
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Close NVML."""
         if self._open:
             self._open = False
             _call_or_none(self._nvml, "nvmlShutdown")
@@ -156,7 +158,7 @@ class GpuReader:
     def _add_device(
         self, found: dict[str, dict[str, float]], device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]
     ) -> None:
-        """What `device` tells; one that is lost tells nothing any more. Raises Failed where NVML itself is closed."""
+        """Add the values of `device`, or mark it as lost; raises NvmlCallError if NVML itself is closed."""
         try:
             found[device.name] = self._read_device(device, now_s, full=full, troubles=troubles)
         except NvmlCallError as error:
@@ -166,7 +168,7 @@ class GpuReader:
             self._devices.remove(device)
 
     def _read_device(self, device: GpuDevice, now_s: float, *, full: bool, troubles: list[str]) -> dict[str, float]:
-        """What one GPU tells. Raises Failed where it is lost, or NVML itself is."""
+        """Return the values of one GPU; raises NvmlCallError if it is lost or NVML is closed."""
         if full:
             device.slow = self._read_slow_values(device, now_s, troubles)
         found = dict(device.slow)
@@ -205,7 +207,7 @@ class GpuReader:
         return PERCENT * memory.used / memory.total if memory is not None and memory.total else None
 
     def _read_pcie(self, now_s: float) -> None:
-        """Read what passes over PCIe, of all GPUs; where that costs too much, a value stands for a minute."""
+        """Read the PCIe throughput of all GPUs; a value is valid for a minute, because reading is slow."""
         for device in self._devices:
             read = [
                 self._read_pcie_direction(device, way) for way in (0, 1)
@@ -216,7 +218,7 @@ class GpuReader:
                 self._pcie[device.name] = (now_s, sum(filter(None, read)) * KILO)
 
     def _read_pcie_direction(self, device: GpuDevice, way: int) -> float | None:
-        """One direction. What cannot be had is missing; why, the GPU's other values tell."""
+        """Return one direction's throughput; None if it cannot be read, without a trouble of its own."""
         if PCIE in device.never:
             return None
         answer, error = _call(self._nvml, "nvmlDeviceGetPcieThroughput", device.handle, way)
@@ -229,7 +231,7 @@ class GpuReader:
         return {PCIE: value} if value >= 0 and now_s - then_s <= PCIE_KEPT_S else {}
 
     def _list_parts(self, device: GpuDevice) -> list[GpuDevice]:
-        """The GPU itself, or the parts that it is split into."""
+        """Return the GPU itself, or its parts if it is split."""
         if not device.split:
             return [device]
         parts = []
@@ -240,7 +242,7 @@ class GpuReader:
         return parts
 
     def _list_holder_pids(self) -> frozenset[int] | None:
-        """Who computes or draws on any GPU; None where one does not tell."""
+        """Return the pids of compute and graphics processes on all GPUs; None if one GPU does not report them."""
         if not self._devices:
             return None
         pids: set[int] = set()
@@ -266,7 +268,10 @@ class GpuReader:
     def _call_first_available(
         self, device: GpuDevice, what: str, names: Sequence[str], troubles: list[str], *more: object
     ) -> Any:  # noqa: ANN401
-        """The answer of the first of `names` that this driver has; None where none answers. Raises Failed if all is lost."""
+        """Return the result of the first of `names` that this driver supports; None if none answers.
+
+        Raises NvmlCallError if the GPU is lost or NVML is closed.
+        """
         if what in device.never:
             return None
         for name in names:
@@ -313,7 +318,7 @@ def _find_function(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN40
 
 
 def _call(nvml: Any, name: str, *values: object) -> tuple[Any, NvmlCallError | None]:  # noqa: ANN401
-    """What it answers, or the error it answers with."""
+    """Return the result and None, or None and the error."""
     try:
         return _find_function(nvml, name, *values), None
     except NvmlCallError as error:
@@ -321,12 +326,12 @@ def _call(nvml: Any, name: str, *values: object) -> tuple[Any, NvmlCallError | N
 
 
 def _call_or_none(nvml: Any, name: str, *values: object) -> Any:  # noqa: ANN401
-    """What it answers, None for any error."""
+    """Return the result, None on any error."""
     return _call(nvml, name, *values)[0]
 
 
 def _put_value(found: dict[str, float], name: str, value: float, *, most: float = 1e6) -> None:
-    """A value within its range; one that cannot be is left out (drivers answer 4294967295 for "unknown")."""
+    """Store a value if it is in range (drivers return 4294967295 for "unknown")."""
     if 0 <= value <= most:
         found[name] = value
 
@@ -339,7 +344,7 @@ BLIND = GpuReading(None, None, ())
 
 
 class TakenReadings(NamedTuple):
-    """All looks since the last time, the latest of them, and all that was in the way."""
+    """All readings since the last call, the latest of them, and all troubles."""
 
     looks: list[SignalReading]
     latest: GpuReading
@@ -347,7 +352,7 @@ class TakenReadings(NamedTuple):
 
 
 class GpuWatcher:
-    """The thread, and what it saw. `every_s`: seconds between records."""
+    """The thread that reads GPUs, and its readings. `every_s`: seconds between records."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
@@ -366,7 +371,7 @@ class GpuWatcher:
         return self._gpus.outdated
 
     def take(self) -> TakenReadings:
-        """What was seen since the last time."""
+        """Return the readings since the last call."""
         with self._lock:
             looks, troubles, latest = self._looks, tuple(self._troubles), self._latest
             silent_s = time.monotonic() - self._latest_s
@@ -376,7 +381,7 @@ class GpuWatcher:
         return TakenReadings(looks, latest, troubles)
 
     def close(self) -> None:
-        """End it; a thread that hangs ends with the process."""
+        """End the thread; one that hangs ends with the process."""
         self._ended.set()
         self._thread.join(LAST_S)
 
@@ -408,7 +413,10 @@ NAME, WITHIN_S = "pynvml", 60
 
 
 def import_pynvml() -> ModuleType:
-    """The module. Raises ImportError; where it was never compiled (uv, read-only images), another process does that first."""
+    """Return the module; raises ImportError.
+
+    If it was never compiled (uv, read-only images), a separate process compiles it first.
+    """
     with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
         source = _find_source()
         if source is not None and not Path(importlib.util.cache_from_source(str(source))).exists():
@@ -418,7 +426,7 @@ def import_pynvml() -> ModuleType:
 
 
 def _find_source() -> Path | None:
-    """Its file; None where it is imported already, missing, or no file of its own (an archive)."""
+    """Return the module's file; None if it is imported already, missing, or inside an archive."""
     spec = None if NAME in sys.modules else importlib.util.find_spec(NAME)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return None

@@ -1,19 +1,19 @@
-"""What agent and watchdog say to each other: one definition, read by both.
+"""The protocol between agent and watchdog, defined once for both.
 
     POST /v1/agents/join                 {"code", "public_key", "version"}      -> {"agent", "guard_key", "every_s", "name"}
     POST /v1/agents/{agent}/beats        a beat                                 -> an answer
 
-A beat carries three headers: Costguard-Seq (rises with every message, never again the same), Costguard-At (the moment of
-sending, Unix milliseconds) and Costguard-Signature (base64 of Ed25519 over `signed`). The answer to it is signed in the same
-way with the watchdog's key, which the agent was told when it joined: Costguard-At, Costguard-Signature over `answered`.
+A beat has three headers: Costguard-Seq (increases with every message and is never reused), Costguard-At (the time of sending,
+Unix milliseconds) and Costguard-Signature (base64 of Ed25519 over `build_signed_request`). The answer is signed in the same way
+with the watchdog's key, which the agent received when it joined: Costguard-At, Costguard-Signature over `build_signed_answer`.
 
     beat   {"agent": {"version", "python", "boot_id"}, "records": [{"at", "over_s", "signals": {name: number}}],
             "troubles": [text], "dropped": n, "ask": [{"id", "what": "phase" | "busy" | "keep", "name", "for_s", "why"}]}
     answer {"seq", "every_s", "guard_at", "state", "notices": [text], "kept_until", "protected", "asked": {id: "" or why not}}
 
-A record is what was measured in the `over_s` seconds that end at `at` (Unix milliseconds), in the units of `SIGNALS`. What
-could not be measured is left out: missing is never zero. `boot_id` names the boot and the start of the agent. Unknown keys are
-refused by the watchdog, and ignored by the agent, so that a newer watchdog may say more.
+A record holds the measurements of the `over_s` seconds that end at `at` (Unix milliseconds), in the units of `SIGNALS`. A value
+that could not be measured is left out: missing is never zero. `boot_id` identifies the boot and the start of the agent. Unknown
+keys are refused by the watchdog and ignored by the agent, so that a newer watchdog may send more.
 """
 
 from __future__ import annotations
@@ -66,24 +66,24 @@ SIGNALS = (
 
 
 def build_signed_request(method: str, path: str, *, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
-    """The bytes an agent signs: all that could be exchanged for something else stands in them."""
+    """Return the bytes that an agent signs: they include every field that an attacker could replace."""
     return _join_lines(
         f"costguard-agent-{VERSION}", method, path, agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest()
     )
 
 
 def build_signed_answer(*, agent: str, seq: int, at_ms: int, body: bytes) -> bytes:
-    """The bytes the watchdog signs of its answer to the message `seq` of `agent`."""
+    """Return the bytes that the watchdog signs for its answer to message `seq` of `agent`."""
     return _join_lines(f"costguard-guard-{VERSION}", agent, str(seq), str(at_ms), hashlib.sha256(body).hexdigest())
 
 
 def encode_base64(data: bytes) -> str:
-    """As keys and signatures travel: base64."""
+    """Encode a key or signature as base64."""
     return base64.b64encode(data).decode("ascii")
 
 
 def decode_base64(text: str) -> bytes | None:
-    """The bytes of such a text; None where it is none."""
+    """Decode base64; None if `text` is malformed."""
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (ValueError, UnicodeEncodeError):
@@ -91,7 +91,7 @@ def decode_base64(text: str) -> bytes | None:
 
 
 def build_record(at_ms: int, over_s: float, signals: dict[str, float]) -> dict[str, Any]:
-    """One record of a beat."""
+    """Return one record of a beat."""
     return {"at": at_ms, "over_s": over_s, "signals": signals}
 
 

@@ -1,9 +1,9 @@
-"""Beats: what waits to be told is signed, sent, and taken off the list once the watchdog's own signature says that it came.
+"""Beats: waiting records are signed, sent, and removed once the watchdog's signed answer confirms their receipt.
 
-answered      verified: records and asks of that beat are done
-unreachable   nothing came back: later, and ever later (to five minutes), never all machines at once
-unverified    something answered that does not have the watchdog's key: nothing counts as told
-refused       by name and number; what that means is decided here, and nothing of it ends the agent
+- answered: verified; the records and requests of that beat are done.
+- unreachable: no answer; retried with growing waits (up to five minutes), which differ between machines.
+- unverified: the answer is not signed with the watchdog's key; nothing counts as sent.
+- refused: by name and number; this module decides what follows, and no refusal ends the agent.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ FIRST_MS, LAST_MS = 1_577_836_800_000, 4_102_444_800_000
 
 
 class BeatResult(NamedTuple):
-    """What became of a beat. `why`: for people, "" where all is well; `wait_s`: until the next one, None for the usual time.
+    """The result of a beat.
 
-    `ahead_ms`: how far our clock was found to be ahead of the watchdog's; None where that is no matter. `alive`: the watchdog
-    itself is there, as far as an answer that is not signed can say it.
+    `why`: a reason for people, "" if all is well; `wait_s`: seconds until the next beat, None for the usual time. `ahead_ms`:
+    how far our clock is ahead of the watchdog's; None if that does not matter. `alive`: whether the watchdog itself seems to be
+    up, as far as an unsigned answer can show it.
     """
 
     state: str
@@ -67,7 +68,7 @@ class BeatResult(NamedTuple):
 
 
 class BeatSender:
-    """Says all of it, in order, over one connection."""
+    """Sends beats in order over one connection."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class BeatSender:
         self.every_s = joined.every_s
 
     def send_beat(self, now_ms: int, troubles: Sequence[str], *, within_s: float = WATCHDOG_WITHIN_S) -> BeatResult:
-        """One beat at `now_ms`, by the clock that records are dated with."""
+        """Send one beat at `now_ms`, by the clock that dates records."""
         records, asks, dropped = [], self._asks.list_waiting(now_ms), self._spool.dropped
         first = {"agent": self._agent, "troubles": _format_troubles(troubles), "dropped": dropped, "ask": asks}
         head = json.dumps(first, separators=(",", ":")).encode()[:-1] + b',"records":['
@@ -112,7 +113,7 @@ class BeatSender:
         return self._handle_answer(reply, records, asks, dropped)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._wire.close()
 
     def _build_headers(self, seq: int, at_ms: int, body: bytes) -> dict[str, str]:
@@ -163,9 +164,10 @@ class BeatSender:
         return self._back_off(REFUSED, why)._replace(wait_s=max(wait, REFUSED_S * random.uniform(0.8, 1.2)))  # noqa: S311
 
     def _shrink_batch(self, status: int, why: str, records: list[bytes], asks: list[dict[str, Any]]) -> BeatResult:
-        """Fewer records at a time. One that is refused by itself goes, if the same beat without it is taken.
+        """Send fewer records at a time; a record refused alone is dropped if the same beat without it is accepted.
 
-        Asks that are refused even without records go as well: nobody on this machine can stop its beats by asking oddly.
+        Requests that are refused even without records are dropped as well, so that a malformed request of a local user cannot
+        block the beats.
         """
         if len(records) > 1:
             self._records_most = len(records) // 2
@@ -188,13 +190,16 @@ def _format_troubles(troubles: Sequence[str]) -> list[str]:
 
 
 def _parse_retry_after(reply: WatchdogReply) -> float:
-    """Seconds that a Retry-After asks for, within reason; 0 where it asks for none."""
+    """Return the seconds of a Retry-After, limited to an hour; 0 if there is none."""
     text = reply.headers.get("retry-after", "")
     return min(float(text), ASKED_MOST_S) if text.isascii() and text.isdigit() else 0.0
 
 
 def _measure_ahead_ms(reply: WatchdogReply, now_ms: int) -> int | None:
-    """How far ahead our clock is; the connection was verified, so what it says of the time can be believed."""
+    """Return how far our clock is ahead in milliseconds, None if that is small or unknown.
+
+    The connection was verified, so its time can be trusted.
+    """
     text = reply.headers.get(AT_HEADER.lower(), "")
     if text.isascii() and text.isdigit():
         there_ms = int(text[:19])

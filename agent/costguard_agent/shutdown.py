@@ -1,16 +1,14 @@
-"""Words for where this machine is and how it can be ended from inside. Pure; nothing here holds a key.
-
-Turning the machine off by its operating system, for the clouds where that ends it.
+"""Types for shutting this machine down from inside, the operating system's shutdown, and what that shutdown means here.
 
 `shutdown -h now` powers off; `halt` would stop the processor and leave the machine running and billed (RELIABILITY, H36).
 COSTGUARD_SHUTDOWN names another command, for an agent that is not root: "sudo -n /sbin/shutdown -h now".
 
-What a person stated of this machine that nothing inside it says: whether a shutdown stops or terminates it.
+Whether a shutdown stops or terminates the machine cannot be read from inside, so a person states it:
 
     /etc/costguard-shutdown-means     i-0123456789abcdef0 stop
 
-It holds for that one instance: an image carries it, and the environment too, to machines where a shutdown means something else.
-COSTGUARD_SHUTDOWN_MEANS in the environment, of the same two words, goes before it.
+It is valid for that one instance only, because an image carries the file, and the environment too, to machines on which a
+shutdown means something else. COSTGUARD_SHUTDOWN_MEANS in the environment, with the same two words, takes precedence.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ RUNNING, ENDED = "running", "ended"
 
 
 class MachineIdentity(NamedTuple):
-    """`provider` "" where it is unknown; `id` as the provider calls this machine; `why`: why nothing ends it from inside."""
+    """`provider`: "" if unknown; `id`: the provider's id of this machine; `why`: why it cannot be ended from inside."""
 
     provider: str
     id: str = ""
@@ -41,7 +39,10 @@ class MachineIdentity(NamedTuple):
 
 
 class ShutdownWay(NamedTuple):
-    """One way to end this machine. `certain`: what it does here is known, and all was tried but the act; else `why` not."""
+    """One way to end this machine.
+
+    `certain`: its effect here is known, and all was checked but the act itself; if not, `why` is the reason.
+    """
 
     act: str
     how: str
@@ -54,7 +55,7 @@ class ShutdownWay(NamedTuple):
 
 
 class ShutdownOutcome(NamedTuple):
-    """What became of the one request: accepted; refused, so nothing happened; unknown, so look before anything else."""
+    """The result of the one request: accepted; refused (nothing happened); unknown (check before anything else)."""
 
     result: str
     text: str
@@ -66,7 +67,7 @@ CONTAINERS = (".dockerenv", "run/.containerenv")
 
 
 def build_shutdown_command(around: HostView) -> list[str]:
-    """The words that turn this machine off; none where nothing is known to."""
+    """Return the command that turns this machine off; empty if none is known."""
     stated = around.env.get(SHUTDOWN_VARIABLE, "")
     if stated:
         return shlex.split(stated)
@@ -75,7 +76,7 @@ def build_shutdown_command(around: HostView) -> list[str]:
 
 
 def explain_hindrance(around: HostView) -> str:
-    """Why this process cannot turn the machine off; "" where it can."""
+    """Return why this process cannot turn the machine off; "" if it can."""
     if any(around.build_path(name).exists() for name in CONTAINERS):
         return "the agent runs in a container, and turning that off leaves the machine running"
     try:
@@ -88,7 +89,7 @@ def explain_hindrance(around: HostView) -> str:
 
 
 def run_shutdown(around: HostView) -> ShutdownOutcome:
-    """The command, started once."""
+    """Run the shutdown command once."""
     reason = explain_hindrance(around)
     if reason:
         return ShutdownOutcome(REFUSED, reason)
@@ -102,12 +103,12 @@ def run_shutdown(around: HostView) -> ShutdownOutcome:
 
 
 def report_running(_: MachineIdentity, __: HostView) -> str:
-    """Whoever can ask is running."""
+    """Return running: this code runs on the machine itself."""
     return RUNNING
 
 
 def read_firmware(around: HostView, *names: str) -> str:
-    """What the maker of the (virtual) machine wrote into it, as one line."""
+    """Return the manufacturer's fields of the (virtual) machine's firmware as one line."""
     from costguard_agent.host import read_text
 
     return " ".join((read_text(around.build_path("sys", "class", "dmi", "id", name)) or "").strip() for name in names)
@@ -117,7 +118,7 @@ MEANING_FILE, MEANING_VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHU
 
 
 def read_shutdown_meaning(place: MachineIdentity, around: HostView) -> str:
-    """Stop or terminate, as stated for this machine; "" where nobody did, or for another machine."""
+    """Return stop or terminate as stated for this machine; "" if nothing was stated, or for another machine."""
     for stated in (around.env.get(MEANING_VARIABLE, ""), read_text(around.rebase_path(MEANING_FILE)) or ""):
         words = stated.split()
         if len(words) == 2 and words[0] == place.id and words[1] in ACTS:  # noqa: PLR2004 - an id and a word
@@ -126,7 +127,7 @@ def read_shutdown_meaning(place: MachineIdentity, around: HostView) -> str:
 
 
 def save_shutdown_meaning(place: MachineIdentity, means: str, around: HostView) -> None:
-    """Keep what a person stated. Raises AgentError."""
+    """Store the statement; raises AgentError."""
     if means not in ACTS:
         raise AgentError(f"--shutdown-means {means!r}: write stop or terminate")
     if not place.id:

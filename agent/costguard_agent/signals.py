@@ -1,15 +1,14 @@
-"""Records: what many looks within 15 seconds come to, each signal by its own meaning. Pure.
+"""Merge readings into records, each signal by its own rule; and merge the results of probes. Pure.
 
-Example: eight GPUs, one at 100 % in five of fifteen looks and the rest idle: gpu_util 33.3 (the mean of the busiest GPU, never
-the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the most duty and the
-count stand only where they show work, and a sum of all does not stand at all. Nor is a GPU known that was read in less than
-half of the looks, or of the time: one look at rest, and then a driver that hangs, is no quiet record. Missing is never zero.
+Records. Example: eight GPUs, one at 100 % in five of fifteen readings and the rest idle: gpu_util 33.3 (the mean of the busiest
+GPU, never the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the maximum
+duty and the count are used only if they show work, and sums are left out. A GPU that was read in less than half of the
+readings, or of the time, is unknown as well: one idle reading followed by a driver that hangs gives no idle record. Missing is
+never zero.
 
-What one look around came to. Pure.
-
-What shows work is told even where something else could not be asked; that nobody works is told only where all was asked.
-Example: of two notebook servers one answers that its last cell ended 20 s ago, the other does not answer: 20 s. If the first
-says 3 hours, nothing is told: the other might be busy.
+Probes. A result that shows work is used even if another source did not answer; one that shows none only if all sources
+answered. Example: of two notebook servers one answers that its last cell ended 20 s ago, the other does not answer: 20 s. If
+the first answers 3 hours, the age is unknown: the other might be busy.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ MEANINGS: Mapping[str, str] = {
 
 
 class SignalReading(NamedTuple):
-    """One look: `over_s` seconds that its rates are means of, `at_s` its end on a clock that only rises.
+    """One reading: its rates are means over `over_s` seconds that end at `at_s` of a monotonic clock.
 
-    `gpus`: each GPU by a name that stays, None where there is no telling which there are.
+    `gpus`: each GPU by a stable name, None if the GPUs are unknown.
     """
 
     at_s: float
@@ -68,7 +67,7 @@ class SignalReading(NamedTuple):
 
 
 def merge_readings(looks: Sequence[SignalReading], *, at_s: float) -> dict[str, float]:
-    """The signals of all `looks` as one record that ends at `at_s`."""
+    """Return the signals of all `looks` merged into one record that ends at `at_s`."""
     told = [look for look in looks if look.gpus is not None]
     over_s = max((look.over_s for look in looks), default=0.0)
     found = _merge_gpus(
@@ -92,7 +91,7 @@ def _merge_signal(meaning: str, signal: str, seen: Sequence[SignalReading], at_s
 
 
 def _count_expected(ats: Sequence[float], at_s: float, over_s: float) -> float:
-    """How many looks there should be in the `over_s` seconds until `at_s`, at the rhythm of those at `ats`."""
+    """Return how many readings to expect in the `over_s` seconds before `at_s`, at the rate of those at `ats`."""
     if over_s <= 0:
         return len(ats)
     edges = [at_s - over_s, *sorted(ats), at_s]
@@ -101,7 +100,7 @@ def _count_expected(ats: Sequence[float], at_s: float, over_s: float) -> float:
 
 
 def _merge_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, float]:
-    """What all GPUs together come to, of which `due` looks should be there; nothing where there is none."""
+    """Return the signals of all GPUs together, with `due` expected readings; none if there are no GPUs."""
     names = {name for look in looks for name in look}
     if not names:
         return {}
@@ -132,9 +131,9 @@ def _find_extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
 
 
 def _merge_gpu(looks: Sequence[Gpu], due: float) -> Gpu:
-    """One GPU over all looks: means, but the most of what it held and how hot it was, and the last of its limits.
+    """Merge the readings of one GPU: means, but the maximum of memory and temperature, and the last power limit.
 
-    A mean of too few of the looks that are `due` says nothing, unless it shows work.
+    A mean of less than half of the `due` readings is left out, unless it shows work.
     """
     found = {}
     for name in (UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE):
@@ -174,7 +173,7 @@ FRESH_S = 1800.0
 
 
 class ProbeResult(NamedTuple):
-    """Signals by name; `unknown`: those that there would be, and that could not be had now; `troubles`: why, in words."""
+    """Signals by name; `unknown`: signals that exist here and could not be measured; `troubles`: the reasons."""
 
     signals: Mapping[str, float] = {}
     unknown: tuple[str, ...] = ()
@@ -182,7 +181,7 @@ class ProbeResult(NamedTuple):
 
 
 def merge_probe_results(seen: Sequence[ProbeResult]) -> ProbeResult:
-    """Several looks as one: the latest input, all sessions, all jobs."""
+    """Merge several results: the latest input, the sum of sessions, the sum of jobs."""
     unknown = {name for one in seen for name in one.unknown}
     troubles = tuple(dict.fromkeys(text for one in seen for text in one.troubles))
     found: dict[str, float] = {}

@@ -1,11 +1,11 @@
-"""Records that the watchdog has not acknowledged, and a number for each message that was never used before.
+"""Records that the watchdog has not acknowledged, and unique sequence numbers for messages.
 
-Records are lines of JSON in one file: appended when they are made, gone when they were told. Between a crash and an answer that
-got lost a record may be told twice; it carries the same moment then, by which the watchdog knows it. Bounded by size and age,
-the oldest go first and are counted. On a full disk records are kept in memory alone, which is said.
+Records are lines of JSON in one file: appended when they are made, removed when they are acknowledged. After a crash or a lost
+answer a record may be sent twice; it then has the same time, by which the watchdog recognises it. The file is limited in size
+and age; the oldest records are dropped first and counted. On a full disk records are kept in memory only, which is reported.
 
-A number rises with the clock in milliseconds and never falls, so that even a machine set back to an old picture of its disk
-goes on above what it used; an hour of numbers is set aside on disk before any of them is used.
+Numbers rise with the clock in milliseconds and never fall, so that even a machine restored from an old disk image continues
+above those it used; an hour of numbers is reserved on disk before any of them is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AHEAD = 3_600_000
 
 
 class RecordSpool:
-    """The records still to be told, in the order of their making. Safe between threads."""
+    """The records still to be sent, in the order in which they were made. Thread-safe."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
         self._path = folder / SPOOL
@@ -49,7 +49,7 @@ class RecordSpool:
         return len(self._lines)
 
     def add(self, record: dict[str, Any], now_ms: int) -> None:
-        """One more record. Never raises: what cannot be written is kept in memory."""
+        """Add a record. It never raises: a record that cannot be written is kept in memory."""
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             self._keep(line)
@@ -57,7 +57,7 @@ class RecordSpool:
             self._write(line)
 
     def read_head(self, most: int, bytes_most: int) -> list[bytes]:
-        """The oldest records, as text of JSON: at most so many, and so many bytes with what stands between them."""
+        """Return the oldest records as JSON: at most `most`, and at most `bytes_most` bytes including separators."""
         with self._lock:
             found: list[bytes] = []
             size = 0
@@ -69,7 +69,7 @@ class RecordSpool:
             return found
 
     def acknowledge(self, records: list[bytes], dropped: int) -> None:
-        """Those were acknowledged, and that so many had been dropped."""
+        """Remove acknowledged records, and subtract the acknowledged number of dropped ones."""
         with self._lock:
             for record in records:
                 if self._lines and self._lines[0][:-1] == record:
@@ -78,15 +78,15 @@ class RecordSpool:
             self._write(None)
 
     def drop(self, records: list[bytes]) -> None:
-        """Those will never be taken: they are counted as lost."""
+        """Remove records that the watchdog will never accept, and count them as lost."""
         before = len(self._lines)
         self.acknowledge(records, 0)
         self.dropped += before - len(self._lines)
 
     def shift_times(self, by_ms: int) -> None:
-        """Date all of them anew: our clock was set, or found to be wrong by so much.
+        """Shift the time of all records, because our clock was set or found wrong by `by_ms`.
 
-        Those of an earlier process were dated by a clock of which nothing is known: where it matters they go, and are missing.
+        Records of an earlier process were dated by an unknown clock: for a large shift they are dropped, and are missing.
         """
         with self._lock:
             while self._earlier and abs(by_ms) > WINDOW_MS:
@@ -126,7 +126,7 @@ class RecordSpool:
             self.dropped += 1
 
     def _write(self, line: bytes | None) -> None:
-        """Bring the file to memory contents: by appending while that is enough, else by writing it anew."""
+        """Update the file from memory: by appending if that is enough, else by rewriting it."""
         try:
             if self._whole and not self._told:
                 if line is not None:
@@ -155,7 +155,7 @@ class RecordSpool:
 
 
 class SequenceNumbers:
-    """Numbers of messages that rise for ever, also over a crash."""
+    """Numbers of messages that always increase, also across a crash."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / SEQ
@@ -163,14 +163,14 @@ class SequenceNumbers:
         self.trouble = ""
 
     def take_next(self, now_ms: int) -> int:
-        """A number above all that were used before."""
+        """Return a number above all that were used before."""
         self._last = min(max(self._last + 1, now_ms), SEQ_MOST)
         if self._last > self._until:
             self._set_aside(self._last + AHEAD)
         return self._last
 
     def leap(self, hours: int) -> None:
-        """Go on far above: the watchdog has seen larger ones, of which nothing is known here any more."""
+        """Continue far above: the watchdog has seen larger numbers that are no longer recorded here."""
         self._last = min(self._last + hours * AHEAD, SEQ_MOST)
 
     def _set_aside(self, until: int) -> None:
@@ -193,7 +193,7 @@ def _read_number(path: Path) -> int:
 
 
 def _parse_record_ms(line: bytes) -> int:
-    """When a record ended, Unix milliseconds; -1 where the line is no record (torn, or something else)."""
+    """Return when a record ended, Unix milliseconds; -1 if the line is no valid record."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""Where the agent keeps what it must not lose (key, address, records), and where those on the same machine find it.
+"""Folders for the agent's persistent state (key, address, records) and for what other local processes read.
 
-    state     key, address, records not yet told     $COSTGUARD_AGENT_DIR, else /var/lib/costguard-agent for root, else
+    state     key, address, records not yet sent     $COSTGUARD_AGENT_DIR, else /var/lib/costguard-agent for root, else
                                                      $XDG_STATE_HOME/costguard-agent (~/.local/state/costguard-agent)
     runtime   socket of hints, status                $COSTGUARD_AGENT_DIR, else /run/costguard-agent for root, else
                                                      $XDG_RUNTIME_DIR/costguard-agent, else as the state
 
-Under systemd both are what its unit gives it (StateDirectory=, RuntimeDirectory=).
+Under systemd both are set by the unit (StateDirectory=, RuntimeDirectory=).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRIVATE_FILE, PRIVATE_FOLDER, OPEN_FOLDER, OPEN_FILE = 0o600, 0o700, 0o755, 0o64
 
 
 def find_state_dir() -> Path:
-    """The folder of what must not be lost."""
+    """Return the folder of the persistent state."""
     given = _read_env_dir("STATE_DIRECTORY")
     if given is not None:
         return given
@@ -42,7 +42,7 @@ def find_state_dir() -> Path:
 
 
 def find_runtime_dir() -> Path:
-    """The folder of an agent that runs as this user."""
+    """Return the runtime folder of an agent that runs as this user."""
     given = _read_env_dir("RUNTIME_DIRECTORY")
     if given is not None:
         return given
@@ -53,7 +53,7 @@ def find_runtime_dir() -> Path:
 
 
 def list_runtime_dirs() -> list[Path]:
-    """Where an agent of this machine may be found by whoever runs here, most particular first."""
+    """Return the possible runtime folders of an agent on this machine, most specific first."""
     own = os.environ.get(DIR)
     found = [Path(own)] if own else []
     found.append(Path("/run", NAME))
@@ -64,7 +64,7 @@ def list_runtime_dirs() -> list[Path]:
 
 
 def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
-    """`folder`, made where it was missing; one that others may write to is refused. Raises AgentError."""
+    """Return `folder`, created if missing; raises AgentError if others may write to it or it cannot be created."""
     try:
         if not folder.is_dir():
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = False) -> None:
-    """`data` as all of `path`, or what was there before. `sure`: it also survives a power cut. Raises OSError."""
+    """Replace `path` atomically by `data`; raises OSError. `sure`: flush it to disk, so that it survives a power cut."""
     beside = path.with_name(f".{path.name}.new")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
@@ -99,7 +99,7 @@ def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool 
 
 
 def read_private_file(path: Path) -> bytes:
-    """What a file holds that only its owner may read. Raises AgentError where others may, or where there is none."""
+    """Return a file that only its owner may read; raises AgentError if others may, or if it is missing."""
     try:
         seen = path.stat()
         data = path.read_bytes()
@@ -117,7 +117,7 @@ def read_private_file(path: Path) -> bytes:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """JSON that must be an object; an empty one where it is none (torn, empty, something else)."""
+    """Parse a JSON object; empty if `data` is malformed or no object."""
     import json
 
     try:

@@ -1,4 +1,4 @@
-"""What the agent is at, as a file that everybody on this machine may read: no key, no code, no record but the last."""
+"""The agent's status in a file that every local user may read: no key, no code, no record but the last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTICES_MOST = 8
 
 
 class StatusFile:
-    """Written after each beat."""
+    """The status file, written after each beat."""
 
     def __init__(self, path: Path, joined: Enrollment) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class StatusFile:
         self.trouble = ""
 
     def record_beat(self, told: BeatResult, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
-        """What became of a beat."""
+        """Record the result of a beat."""
         found = self._said
         found.update(at=at_ms / 1000, state=told.state, why=told.why, waiting=waiting, dropped=dropped, record=self.record)
         found["troubles"] = list(troubles)
@@ -56,7 +56,7 @@ class StatusFile:
         self._write()
 
     def record_end(self, at_ms: int) -> None:
-        """The agent ends."""
+        """Record that the agent ends."""
         self._said.update(at=at_ms / 1000, state="ended", why="", pid=0)
         self._write()
 
@@ -69,7 +69,7 @@ class StatusFile:
 
 
 def read_status() -> dict[str, Any]:
-    """What the agent of this machine wrote last. Raises AgentError where none ever ran."""
+    """Return the last status of this machine's agent; raises AgentError if there is none."""
     for folder in list_runtime_dirs():
         try:
             found = parse_object((folder / STATUS).read_bytes())
@@ -81,7 +81,7 @@ def read_status() -> dict[str, Any]:
 
 
 def format_status(found: dict[str, Any]) -> str:
-    """For people."""
+    """Return the status as text for people."""
     lines = [f"{'runs' if found['running'] else 'does not run'}: costguard-agent {found.get('version')} for {found.get('url')}"]
     answered = found.get("answered_at")
     said = f"{_format_age(answered)} ago" if answered else "never"
@@ -98,7 +98,7 @@ def format_status(found: dict[str, Any]) -> str:
 
 
 def _is_guarded(found: dict[str, Any]) -> bool:
-    """Whether it runs, and the watchdog answered not long ago."""
+    """Return whether the agent runs and the watchdog answered recently."""
     answered = found.get("answered_at")
     every = found.get("every_s") or 0
     fresh_s = max(FRESH_LEAST_S, FRESH_BEATS * every)

@@ -1,10 +1,10 @@
-"""People: how long ago somebody typed, and how many are logged in.
+"""User sessions: the age of the latest keyboard input, and the number of sessions.
 
-A terminal says when it was last read from (its atime), which is when somebody typed. Whose terminal it is says its first
-process: one below tmux or screen is a pane that nobody need look at, a waiting login prompt is nobody. Whoever looks at a
-pane types into a terminal of their own. Editors and shells over SSH are open sessions; an open session is not input.
+A terminal's atime is when it was last read from, which is when somebody typed. Its first process shows what it is used for: one
+below tmux or screen is a pane that may be unattended, and a waiting login prompt has no user. A user of a pane types into a
+terminal of their own. Editors and shells over SSH are open sessions; an open session is not input.
 
-Linux only: elsewhere both are missing. Where the processes of others are hidden (hidepid), /run/utmp tells who is logged in.
+Linux only: elsewhere both are missing. If the processes of others are hidden (hidepid), logins are read from /run/utmp.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UTMP_MOST = 2**20
 
 
 class TerminalProcess(NamedTuple):
-    """What /proc/PID/stat says of a process; `line` as below /dev, "" where it has no terminal."""
+    """A process as in /proc/PID/stat; `line`: its terminal below /dev, "" if it has none."""
 
     pid: int
     name: str
@@ -47,7 +47,7 @@ class TerminalProcess(NamedTuple):
 
 
 class Login(NamedTuple):
-    """A line of utmp: who is logged in where."""
+    """A login in utmp."""
 
     pid: int
     line: str
@@ -55,16 +55,16 @@ class Login(NamedTuple):
 
 
 class SessionProbe:
-    """Looks, and remembers the latest input of terminals that are closed by now."""
+    """Reads sessions, and keeps the latest input of terminals that are closed by now."""
 
     def __init__(self, around: HostView) -> None:
         self._around = around
         self._latest: float | None = None
 
     def look(self, now: float) -> ProbeResult:
-        """Age of the latest input and open sessions, at `now` (Unix seconds).
+        """Return the age of the latest input and the open sessions, at `now` (Unix seconds).
 
-        Before any terminal was seen, the age counts from the first look: somebody may have left right before it.
+        Until a terminal was seen, the age counts from the first call, because a user may have left just before it.
         """
         found = list_terminal_processes(self._around)
         if not found:
@@ -86,14 +86,14 @@ class SessionProbe:
         return ProbeResult({INPUT_AGE: max(0.0, now - self._latest), CONNECTIONS: float(len(sessions))})
 
     def _find_last_input(self, line: str, pid: int) -> Iterable[float]:
-        """When a terminal was last read from. A container has terminals of its own, by the same names."""
+        """Yield when a terminal was last read from. A container has its own terminals with the same names."""
         for path in (self._around.build_path("proc", str(pid), "root", "dev", line), self._around.build_path("dev", line)):
             with contextlib.suppress(OSError):
                 yield path.stat().st_atime
                 return
 
     def _name_session(self, one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> int | str:
-        """One name for all terminals of one SSH connection; any other is a session by itself."""
+        """Return one id for all terminals of an SSH connection; any other terminal is a session by itself."""
         over = [above.pid for above in list_ancestors(one, found) if above.name in SSH]
         return next((pid for pid in over if self._is_connection(pid)), one.pid)
 
@@ -101,13 +101,16 @@ class SessionProbe:
         return {one.pid for one in found.values() if one.name in SSH and self._is_connection(one.pid)}
 
     def _is_connection(self, pid: int) -> bool:
-        """A server of SSH shows for whom it works: "sshd: anna@pts/0", "sshd: anna@notty". The others wait or guard."""
+        """Return whether an SSH server process serves a user: "sshd: anna@pts/0", "sshd: anna@notty".
+
+        Others wait or monitor.
+        """
         title = read_text(self._around.build_path("proc", str(pid), "cmdline")) or ""
         return "@" in title and title.partition(":")[0] in SSH
 
 
 def write_to_terminals(around: HostView, text: str) -> int:
-    """Write one line to every terminal at which somebody may sit; to how many. One that does not take it is passed over."""
+    """Write one line to every terminal that may have a user, and return how many took it."""
     found = list_terminal_processes(around)
     terminals = {one.line for one in found.values() if one.line and one.pid == one.session and one.name not in PROMPTS}
     return sum(_write_terminal(around.build_path("dev", name), f"\r\n{text}\r\n".encode()) for name in terminals)
@@ -127,14 +130,14 @@ def _write_terminal(path: Path, data: bytes) -> bool:
 
 
 def is_person(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> bool:
-    """Whether this process is the first of a terminal at which somebody may sit."""
+    """Return whether this is the first process of a terminal that may have a user."""
     if not one.line or one.pid != one.session or one.name in PROMPTS:
         return False
     return not any(above.name.startswith(MULTIPLEXERS) for above in list_ancestors(one, found))
 
 
 def list_ancestors(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -> list[TerminalProcess]:
-    """All that started `one`, nearest first."""
+    """Return all ancestors of `one`, nearest first."""
     above: list[TerminalProcess] = []
     while one.parent in found and len(above) < len(found):
         one = found[one.parent]
@@ -143,7 +146,7 @@ def list_ancestors(one: TerminalProcess, found: Mapping[int, TerminalProcess]) -
 
 
 def list_terminal_processes(around: HostView) -> dict[int, TerminalProcess]:
-    """All processes that can be seen, by number; none where there is no /proc."""
+    """Return all visible processes by pid; none if there is no /proc."""
     try:
         numbers = [name for name in os.listdir(around.build_path("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
     except OSError:
@@ -163,7 +166,7 @@ def _parse_stat(pid: int, stat: str | None) -> TerminalProcess | None:
 
 
 def format_terminal(device: int) -> str:
-    """A terminal's name below /dev by its number in /proc/PID/stat (proc(5), tty_nr); "" for none and for unknown ones."""
+    """Return a terminal's name below /dev for its number in /proc/PID/stat (proc(5), tty_nr); "" if none or unknown."""
     major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
     if major == PTS:
         return f"pts/{minor}"
@@ -176,7 +179,7 @@ def format_terminal(device: int) -> str:
 
 
 def list_logins(around: HostView) -> list[Login]:
-    """Who is logged in as utmp has it, where there is one: newer systems have none."""
+    """Return the logins in utmp, if it exists: newer systems have none."""
     for path in (around.build_path("run", "utmp"), around.build_path("var", "run", "utmp")):
         with contextlib.suppress(OSError), path.open("rb") as file:
             return parse_utmp(file.read(UTMP_MOST), platform.machine())
@@ -184,7 +187,7 @@ def list_logins(around: HostView) -> list[Login]:
 
 
 def parse_utmp(data: bytes, machine: str) -> list[Login]:
-    """The people among the entries of a utmp file; a torn one at its end is left out. Host and line are others' words."""
+    """Parse the user entries of a utmp file; a truncated one at its end is left out. Host and line are untrusted text."""
     shape = UTMP_64 if machine in WITHOUT_32 else UTMP_32
     entries = (shape.unpack_from(data, at) for at in range(0, len(data) - shape.size + 1, shape.size))
     found = [Login(entry[1], _decode_field(entry[2]), _decode_field(entry[5])) for entry in entries if entry[0] == USER_PROCESS]

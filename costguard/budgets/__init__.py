@@ -1,1 +1,1 @@
-"""Budgets, holds and how far each budget is spent. Pure."""
+"""Budgets, holds and the status of each budget. Pure."""

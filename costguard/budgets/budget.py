@@ -1,7 +1,6 @@
-"""Budgets: how much may be spent, on what, in which time.
+"""Budgets: how much may be spent, on what, in which period.
 
-Example: $3,000 a month for what carries the label team=vision, in months of Europe/Berlin. How far it has come is a
-`Standing`.
+Example: $3,000 a month for resources with the label team=vision, in months of Europe/Berlin. Its progress is a `BudgetStatus`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MEASURES = (SPENT, PACE, FORECAST, TIME_TO_CAP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which spending is meant: all that is stated must fit. None: any; an empty tuple: nothing at all.
+    """Selects spending; all stated criteria must match. None: any; an empty tuple selects nothing.
 
     `gpus` are canonical names. `labels`: each key must have one of its values.
     """
@@ -44,10 +43,10 @@ MATCH_ALL = ResourceFilter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetThreshold:
-    """When to warn: `measure` beyond `limit`. Shares of the cap (3/20 is 15 %), of `time_to_cap` hours.
+    """A warning threshold: warn if `measure` passes `limit`, a share of the cap (3/20 is 15 %) or a number of hours.
 
-    spent: more than this share is spent. pace: the share spent is ahead of the share of the period that has passed by more
-    than this. forecast: more than this share will be spent. time_to_cap: fewer hours than this are left.
+    spent: more than this share is spent. pace: the share spent exceeds the elapsed share of the period by more than this.
+    forecast: more than this share will be spent. time_to_cap: fewer hours than this are left.
     """
 
     measure: str
@@ -67,11 +66,11 @@ DEFAULT_THRESHOLDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """At most `cap` in each `period` of `zone` on what `match` selects. Several may hold at once; the tightest wins.
+    """At most `cap` in each `period` of `zone` for the spending that `match` selects.
 
-    `days`: the length of a rolling window in days of 24 hours, 0 for the others. `hard`: machines may be stopped to keep it,
-    where a policy is armed; a soft one warns, and refuses new holds as a hard one does. `allow_irreversible`: also those whose
-    stop loses data; else people are asked about them.
+    Several budgets may apply at once; the tightest decides. `days`: the length of a rolling window in days of 24 hours, 0 for
+    other periods. `hard`: machines may be stopped to keep it, if a policy is armed; a soft budget warns. Both refuse new holds.
+    `allow_irreversible`: machines whose stop loses data may be stopped too; otherwise people are asked about them.
     """
 
     name: str
@@ -93,14 +92,14 @@ class Budget:
 
 
 def find_budget_period(budget: Budget, now: datetime) -> Period:
-    """The period of `budget` that holds `now`; of a rolling one, the window that ends there."""
+    """Return the period of `budget` that contains `now`; for a rolling one, the window that ends at `now`."""
     if budget.period == ROLLING:
         return make_rolling_window(now, budget.days)
     return {DAY: find_day, WEEK: find_week, MONTH: find_month}[budget.period](now, budget.zone)
 
 
 def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:
-    """Whether spending with this attribution is meant."""
+    """Return whether spending with this attribution is selected."""
     at = attribution
     pairs = (
         (match.providers, at.provider),

@@ -1,11 +1,11 @@
-"""How a budget stands: what is spent and promised, where that leads, and whether more may be promised.
+"""Budget status: what is spent and held, the forecast, and whether a new hold is admitted.
 
 Example: a budget of $40.00 a day with two machines at $2.99 an hour, $6.00 spent by 12:00 and $12.00 in open holds: the
-exposure is 6 + 12 = $18.00; the forecast 6 + 5.98 x 12 h = $77.76, over the cap; the pace 15 % - 50 % = -35 %; the time to
-the cap (40 - 6) / 5.98 = 5.7 h; a new hold of $22.00 is admitted, one of $22.01 is not.
+exposure is 6 + 12 = $18.00; the forecast 6 + 5.98 x 12 h = $77.76, over the cap; the pace 15 % - 50 % = -35 %; the time to the
+cap (40 - 6) / 5.98 = 5.7 h; a new hold of $22.00 is admitted, one of $22.01 is not.
 
-Doubt counts: what is compared with a cap is the high end of what was spent. Currencies are never mixed: what was spent in
-another one is listed, and not added.
+The high end of the spend is compared with the cap. Currencies are never mixed: spend in another currency is listed, and not
+added.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ ALREADY_HELD = "already_held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
-    """How far a budget is spent in the `period` that holds now.
+    """The status of a budget in the current `period`.
 
-    `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: what is spent, plus the burn to the end
-    of the period; of a rolling window, what it holds when it has moved on by its length at this burn. The low end counts
-    only what surely was spent and surely bills. `fraction`: spent.high / cap. `pace`: `fraction` less the share of the period
-    that has passed, None for a rolling window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has;
-    None: not in this period, or never. A rolling window is taken not to lose anything until then.
+    `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: the spend plus the burn to the end of the
+    period; for a rolling window, its content after one window length at this burn. Its low end counts only certain spend and
+    certain burn. `fraction`: spent.high / cap. `pace`: `fraction` less the elapsed share of the period, None for a rolling
+    window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has reached it; None: not in this period,
+    or never. A rolling window is assumed to lose nothing until then.
     """
 
     budget: Budget
@@ -62,18 +62,18 @@ class BudgetStatus:
 
     @property
     def exposure(self) -> Money:
-        """The most that is spent or promised: spent.high + holds."""
+        """Return the most that is spent or held: spent.high + holds."""
         return self.spent.high + self.holds
 
     @property
     def left(self) -> Money:
-        """What may still be promised: the cap less the exposure. Negative where that is over it."""
+        """Return what may still be held: the cap less the exposure. Negative if the exposure exceeds the cap."""
         return self.budget.cap - self.exposure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarning:
-    """A reason to warn: the `measure` that is beyond its limit, and what it `says` for people."""
+    """A warning: the `measure` that passed its limit, and its text for people (`says`)."""
 
     measure: str
     says: str
@@ -81,12 +81,12 @@ class BudgetWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether more money may be promised, and why.
+    """Whether a new hold is admitted, and why.
 
-    `reason`: within_budget; budget_cap (the exposure with the new money is over the cap); currency (the budget is in another
-    one, so nothing can be said for it); no_budget (none matches, so nothing limits it); already_held (asked before, and
-    admitted then). Of the last two, the other fields are empty.
-    `exposure` is without the new money, which is `asked`; `left` is cap - exposure, and may be negative.
+    `reason`: within_budget; budget_cap (exposure plus new money exceeds the cap); currency (the budget is in another currency,
+    so they cannot be compared); no_budget (no budget matches, so there is no limit); already_held (requested and admitted
+    before). For the last two, the other fields are empty. `exposure` excludes the new money, which is `asked`; `left` is cap -
+    exposure, and may be negative.
     """
 
     admitted: bool
@@ -99,7 +99,7 @@ class Admission:
 
     @property
     def says(self) -> str:
-        """One sentence for people: which budget decided, and how much it has left."""
+        """Return one sentence: which budget decided, and how much of it is left."""
         asked = f"{self.asked.format()} {self.asked.currency}"
         if self.cap is None or self.left is None:
             return f"{asked} is held already" if self.reason == ALREADY_HELD else f"no budget limits {asked}"
@@ -117,7 +117,10 @@ class Admission:
 def compute_budget_status(
     budget: Budget, spendings: Iterable[Spending], burns: Iterable[AttributedBurn], *, holds: Money, now: datetime
 ) -> BudgetStatus:
-    """How `budget` stands at `now`. `spendings`: of `period_at(budget, now)`, as known now; what does not match is left out."""
+    """Return the status of `budget` at `now`.
+
+    `spendings`: in `find_budget_period(budget, now)`, as known now; what does not match is left out.
+    """
     period = find_budget_period(budget, now)
     matching = [s for s in spendings if matches_filter(budget.match, s.attribution)]
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
@@ -147,7 +150,7 @@ def compute_budget_status(
 
 
 def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
-    """Whether `new` money, more than zero, may be promised beside what is: exposure + new <= cap."""
+    """Decide whether `new` money, more than zero, may be held: exposure + new <= cap."""
     require(new.nano > 0, "hold", f"must be more than zero, not {new.format()}", "write what the run may cost")
     cap = standing.budget.cap
     comparable = new.currency == cap.currency
@@ -164,19 +167,19 @@ def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
 
 
 def admit_to_all(standings: Iterable[BudgetStatus], new: Money) -> Admission:
-    """Whether every budget admits `new`, as the one says that decides: a refusal first, then the one with the least left."""
+    """Decide whether every budget admits `new`, and return the deciding one: a refusal, else the one with the least left."""
     unlimited = Admission(admitted=True, reason=NO_BUDGET, asked=new)
     return min((admit_hold(standing, new) for standing in standings), key=_get_tightness, default=unlimited)
 
 
 def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
-    """What there is to warn of, in the order in which the budget states its thresholds."""
+    """Return the warnings, in the order of the budget's thresholds."""
     found = ((t.measure, _describe_breach(standing, t)) for t in standing.budget.warn)
     return tuple(BudgetWarning(measure=measure, says=says) for measure, says in found if says)
 
 
 def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
-    """What to say where `threshold` is passed, else nothing."""
+    """Return the text of the warning if `threshold` is passed, else ""."""
     limit, cap = threshold.limit, standing.budget.cap
     if threshold.measure == SPENT and standing.fraction > limit:
         return f"{_format_percent(standing.fraction)} of {cap.format()} {cap.currency} is spent"
@@ -205,7 +208,7 @@ def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:
 
 
 def _compute_time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | None:
-    """Hours until `left` is spent at `burn`; None where that lies beyond the `left_us` of the period."""
+    """Return the hours until `left` is spent at `burn`; None if that is beyond the `left_us` of the period."""
     if left.nano <= 0:
         return Fraction(0)
     if burn.nano <= 0:
@@ -219,7 +222,7 @@ def _extend_burn(hourly: Money, us: int) -> Money:
 
 
 def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInterval:
-    """`amounts`, all of one `currency`, end by end."""
+    """Return the sum of `amounts`, all of one `currency`."""
     nothing = Money(nano=0, currency=currency)
     total = MoneyInterval(low=nothing, expected=nothing, high=nothing)
     for amount in amounts:
@@ -228,7 +231,7 @@ def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInte
 
 
 def _list_other_currencies(budget: Budget, spendings: Iterable[Spending]) -> list[str]:
-    """A note for each other currency in which something that matches was spent."""
+    """Return a note for each other currency with matching spend."""
     others: dict[str, MoneyInterval] = {}
     for spending in spendings:
         currency = spending.money.low.currency
@@ -241,7 +244,7 @@ def _list_other_currencies(budget: Budget, spendings: Iterable[Spending]) -> lis
 
 
 def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:
-    """A note on what was spent at estimated prices."""
+    """Return a note on spend at estimated prices."""
     bounds = [s.money.high for s in spendings if not s.known]
     if not bounds:
         return []

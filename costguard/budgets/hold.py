@@ -1,7 +1,7 @@
-"""Holds: money set aside for a run that was admitted and whose spending is not in the ledger yet.
+"""Holds: money reserved for an admitted run whose spending is not in the ledger yet.
 
-A hold counts in every budget that its run may fall into. What it leaves out is not known yet, and doubt counts: a hold that
-names no owner counts in each owner's budget, one that names alice only in hers and in those of everybody.
+A hold counts in every budget that its run may fall into. An unstated attribute counts as any value: a hold without an owner
+counts in the budget of each owner, one for alice only in hers and in budgets for everybody.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HOLD_TEXT_MAX = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """`money` set aside at `taken_at` by `who`, because of `why`, until `expires_at` at the latest.
+    """`money` reserved at `taken_at` by `who`, for the reason `why`, until `expires_at` at the latest.
 
-    `provider`, `account`, `owner`, `gpu` (canonical): of the run, "" where that is not known yet; `labels`: the known ones.
-    `ended_at` and `ended_by` (released: the run will not be; committed: its spending is in the ledger; expired: time ran out)
-    are set once, together. `spent`: what a committed one came to, where somebody said so; else None.
+    `provider`, `account`, `owner`, `gpu` (canonical): of the run, "" if not known yet; `labels`: the known ones. `ended_at` and
+    `ended_by` (released: the run was given up; committed: its spending is in the ledger; expired: its time ran out) are set
+    once, together. `spent`: the cost of a committed one, if it was stated; else None.
     """
 
     id: str
@@ -83,19 +83,19 @@ class Hold:
 
 
 def is_open_hold(hold: Hold, now: datetime) -> bool:
-    """Whether it counts at `now`: nobody ended it, and its time has not run out."""
+    """Return whether it counts at `now`: it was not ended and has not expired."""
     return hold.ended_at is None and now < hold.expires_at
 
 
 def is_unlisted_run(hold: Hold) -> bool:
-    """Whether it was of a run on a machine that no listing told of, and what that came to is known."""
+    """Return whether it was for a run on a machine that no listing contained, and the cost of that run is known."""
     return hold.spent is not None and hold.ended_at is not None and not hold.account and JOB_LABEL in dict(hold.labels)
 
 
 def list_unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
-    """What runs that ended in `period` came to on machines that no listing tells of: no span has it.
+    """Return the cost of runs that ended in `period` on machines without listings, for which no spans exist.
 
-    Its low end is 0: a machine that is listed later, with its times, has spans of the same run then.
+    The low end is 0: a machine that is listed later, with its times, then has spans of the same run.
     """
     found = []
     for hold in holds:
@@ -114,7 +114,7 @@ def list_unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spendi
 
 
 def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
-    """Whether the run may fall under `match`. Its region and tier are never known, and it is an instance."""
+    """Return whether the run may match `match`. Its region and tier are never known, and it is an instance."""
     pairs = (
         (match.providers, hold.provider),
         (match.accounts, hold.account),
@@ -131,7 +131,7 @@ def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
 
 
 def sum_open_holds(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:
-    """What the open ones among `holds` set aside of `budget`, in its currency."""
+    """Return the sum of the open `holds` that count in `budget`, in its currency."""
     counted = (h.money for h in holds if is_open_hold(h, now) and counts_in_filter(h, budget.match))
     currency = budget.cap.currency
     return Money(nano=sum(money.nano for money in counted if money.currency == currency), currency=currency)

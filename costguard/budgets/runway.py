@@ -1,6 +1,6 @@
-"""How long a prepaid balance lasts, and which machines lose data when it is gone.
+"""How long a prepaid balance lasts, and which machines lose data when it is used up.
 
-Example: $41.20 and four pods that burn $11.96 an hour: 3.44 h. Less than six hours are warned about at once.
+Example: $41.20 and four pods that cost $11.96 an hour: 3.44 h. Less than six hours cause an immediate warning.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RUNWAY_MAX = timedelta(days=36500)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runway:
-    """How long a prepaid balance lasts. `left` None: not known, or nothing burns, and `why` says which.
+    """How long a prepaid balance lasts. `left` None: not known, or no costs, as stated in `why`.
 
-    `loses`: which machines lose what for good when it is gone, beyond what a stop would lose.
+    `loses`: the machines that permanently lose data when it is used up, beyond what a stop would lose.
     """
 
     balance: PrepaidBalance
@@ -37,12 +37,12 @@ class Runway:
 
     @property
     def short(self) -> bool:
-        """Whether to warn at once."""
+        """Return whether to warn at once."""
         return self.left is not None and self.left < RUNWAY_MIN
 
 
 def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: datetime) -> Runway:
-    """How long `balance` lasts at what its account burns: as its provider says, else at our prices."""
+    """Return how long `balance` lasts at the burn of its account: as its provider states it, else at our prices."""
     account = (balance.provider, balance.account)
     mine = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
     loses = tuple((one.observation.key, one.observation.name, lost) for one in mine if (lost := _list_lost_at_zero(one)))
@@ -65,6 +65,6 @@ def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: d
 
 
 def _list_lost_at_zero(live: LiveResource) -> tuple[str, ...]:
-    """What its end would lose that its stop would not: a machine whose data lies elsewhere loses nothing more."""
+    """Return what a termination would lose that a stop would not; nothing for data stored elsewhere."""
     handling = live.observation.handling
     return tuple(lost for lost in handling.terminate_loses if lost not in handling.stop_loses)

@@ -1,7 +1,7 @@
-"""The command line: one command a file, each imported only when it is the one that was asked for.
+"""The command line: one command per file, imported only when it is run.
 
-`COMMANDS` is the whole table of contents: `costguard --help` prints it without importing any of them, which is what
-keeps it as fast as a bare typer program (bench/start).
+`COMMANDS` is the table of contents: `costguard --help` prints it without importing any command, which keeps it as fast as a
+bare typer program (bench/start).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ LONGEST_SHOWN = 300
 
 @dataclass(slots=True)
 class GlobalOptions:
-    """The options before the command."""
+    """The options before the command name."""
 
     config: str | None = None
     json_log: bool = False
@@ -74,14 +74,14 @@ class GlobalOptions:
 
 
 class LazyGroup(UncoercedGroup):
-    """A group that knows its commands by name and imports one when it is run."""
+    """A group that lists its commands by name and imports one when it is run."""
 
     def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
-        """Every command, in the order of the table of contents."""
+        """Return every command's name, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002 - the signature is click's
-        """The command, imported now; None where there is no such command."""
+        """Import and return the command; None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
@@ -91,7 +91,7 @@ class LazyGroup(UncoercedGroup):
         return get_command(one)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """The command that is asked for. UnknownNameError where there is none, with what may have been meant."""
+        """Return the requested command; raises UnknownNameError, with similar names, if it does not exist."""
         if args and args[0] not in COMMANDS:
             from difflib import get_close_matches
 
@@ -100,7 +100,7 @@ class LazyGroup(UncoercedGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
-        """Write the table of contents for `--help`."""
+        """Write the list of commands for `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -142,7 +142,7 @@ def _root(
 
 
 def main() -> None:
-    """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
+    """Run one command; every expected failure writes at most five lines to stderr and ends with the documented exit code."""
     _open_streams()
     file_security.restrict_process()
     for stream in (sys.stdout, sys.stderr):
@@ -152,9 +152,9 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Have a standard stream that was closed open on nothing: else the next file gets its number, and what is said goes there.
+    """Open closed standard streams on /dev/null, so that no other file gets their numbers and receives the output.
 
-    To write an answer to the output still fails, as it does where it is closed. A program that we begin finds them closed.
+    Writing an answer to a closed output still fails. A program that costguard starts finds the streams closed.
     """
     for number, flag in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -167,7 +167,7 @@ def _open_streams() -> None:
 
 
 def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
-    """The exit code of `costguard` with these arguments."""
+    """Run `costguard` with these arguments and return its exit code."""
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
     debug, json_log = "--debug" in ours, "--json-log" in ours
     try:
@@ -203,7 +203,7 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
 
 
 def _build_help_hint(error: ClickException) -> str:
-    """Where to look, or what to write where an option of all commands stands behind one."""
+    """Return a hint: the help to read, or the correct place of a global option that was written after the command."""
     context = error.ctx if isinstance(error, UsageError) else None
     if context is None or context.parent is None:
         return "\nhint: see costguard --help"
@@ -216,7 +216,7 @@ def _build_help_hint(error: ClickException) -> str:
 
 
 def _print_error(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:
-    """Write an error for people, or as one JSON object a line; with `debug` below the traceback of what is being handled."""
+    """Write an error as text or as one JSON line, and return `code`; with `debug` also the current traceback."""
     if debug:
         import traceback
 

@@ -1,4 +1,4 @@
-"""`costguard agent`: which agents may report. The agent's own commands run on the machine."""
+"""`costguard agent`: which agents may report. The agent's own commands run on its machine."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ On the machine, run costguard-agent: join, run, status, phase, busy, keep, insta
 
 
 class ForwardingCommand(UncoercedCommand):
-    """Hands what belongs on the machine to the agent as it was typed."""
+    """Forwards the agent's own commands, unchanged, to the agent's command line."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """As every command, but for the agent's own words."""
+        """Parse as every command does, unless the first word is one of the agent's commands."""
         if args and args[0] in AGENT_ACTIONS:
             raise typer.Exit(forward_to_agent(args))
         return super().parse_args(ctx, args)
@@ -59,7 +59,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of them and print what came of it."""
+    """Perform the action and print its result."""
     require_one_of(action, (*ACTIONS, *AGENT_ACTIONS), "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
@@ -78,7 +78,7 @@ def command(
 
 
 def forward_to_agent(words: list[str]) -> int:
-    """What the agent's own command line makes of `words`: its exit code."""
+    """Run the agent's command line with `words` and return its exit code."""
     from costguard_agent.cli import main
 
     try:
@@ -88,7 +88,7 @@ def forward_to_agent(words: list[str]) -> int:
 
 
 def has_agent() -> bool:
-    """Whether an agent joined or runs on this machine, where this user can see it."""
+    """Return whether an agent has joined or is running on this machine, as far as this user can see."""
     from costguard_agent import state_dir
 
     try:

@@ -1,6 +1,6 @@
-"""Writing an answer: the document to stdout or a file in the format asked for, and the exit code that goes with it.
+"""Write an answer: the document to stdout or a file in the requested format, and the exit code that belongs to it.
 
-When stdout is a pipe, people's words (warnings) are repeated on stderr, so that a script's reader still sees them.
+In a format for programs the warnings are written to stderr, so that they are still seen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT_KEY = "costguard.format"
 
 
 def write_answer(answer: CommandAnswer, ctx: typer.Context) -> None:
-    """Render and print, or put into the file of `--output`; then raise what the answer is a refusal of, after its data."""
+    """Render the answer and print it, or write it to the file of `--output`; then raise its refusal, if it has one."""
     chosen = find_format(ctx)
     pieces = _render_answer(answer, chosen, ctx.params)
     file = ctx.params.get("output")
@@ -49,12 +49,12 @@ def write_answer(answer: CommandAnswer, ctx: typer.Context) -> None:
 
 
 def add_output_options(command: Callable[P, None]) -> Callable[P, None]:
-    """`command` with what every command has that answers: `--output FILE` and `--force`, refused before it begins any work."""
+    """Return `command` with `--output FILE` and `--force`, which are checked before it begins any work."""
     return add_output_options_for()(command)
 
 
 def add_output_options_for(*made: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """The same for one whose answers have the fields `made` of a document, which a format may need and others do not have."""
+    """Do the same for a command whose documents have the fields `made`, which some formats need and other documents lack."""
     return lambda command: _wrap_command(command, made)
 
 
@@ -81,9 +81,9 @@ def _wrap_command(command: Callable[P, None], made: Sequence[str]) -> Callable[P
 
 
 def find_format(ctx: typer.Context) -> plugins.ReportFormat:
-    """The format asked for, by its flag, its name and the ending of `--output`; InputError where flags do not fit it.
+    """Return the format chosen by its flag, its name or the extension of `--output`.
 
-    It is looked for once: to ask what is installed takes 5 ms.
+    Raises InputError if other flags do not fit it. The result is cached, because listing the installed formats takes 5 ms.
     """
     found: plugins.ReportFormat | None = ctx.meta.get(FORMAT_KEY)
     if found is None:
@@ -115,14 +115,14 @@ def _render_answer(answer: CommandAnswer, chosen: plugins.ReportFormat, params: 
 
 
 def _check_needs(document: Document, chosen: plugins.ReportFormat) -> None:
-    """InputError where `document` lacks what the format is made of."""
+    """Raise InputError if `document` lacks the field that the format needs."""
     if chosen.needs and getattr(document, chosen.needs, None) is None:
         what = f"{chosen.name} needs charges, and this answer has none"
         raise InputError(what, field="--format", hint="costguard report")
 
 
 def _print_pieces(pieces: Pieces) -> None:
-    """Text as it comes. Bytes are for files, and would act on a terminal."""
+    """Print text as it arrives. Bytes are refused: they are meant for files, and a terminal would interpret them."""
     for piece in pieces:
         if isinstance(piece, bytes):
             raise InputError(

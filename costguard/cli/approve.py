@@ -1,4 +1,4 @@
-"""`costguard approve`: yes to one act that the guard asked about."""
+"""`costguard approve`: approve one act for which a policy asked."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of them and print what came of it."""
+    """Perform the action and print its result."""
     require_one_of(action, ACTIONS, "ACTION")
     if action != "verify" and anchor:
         raise InputError(f"{action} takes no --anchor", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")

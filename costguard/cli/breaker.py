@@ -1,4 +1,4 @@
-"""`costguard breaker`: what the breaker holds back, and closing it by hand."""
+"""`costguard breaker`: show the acts that the breaker holds, or close it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Show what it holds, or record that it is closed."""
+    """Show the held machines, or record that the breaker is closed."""
     require_one_of(action, ACTIONS, "ACTION")
     if action == "show" and why is not None:
         raise InputError("belongs to close", field="--why", hint='costguard breaker close --why "..."')

@@ -1,4 +1,4 @@
-"""`costguard breakeven`: buy or rent?"""
+"""`costguard breakeven`: compare buying with renting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Read the flags and print the break-even."""
+    """Read the options and print the break-even."""
     from costguard.services import quote_commands
 
     answer = quote_commands.answer_breakeven(

@@ -28,7 +28,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Record that it works."""
+    """Record that the machine is busy."""
     from costguard.cli.agent import forward_to_agent, has_agent
 
     if id is None and length is not None and has_agent():

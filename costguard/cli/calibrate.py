@@ -1,4 +1,4 @@
-"""`costguard calibrate`: observed runs shift what quotes expect of their family of jobs."""
+"""`costguard calibrate`: observed runs adjust the estimates for jobs of the same family."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Take the runs in and print what they change."""
+    """Store the runs and print what they change."""
     from costguard.services import quote_commands
 
     write_answer(

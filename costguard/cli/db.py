@@ -34,7 +34,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of the four and print what came of it."""
+    """Perform the action and print its result."""
     require_one_of(action, ACTIONS, "ACTION")
     if action == "backup" and not file:
         raise InputError("backup needs a file name", field="FILE", hint="costguard db backup FILE")

@@ -1,4 +1,4 @@
-"""`costguard demo`: a quote, a guarded simulated weekend, and a fortnight beside its bill; no account and no network."""
+"""`costguard demo`: a quote, a guarded simulated weekend, and two simulated weeks with their bill; no account, no network."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Print a quote of a QLoRA fine-tune over the shipped market, a weekend that is guarded, a fortnight beside its bill."""
+    """Print a QLoRA quote on the shipped market, a guarded simulated weekend, and two simulated weeks with their bill."""
     from dataclasses import replace
 
     from costguard.services import quote_commands

@@ -1,4 +1,4 @@
-"""`costguard doctor`: does it all work, and if not, what to do."""
+"""`costguard doctor`: check that everything works, and print how to fix what does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Examine every provider and the ledger, and print what was found."""
+    """Check every provider and the ledger, and print the results."""
     from costguard.services import setup
 
     only = tuple(provider) if provider else None

@@ -1,4 +1,4 @@
-"""`costguard focus`: does a FOCUS export, of ours or of a cloud, keep to the standard?"""
+"""`costguard focus`: check whether a FOCUS export, costguard's or a cloud's, conforms to the standard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Hold a file against FOCUS and print what is wrong with it."""
+    """Check a file against FOCUS and print its errors."""
     require_one_of(action, ACTIONS, "ACTION")
     from costguard.services import bill_files
 

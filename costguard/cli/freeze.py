@@ -1,4 +1,4 @@
-"""`costguard freeze`: no acts at all until it is lifted. Polls, the ledger and messages go on."""
+"""`costguard freeze`: prevent all acts until the freeze is lifted. Polls, the ledger and messages continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard init`: a settings file from what is found on this machine."""
+"""`costguard init`: write a settings file for the credentials found on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(
     zone: o.Zone = None,
     json: o.Json = False,
 ) -> None:
-    """Write the file and say what to do next."""
+    """Write the file and print the next steps."""
     from costguard.services import setup
 
     setup.check_free_path(path, force=force)  # before anybody is asked anything

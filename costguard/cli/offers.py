@@ -1,4 +1,4 @@
-"""`costguard offers`: the market, filtered."""
+"""`costguard offers`: list the offers of the market, with filters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Read the flags and print the market."""
+    """Read the options and print the offers."""
     from costguard.services import quote_commands
 
     answer = quote_commands.answer_offers(

@@ -1,4 +1,4 @@
-"""Options that several commands share, and where a flag goes in the job's table.
+"""Options that several commands share, and the place of each flag in the job's table.
 
 Every option is text here: settings and services check each value once, wherever it was written, and name its field.
 """
@@ -122,7 +122,7 @@ FORMATS = ("json", "csv", "markdown")
 
 
 def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
-    """The job's table from the flags that were given."""
+    """Return the job's table built from the given flags."""
     table: dict[str, object] = {}
     for flag, place in FLAG_PLACES.items():
         value = params.get(flag)
@@ -136,7 +136,7 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
 
 
 def parse_number(text: str, flag: str) -> int | float:
-    """A number as people type it: 50000000, 50_000_000, 50e6, 50M, 1.5B."""
+    """Parse a number such as 50000000, 50_000_000, 50e6, 50M, 1.5B."""
     found = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
     if not found:
         raise InputError(
@@ -147,7 +147,7 @@ def parse_number(text: str, flag: str) -> int | float:
 
 
 def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str:
-    """The one format asked for; `otherwise` where none was."""
+    """Return the requested format, `otherwise` if none was; raises InputError if several were."""
     chosen = {f"--{f}": f for f in FORMATS if params.get(f)}
     stated = params.get("format")
     if isinstance(stated, str) and stated not in chosen.values():
@@ -159,7 +159,7 @@ def choose_format(params: Mapping[str, object], otherwise: str = "table") -> str
 
 
 def check_format(params: Mapping[str, object]) -> None:
-    """InputError unless one format was asked for, and there is such."""
+    """Raise InputError if several formats were requested, or one that does not exist."""
     name = choose_format(params)
     if params.get("format") is not None:
         from costguard.providers.plugins import load_renderer

@@ -1,8 +1,8 @@
-"""`--output FILE`: an answer as a file, whole or not at all, and never over another one unless `--force` says so.
+"""`--output FILE`: write an answer to a file atomically, and replace an existing file only with `--force`.
 
-It is written under a name that nobody can foresee, beside the file that it becomes; what was there before stays as it was until
-then, whatever ends the process. A file that ends in .gz is packed. What SIGKILL left unfinished beside it, the next one to
-write the same file removes: whoever still writes holds a lock on it. (On Windows it stays.)
+It is written to a temporary file with a random name beside the target; until it is complete the old file is unchanged, even if
+the process ends. A file name that ends in .gz is compressed. The next command that writes the same file removes temporary files
+left behind by SIGKILL: a running writer holds a lock on its own. (On Windows they stay.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 def resolve_target(stated: str, *, force: bool) -> Path:
-    """Where to write; InputError where that cannot be, before any work is done."""
+    """Return the path to write to; raises InputError, before any work is done, if that is not possible."""
     if stated == "-":
         raise InputError("names no file", field=OUTPUT_FLAG, hint=f"{PRINT_HINT}, or write {OUTPUT_FLAG} ./-")
     target = expand_path(stated)
@@ -50,7 +50,7 @@ def resolve_target(stated: str, *, force: bool) -> Path:
 
 
 def write_target(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force: bool) -> None:
-    """Put `pieces`, one after the other, in place as `target`. InputError or CostguardError where that cannot be."""
+    """Write `pieces` in order to `target`, atomically; raises InputError or CostguardError if that fails."""
     data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     try:
         _remove_unfinished(target)
@@ -68,7 +68,7 @@ def write_target(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force
 
 
 def _lock_file(file: int) -> None:
-    """Lock an open file until it is closed, however that comes; OSError where another one holds it."""
+    """Lock an open file until it is closed; raises OSError if another process holds the lock."""
     if os.name != "posix":
         return
     import fcntl
@@ -77,7 +77,7 @@ def _lock_file(file: int) -> None:
 
 
 def _remove_unfinished(target: Path) -> None:
-    """Remove unfinished forms of `target` that nobody writes any more. One that may just have begun is left alone."""
+    """Remove temporary files of `target` that no process writes any more; files modified in the last 60 s are left."""
     if os.name != "posix":
         return
     for left in target.parent.glob(f"{escape(format_temporary_prefix(target))}????????{UNFINISHED}"):
@@ -94,7 +94,7 @@ def _remove_unfinished(target: Path) -> None:
 
 
 def _compress_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """`pieces` as gzip has them, without a time: the same answer makes the same file."""
+    """Compress `pieces` as gzip without a timestamp, so that the same answer gives the same file."""
     packer = zlib.compressobj(wbits=GZIP)
     yield from map(packer.compress, pieces)
     yield packer.flush()

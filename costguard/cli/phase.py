@@ -1,4 +1,4 @@
-"""`costguard phase`: count a machine as active for a while, although no measure shows it."""
+"""`costguard phase`: count a machine as active for a limited time, although its metrics do not show it."""
 
 from __future__ import annotations
 

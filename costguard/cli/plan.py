@@ -1,4 +1,4 @@
-"""`costguard plan`: the verdict of each policy now, what would be done and when, and what holds it."""
+"""`costguard plan`: show each policy's current verdict, the acts it would perform and when, and what blocks them."""
 
 from __future__ import annotations
 

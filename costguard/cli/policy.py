@@ -51,7 +51,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of the five and print what came of it."""
+    """Perform the action and print its result."""
     require_one_of(action, ACTIONS, "ACTION")
     given, (least, most) = list(words or ()), ACTIONS[action]
     if not least <= len(given) <= most:

@@ -1,4 +1,4 @@
-"""`costguard prices`: which prices are in use, and newer ones."""
+"""`costguard prices`: show the prices in use, and fetch current ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Show the prices in use, or refresh them first."""
+    """Show the prices in use, or refresh and show them."""
     from costguard.services import offers
 
     config = ctx.obj.config

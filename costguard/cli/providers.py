@@ -1,4 +1,4 @@
-"""`costguard providers`: what each provider can be asked."""
+"""`costguard providers`: show what costguard supports for each provider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = """Examples:
 
 @add_output_options
 def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
-    """Print the matrix of abilities."""
+    """Print the table of supported features."""
     from costguard.services import setup
 
     write_answer(setup.answer_providers(config=ctx.obj.config), ctx)

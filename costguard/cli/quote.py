@@ -1,4 +1,4 @@
-"""`costguard quote`: what will this run cost, how long will it take, and where?"""
+"""`costguard quote`: the expected cost and duration of a job on each offer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Read the flags and print the quote."""
+    """Read the options and print the quote."""
     from costguard.services import quote_commands
 
     if template == o.LIST:

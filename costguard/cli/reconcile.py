@@ -1,4 +1,4 @@
-"""`costguard reconcile`: what the providers' bills say beside the charges."""
+"""`costguard reconcile`: compare the providers' bills with the recorded charges."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
-    """Hold the bills of a month against its charges."""
+    """Compare the bills of a month with its charges."""
     from costguard.services import reconcile_command
 
     write_answer(

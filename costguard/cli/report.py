@@ -1,4 +1,4 @@
-"""`costguard report`: where a period's money went."""
+"""`costguard report`: the costs of a period by group."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(
         Text, typer.Option("--attach", metavar="FORMAT", help="Format of the attachment when it is sent (html).")
     ] = None,
 ) -> None:
-    """Print the statement of a period, or send it."""
+    """Print the report of a period, or send it."""
     needs = find_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
@@ -89,7 +89,7 @@ def command(
 
 
 def _check_tellable(needs: str, output: object) -> None:
-    """InputError where it could not be said what was sent: before anything is."""
+    """Raise InputError, before anything is sent, if the format or output option does not fit a report that is sent."""
     if needs == ITEMS:
         what = "sets the format of the confirmation"
         raise InputError(what, field="--format", hint="--attach sets the attachment's format")

@@ -25,7 +25,7 @@ The command tells its steps with two lines of Python: import costguard_agent; co
 
 
 class VerbatimCommand(UncoercedCommand):
-    """Options stand before the command: all that follows its first word is its own, with `--` or without."""
+    """Options come before the command; everything after its first word belongs to it, with or without `--`."""
 
     allow_interspersed_args = False
 
@@ -76,7 +76,7 @@ def command(
     market: o.Market = None,
     calibration: o.Calibration = None,
 ) -> None:
-    """Run it."""
+    """Run the job and exit with its exit code."""
     from costguard.services.run import job_run
     from costguard.services.run.machine_shutdown import EndAction
     from costguard.services.run.terms import RunRequest

@@ -36,7 +36,7 @@ def command(
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
-    """Print what would have been done."""
+    """Print what the policies would have done."""
     from costguard.services import simulate
 
     write_answer(simulate.answer_simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

@@ -1,4 +1,4 @@
-"""`costguard size`: how much GPU memory a job needs, and which GPUs hold it."""
+"""`costguard size`: the GPU memory that a job needs, and the GPUs it fits on."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Read the flags and print the footprint."""
+    """Read the options and print the memory estimate."""
     from costguard.services import quote_commands
 
     answer = quote_commands.answer_size(

@@ -1,4 +1,4 @@
-"""`costguard snooze`: no messages about a machine or a policy for a while. Nothing else changes."""
+"""`costguard snooze`: send no messages about a machine or a policy for a limited time. Acts are not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`costguard status`: what is running, what it costs, and what the month comes to."""
+"""`costguard status`: what is running, what it costs, and the month's forecast."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
-    """Print what burns now."""
+    """Print the current costs and machines."""
     from costguard.services import ledger_answers
 
     write_answer(ledger_answers.answer_status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -1,4 +1,4 @@
-"""`costguard top`: the running machines on the whole terminal, with keys."""
+"""`costguard top`: a full-screen list of the running machines, with keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ providers now, q quits. It stops nothing itself: only costguard watch acts.
 
 
 def command(ctx: typer.Context, zone: o.Zone = None) -> None:
-    """Show it until q is pressed."""
+    """Show the list until q is pressed."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "costguard status prints the same once; costguard watch writes a line for each change"
         raise InputError("needs a terminal to draw on", field="top", hint=hint)

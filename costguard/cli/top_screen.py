@@ -1,6 +1,6 @@
-"""The screen of `costguard top`: numbers above, a row a machine, keys below. Data and acts come from `services/top.py`.
+"""The screen of `costguard top`: totals above, a row per machine, keys below. Data and acts come from `services/top.py`.
 
-Names come from outside: every text is shown as text, never as Textual's markup.
+Names come from providers and users, so every text is shown literally, never as Textual's markup.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ APPROVE_QUESTION = "Approve a stop of {}. It is valid for one day, if a policy a
 
 
 class TopSource(Protocol):
-    """What the screen needs: `services.top.TopSession`."""
+    """The methods that the screen needs: `services.top.TopSession`."""
 
     def poll(self) -> None:
-        """Ask the providers."""
+        """Poll the providers."""
 
     def build_view(self) -> TopView:
-        """The present."""
+        """Return the current state."""
 
     def keep(self, machine: str, why: str) -> str:
-        """A lease, and what is to be said of it."""
+        """Record a lease, and return the message to show."""
 
     def approve(self, machine: str, why: str) -> str:
-        """A yes to a stop, and what is to be said of it."""
+        """Record an approval of a stop, and return the message to show."""
 
 
 class ReasonScreen(ModalScreen[str | None]):
-    """A question that is answered with a reason, or not at all."""
+    """A confirmation that requires a reason; None if it is cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "no")]
     CSS = """
@@ -65,14 +65,14 @@ class ReasonScreen(ModalScreen[str | None]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """The question, and a line for the reason."""
+        """Show the question and an input line for the reason."""
         with Vertical():
             yield Static(Text(self._question))
             yield Input(placeholder="reason (shown to others)", max_length=LONGEST_LINE)
             yield Static(Text("Enter: confirm with a reason. Escape: cancel.", style="dim"), id="how")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Yes needs a reason: Enter alone is easily hit."""
+        """Confirm only with a reason, because Enter alone is easily pressed by mistake."""
         if event.value.strip():
             self.dismiss(event.value.strip())
         else:
@@ -80,7 +80,7 @@ class ReasonScreen(ModalScreen[str | None]):
 
 
 class TopApp(App[None]):
-    """The present, until q."""
+    """The live view, which runs until q is pressed."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,7 +110,7 @@ class TopApp(App[None]):
         self._reading = self._asking = False
 
     def compose(self) -> ComposeResult:
-        """Numbers, the filter, the machines, what was told, the keys."""
+        """Show totals, filter, machines, messages and keys."""
         yield Static(Text("reading the ledger ..."), id="head")
         yield Input(placeholder="filter: words in a machine's name, owner, GPU, provider or activity", id="words")
         yield DataTable[Text](cursor_type="row", zebra_stripes=True)
@@ -118,7 +118,7 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start reading the ledger and polling the providers."""
         table = self._table()
         for name in COLUMNS:
             table.add_column(Text(name), key=name)
@@ -129,19 +129,19 @@ class TopApp(App[None]):
         self.set_interval(ASK_S, self.action_ask)
 
     def action_order(self, name: str = "") -> None:
-        """Sort by `name`, or by what comes next."""
+        """Sort by `name`; "" selects the next order."""
         names = list(SORT_ORDERS)
         self._order = name or names[(names.index(self._order) + 1) % len(names)]
         self._draw()
 
     def action_filter(self) -> None:
-        """Show the line for words."""
+        """Show the filter input."""
         words = self.query_one("#words", Input)
         words.add_class("shown")
         words.focus()
 
     def action_clear(self) -> None:
-        """No filter."""
+        """Clear and hide the filter."""
         words = self.query_one("#words", Input)
         words.value = ""
         words.remove_class("shown")
@@ -149,25 +149,25 @@ class TopApp(App[None]):
 
     @on(Input.Changed, "#words")
     def apply_filter(self, event: Input.Changed) -> None:
-        """Filter while somebody types."""
+        """Filter while the user types."""
         self._words = event.value
         self._draw()
 
     @on(Input.Submitted, "#words")
     def leave_filter(self) -> None:
-        """Back to the rows; the filter stays."""
+        """Return to the rows; the filter stays."""
         self._table().focus()
 
     def action_keep(self) -> None:
-        """Ask whether to keep the machine under the cursor."""
+        """Ask for confirmation to keep the machine under the cursor."""
         self._confirm(KEEP_QUESTION, self._fleet.keep)
 
     def action_approve(self) -> None:
-        """Ask whether to approve its stop."""
+        """Ask for confirmation to approve a stop of the machine under the cursor."""
         self._confirm(APPROVE_QUESTION, self._fleet.approve)
 
     def action_ask(self) -> None:
-        """Ask the providers, unless that is under way."""
+        """Poll the providers, unless a poll is in progress."""
         if not self._asking:
             self._asking = True
             self._ask()
@@ -208,7 +208,7 @@ class TopApp(App[None]):
         self._read()
 
     def _read(self) -> None:
-        """Look into the ledger, unless that is under way."""
+        """Read the ledger, unless a read is in progress."""
         if not self._reading:
             self._reading = True
             self._load()
@@ -223,7 +223,7 @@ class TopApp(App[None]):
             self._back(self._shown, view, "")
 
     def _back(self, told: Callable[..., None], *words: object) -> None:
-        """Say something on the screen's own thread; nothing where q was pressed meanwhile."""
+        """Call `told` on the screen's thread; do nothing if q was pressed meanwhile."""
         if not get_current_worker().is_cancelled:
             self.call_from_thread(told, *words)
 
@@ -236,7 +236,7 @@ class TopApp(App[None]):
         self._tell(self._said)
 
     def _draw(self) -> None:
-        """Everything, from the last view; the cursor stays on its machine."""
+        """Redraw everything from the last view; the cursor stays on its machine."""
         view, table = self._view, self._table()
         if view is None:
             return
@@ -254,7 +254,7 @@ class TopApp(App[None]):
         self.query_one("#head", Static).update(Text("\n".join(map(to_one_line, lines)), style="bold"))
 
     def _tell(self, said: str) -> None:
-        """Warnings, what cannot be read or asked, and what came of the last key."""
+        """Show warnings, read and poll errors, and the result of the last key."""
         self._said = said
         warnings = self._view.warnings if self._view else ()
         more = len(warnings) - MOST_WARNINGS

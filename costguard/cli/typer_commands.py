@@ -1,8 +1,8 @@
-"""Commands that take option values as they were typed, without typer's pydantic adapters.
+"""Commands that take option values as typed, without typer's pydantic adapters.
 
 typer 0.29 builds a pydantic TypeAdapter for every option of the command that runs: importing pydantic and building forty of
 them is half of a quote's CPU time. Our options are text, flags and lists of text, which settings and services check. This is
-the one place that uses a private name of typer (`_runtime_param`, pinned in constraints.txt) for speed;
+the only module that uses a private name of typer (`_runtime_param`, pinned in constraints.txt) for speed;
 `tests/cli/test_imports.py` fails when it stops working.
 """
 
@@ -17,12 +17,12 @@ from costguard.errors import InputError
 
 
 class PassThrough:
-    """Stands where typer would put an adapter, and hands the value on."""
+    """Replaces typer's adapter and returns the value unchanged."""
 
     def coerce(self, value: Any, param: Any, ctx: Context) -> Any:  # noqa: ANN401, ARG002 - typer's own signature
-        """`value`; a repeated option that was not given is an empty tuple, as typer has it.
+        """Return `value`; for a repeatable option that was not given an empty tuple, as typer does.
 
-        What was given and is empty (`--market "$UNSET"`) is refused: it must not count as not given.
+        An empty value (`--market "$UNSET"`) raises InputError: it must not count as not given.
         """
         rest = param.nargs == -1  # another program's arguments, which may be empty
         if value == "" or (isinstance(value, list | tuple) and "" in value and not rest):
@@ -36,14 +36,14 @@ PASS_THROUGH = PassThrough()
 
 
 class UncoercedCommand(TyperCommand):
-    """A command whose options hand on what was typed."""
+    """A command whose options are passed on as typed."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Every option, --help among them."""
+        """Return every option, including --help."""
         return _disable_coercion(super().get_params(ctx))
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
-        """Run it; a format that there is not is refused before anything is asked or written."""
+        """Run it; an unknown format is refused before any request or write."""
         from costguard.cli.options import check_format
 
         check_format(ctx.params)
@@ -51,10 +51,10 @@ class UncoercedCommand(TyperCommand):
 
 
 class UncoercedGroup(TyperGroup):
-    """A group whose options hand on what was typed."""
+    """A group whose options are passed on as typed."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Every option, --help among them."""
+        """Return every option, including --help."""
         return _disable_coercion(super().get_params(ctx))
 
 

@@ -38,7 +38,7 @@ def command(
     interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Time between two runs (60s).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Never act, even if policies are armed.")] = False,
 ) -> None:
-    """Watch."""
+    """Run the watchdog and exit with its exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
     from costguard.services import watch
 
@@ -58,7 +58,7 @@ def command(
 
 
 def _serve_http(parts: WebServices) -> AbstractContextManager[object]:
-    """Answers over HTTP; InputError where what that takes is not installed."""
+    """Return a context that serves HTTP; raises InputError if the required package is not installed."""
     try:
         from costguard.web.server import serve_http
     except ModuleNotFoundError as error:
@@ -69,7 +69,7 @@ def _serve_http(parts: WebServices) -> AbstractContextManager[object]:
 
 @contextmanager
 def _open_display() -> Iterator[Callable[[WatchView], None]]:
-    """How a run is shown: drawn anew on a terminal, or what changed as lines."""
+    """Yield a function that shows a run: redrawn on a terminal, otherwise one line per change."""
     if sys.stdout.isatty():
         from costguard.cli.watch_screen import open_live_display
 

@@ -1,6 +1,6 @@
-"""The watch on a terminal: a WatchView as rich draws it. Colours mean something: red burns or broke, yellow waits, green works.
+"""Draw a WatchView on a terminal with rich. Colours: red is burning or failed, yellow is waiting, green is working.
 
-Good at 80 columns, where owner, evidence and what a machine is are left out, and at 140, where they are shown.
+At 80 columns owner, evidence and machine type are left out; at 140 they are shown.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NEARLY_SPENT_SHARE = 0.85
 
 
 def draw_watch(view: WatchView, width: int) -> RenderableType:
-    """Everything, for a terminal of `width` columns."""
+    """Return the whole view for a terminal of `width` columns."""
     return Group(*_draw_parts(view, wide=width >= WIDE))
 
 
 @contextmanager
 def open_live_display() -> Iterator[Callable[[WatchView], None]]:
-    """How a run is drawn in place on this terminal (NO_COLOR and COLUMNS are honoured). What is logged stands above it."""
+    """Yield a function that redraws a run in place (NO_COLOR and COLUMNS are honoured); log lines appear above it."""
     console = Console(highlight=False, emoji=False, markup=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
         yield lambda view: live.update(draw_watch(view, console.width), refresh=True)

@@ -1,4 +1,4 @@
-"""`costguard web`: tokens of readers of status over HTTP; `costguard watch` serves it at `[web] listen`."""
+"""`costguard web`: manage the tokens for reading status over HTTP; `costguard watch` serves it at `[web] listen`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of the three and print what came of it."""
+    """Perform the action and print its result."""
     require_one_of(action, ACTIONS, "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:

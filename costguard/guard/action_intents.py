@@ -1,15 +1,15 @@
-"""Intents: the row written before an act. One act on one life of one instance, with an expiry; its state only moves forward.
+"""Intents: the row written before an act on one incarnation of one instance. Its state only moves forward.
 
     PLANNED -> GRACE -> READY -> EXECUTING -> VERIFYING -> DONE | CANCELLED(why) | FAILED(why) | UNCONFIRMED
 
-PLANNED: the plan has it. GRACE: its notification is out and the grace runs. READY: due. EXECUTING: committed, about to be sent
-or sent; after a crash the difference is unknown, so the machine is looked at. VERIFYING: the provider accepted it, and a
-listing must prove it. UNCONFIRMED: not proven within ten minutes: a page is sent, and the machine is looked at until it is
-proven.
+PLANNED: it is in the plan. GRACE: its notification was sent and the grace period runs. READY: due. EXECUTING: committed, about
+to be sent or sent; after a crash these two cannot be distinguished, so the machine is checked. VERIFYING: the provider accepted
+it, and a listing must prove it. UNCONFIRMED: not proven within ten minutes; a page is sent, and the machine is checked until
+the act is proven.
 
-A look at the instance decides whether the act may still be sent, and whether it had its effect; doubt never sends anything.
-Example: a stop was accepted at 19:05. 19:06 running: wait; 19:08 running: send again; 19:07 stopped: done; 19:07 running since
-19:06: done, and what runs now is a new life.
+A check of the instance decides whether the act may still be sent, and whether it had its effect; in doubt nothing is sent.
+Example: a stop was accepted at 19:05. If the machine is running at 19:06: wait; running at 19:08: send again; stopped at 19:07:
+done; at 19:07 running since 19:06: done, because a new incarnation runs now.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What is going to be done, or was. `act`: stop or terminate. `lose`: what may be lost, in the words of its Handling.
+    """An act that is planned or was done. `act`: stop or terminate. `lose`: what may be lost, as worded in its Handling.
 
-    `evidence`: JSON of the facts it rests on, with their age. `epoch`: of the acting watchdog that wrote it. `sends`: how
-    often a request may have gone out; `sent_at`: the last time. `expires_at`: of the present EXECUTING. `rule`: of its policy.
+    `evidence`: JSON of the facts that it is based on, with their age. `epoch`: of the acting watchdog that wrote it. `sends`:
+    how often a request may have been sent; `sent_at`: the last time. `expires_at`: of the present EXECUTING. `rule`: of its
+    policy.
     """
 
     id: str
@@ -80,7 +81,7 @@ class Intent:
 
 
 def require_transition(old: str, new: str) -> None:
-    """InputError where an intent cannot go from `old` to `new`."""
+    """Raise InputError if an intent cannot go from `old` to `new`."""
     if new not in TRANSITIONS[old]:
         raise InputError(
             f"cannot go from {old} to {new}", field="intent", hint=f"it may go to {', '.join(TRANSITIONS[old]) or 'nothing'}"
@@ -101,7 +102,7 @@ SETTLING_TIME = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentUpdate:
-    """Where an intent goes, "" for nowhere yet. `again`: send once more, after a fresh look. `why` is a sentence."""
+    """The next state of an intent; "" for no change. `again`: send once more, after a new check. `why` is a sentence."""
 
     state: str = ""
     why: str = ""
@@ -109,12 +110,12 @@ class IntentUpdate:
 
 
 def explain_refusal(intent: Intent, seen: Observation) -> str:
-    """Why `intent` must not be sent, seeing what a fresh look found; "" where nothing in it is against that."""
+    """Explain why `intent` must not be sent, given the new observation `seen`; "" if nothing forbids it."""
     return next(_list_objections(intent, seen), "")
 
 
 def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
-    """Each reason by itself; those that make the ones after them meaningless stand first."""
+    """Yield each objection by itself; an objection that makes later ones meaningless comes before them."""
     handling, act = seen.handling, intent.act
     if identify_incarnation(seen) != intent.life:
         yield "the machine was restarted or replaced: this act was for an earlier run"
@@ -136,7 +137,10 @@ def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
 
 
 def is_send_due(intent: Intent, now: datetime) -> bool:
-    """Whether it may be sent at `now`: it is READY, or was sent, is VERIFYING, and waited for as long as RETRIES says."""
+    """Return whether `intent` may be sent at `now`.
+
+    That is so if it is READY, or if it is VERIFYING and the delay of RETRY_DELAYS has passed since it was sent.
+    """
     if intent.state != VERIFYING:
         return intent.state == READY
     sent = max(intent.sends, 1) - 1
@@ -145,7 +149,7 @@ def is_send_due(intent: Intent, now: datetime) -> bool:
 
 
 def describe_difference(first: Observation, second: Observation) -> str:
-    """What bears on the act and is not the same in two looks at one machine; "" for nothing."""
+    """Describe what changed between two observations of a machine and affects the act; "" for nothing."""
     if first.state != second.state:
         return f"it went from {first.state} to {second.state} while it was checked"
     named = ("name", "owner", "labels", "tier", "handling")
@@ -156,10 +160,11 @@ def describe_difference(first: Observation, second: Observation) -> str:
 def confirm_outcome(
     intent: Intent, seen: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
 ) -> IntentUpdate:
-    """What becomes of `intent`, in doubt, by a look or a listing that was asked for at `asked_at`.
+    """Return the next state of `intent`, which is in doubt, from a check or listing requested at `asked_at`.
 
-    `seen` None: it was not there; `absences`: how many complete listings in a row lack it, all asked after the last send.
-    While nothing can be listed, `asked_at` of the last listing lets it become UNCONFIRMED in time, and nothing else.
+    `seen` None: the machine was not there; `absences`: how many complete listings in a row lack it, all requested after the
+    last send. While nothing can be listed, `asked_at` of the last listing only allows it to become UNCONFIRMED after ten
+    minutes.
     """
     if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
         return IntentUpdate(why="it may be sent at any moment")
@@ -189,7 +194,7 @@ def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling:
 
 
 def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
-    """It is as if nothing had been sent."""
+    """Return the update for a machine whose state contradicts the act, as if nothing had been sent."""
     told = f"it is still {seen.state}"
     if _get_time_since_send(intent, now) < settling:
         return IntentUpdate(why=f"{told}, and may be settling")
@@ -203,12 +208,12 @@ def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, sett
 
 
 def _can_tell_lives_apart(intent: Intent) -> bool:
-    """Whether a later life could be told from the one it is for; what is ended for good has no later one."""
+    """Return whether a later incarnation can be distinguished from the intended one; after a terminate none exists."""
     return intent.act == TERMINATE or intent.life.started_at is not None
 
 
 def _keep_waiting(intent: Intent, now: datetime, why: str, *, looked: bool = True) -> IntentUpdate:
-    """Not proven: in time it is looked at again; after ten minutes it is told."""
+    """Return the update for an unproven act: VERIFYING after a check, and UNCONFIRMED after ten minutes."""
     if intent.state == UNCONFIRMED:
         return IntentUpdate(why=why)
     if _is_overdue(intent, now):
@@ -217,7 +222,10 @@ def _keep_waiting(intent: Intent, now: datetime, why: str, *, looked: bool = Tru
 
 
 def _is_overdue(intent: Intent, now: datetime) -> bool:
-    """Whether ten minutes have gone since the first send, taking the pauses between sends to be those of RETRIES."""
+    """Return whether ten minutes have passed since the first send.
+
+    The pauses between sends are taken to be those of RETRY_DELAYS.
+    """
     return _get_time_since_send(intent, now) + sum(RETRY_DELAYS[: max(intent.sends - 1, 0)], timedelta()) >= CONFIRM_WITHIN
 
 
@@ -231,7 +239,10 @@ def _is_later_life(life: Incarnation, seen: Observation) -> bool:
 
 
 def _is_other_life(life: Incarnation, seen: Observation) -> bool:
-    """Whether `seen` is surely no look at `life`. A stopped one that states no start any more may be one."""
+    """Return whether `seen` certainly shows another incarnation than `life`.
+
+    A stopped machine that no longer states a start time may be the same incarnation.
+    """
     pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
     stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at
     return stale or any(old is not None and new is not None and new < old for old, new in pairs)

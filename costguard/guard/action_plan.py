@@ -1,8 +1,8 @@
 """The action plan: every step that is due or will be due, on every resource, with all reasons that hold it.
 
-Example: the stop of an idle machine that is protected and frozen is held by both, and both are listed, so that lifting one of
-them is no surprise. Where a provider has no stop, the step becomes a question that states the price of waiting, never a
-terminate.
+Example: the stop of an idle machine that is protected and frozen is held by both reasons, and both are listed, so that the
+other one is still visible after one is lifted. Where a provider has no stop, the step becomes a question that states the cost
+of waiting; it never becomes a terminate.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ HoldReason = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCase:
-    """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
+    """A verdict with the context that decides its steps.
 
-    `limited`: what keeps `level` below the `arm` of its file, with the cure; "" for nothing.
-    `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
-    `asks`: why a stop is asked about although its provider could do it; "" for nothing.
-    `workers`: of the group that it leads, how many others run; 0 for one that leads none.
-    `in_doubt`: an earlier act on it is not confirmed yet, in words. `hooks`: what runs of its ladder's hooks came to.
+    `climb`: the escalation state of this run. `level`: how far its policy is armed now. `limited`: what keeps `level` below the
+    `arm` of its file, and how to fix it; "" for nothing. `approved`: acts that somebody approved. `claimed`: its scope is
+    claimed. `polls`: complete listings that contained it. `asks`: why a stop needs an approval although its provider could do
+    it; "" for nothing. `workers`: how many other machines of the group that it leads run; 0 if it leads none. `in_doubt`: an
+    earlier act on it that is not confirmed yet, in words. `hooks`: the results of the hooks of its policy.
     """
 
     verdict: Verdict
@@ -86,10 +86,12 @@ class PolicyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConstraints:
-    """What bears on all. `held`: (reason, sentence) of what holds every act: clock, gap, ledger, dry_run, not_acting, ...
+    """Constraints on all acts of a run.
 
-    `breaker`: see Breaker; None: it never opened. `fleet`, `sent`: machines, and when acts of the last day were sent: for the
-    forecast of the limits; a fleet of 0 has none. `quarantine`: scopes with a sentence. `interval`: between listings.
+    `held`: (reason, sentence) for whatever holds every act: clock, gap, ledger, dry_run, not_acting, ... `breaker`: see
+    Breaker; None: it never opened. `fleet`, `sent`: the number of machines, and when the acts of the last day were sent, for
+    the forecast of the limits; with a fleet of 0 there is no forecast. `quarantine`: scopes with a sentence. `interval`:
+    between listings.
     """
 
     now: datetime
@@ -104,9 +106,9 @@ class RunConstraints:
 
 
 def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tuple[Proposal, ...]:
-    """Every step ahead with what holds it back, the earliest due first. The rails' room goes to what is most urgent.
+    """Return every pending step with the reasons that hold it, the earliest due first. Nothing is executed here.
 
-    Hard caps come first, then the highest priority, then what is due for longest. Nothing here is done.
+    The capacity of the limits goes to the most urgent steps: hard caps first, then the highest priority, then the longest due.
     """
     found = [(case, p) for case in cases for p in _propose_steps(case, around)]
     found.sort(key=lambda one: _rank_urgency(one[1]))
@@ -114,7 +116,10 @@ def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tu
 
 
 def _forecast_limits(proposals: Iterable[Proposal], around: RunConstraints) -> Iterator[Proposal]:
-    """Each with when the limits will let it go. Acts that something lasting holds take no room."""
+    """Yield each proposal with the time at which the limits will let it run.
+
+    Acts with a lasting hold use no capacity of the limits.
+    """
     found = list(proposals)
     queue = [one for one in found if one.step.do in DESTRUCTIVE and all(reason in FORECAST_HOLDS for reason, _ in one.held_by)]
     queue.sort(key=lambda one: (one.verdict.policy.rule != CAP_RULE, one.due_at, *_rank_urgency(one)))
@@ -134,9 +139,10 @@ def _forecast_limits(proposals: Iterable[Proposal], around: RunConstraints) -> I
 
 
 def resolve_step(step: PolicyStep, case: PolicyCase) -> PolicyStep:
-    """What `step` comes to for this resource: a stop that there is not, or that would lose what nobody allowed, is asked about.
+    """Return the step that `step` becomes for this resource.
 
-    A question that was answered acts.
+    A stop that the provider lacks, or that would lose data without permission, becomes a question. An approved question becomes
+    its act.
     """
     asks = _find_question_act(step, case)
     if asks:
@@ -147,16 +153,16 @@ def resolve_step(step: PolicyStep, case: PolicyCase) -> PolicyStep:
 
 
 def list_standing_holds(step: PolicyStep, case: PolicyCase, around: RunConstraints) -> tuple[HoldReason, ...]:
-    """What holds `step` back whenever it is due: all that `plan` knows but the grace, the room of the rails and hooks.
+    """Return what holds `step` whenever it is due: the holds of `plan` except the grace period, limits and hooks.
 
-    Asked anew right before a request, of a case made from a fresh look.
+    It is computed again right before a request is sent, from a case of a new observation.
     """
     due = DueStep(0, step, around.now)
     return tuple(_list_holds(due, case, around, asked=False))
 
 
 def explain_unstoppable(seen: Observation) -> str:
-    """Why no stop of it can come whatever anybody allows, so that people are asked at most; "" where one can."""
+    """Explain why no approval can make a stop of it possible, so that at most a question is sent; "" if a stop can work."""
     if seen.handling.controller:
         return f"{seen.handling.controller} would start it again"
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
@@ -186,15 +192,16 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
 
 
 def _is_unknown(case: PolicyCase) -> bool:
-    """Whether nothing can be said of it. What the work of a machine is that was stopped is no question any more."""
+    """Return whether the condition is unknown. Of a machine that was stopped, the activity no longer matters."""
     resting = case.live.observation.state in RESTING_STATES
     return case.verdict.finding == CANNOT_SAY and not continues_after_stop(case.climb, case.verdict.policy, stopped=resting)
 
 
 def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
-    """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something.
+    """Return the act that a question asks for in place of a stop; "" for none.
 
-    The stop as well where `asks` says why it cannot be done without a yes.
+    It is terminate if the provider has no stop. It is stop if the stop would lose data, if `asks` demands an approval, or if
+    the evidence of the verdict is too thin (`short`).
     """
     seen, policy = case.live.observation, case.verdict.policy
     if step.do != STOP or seen.state in RESTING_STATES:
@@ -206,14 +213,14 @@ def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
 
 
 def _is_question(step: PolicyStep, case: PolicyCase) -> bool:
-    """Whether `step` asked, or was turned into a question, and its act is still ahead."""
+    """Return whether `step` is a question, or became one, and its act was not done yet."""
     converted = bool(_find_question_act(step, case))
     ended = case.live.observation.state == ENDED
     return not ended and (step.do == ASK or converted)
 
 
 def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked: bool) -> Iterator[HoldReason]:
-    """Everything that holds `due` back."""
+    """Yield every reason that holds `due`."""
     step, found, now = due.step, case.verdict, around.now
     rule, yes = found.policy.rule, step.do in case.approved
     if asked and step.do == ASK:
@@ -240,7 +247,7 @@ def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked
 
 
 def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
-    """What holds a hook as well as an act that ends something."""
+    """Yield the reasons that hold hooks as well as destructive acts."""
     rule, yes = case.verdict.policy.rule, due.step.do in case.approved
     if case.frozen is not None:
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
@@ -259,7 +266,7 @@ def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> I
 
 
 def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
-    """What time alone takes away."""
+    """Yield the reasons that end with time alone."""
     now, rails = around.now, around.rails
     if due.hook:
         yield "hook", due.hook
@@ -300,7 +307,7 @@ def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReas
 
 
 def explain_thin_evidence(found: Verdict) -> str:
-    """What the evidence of an idle rule lacks; "" where there is enough of it."""
+    """Explain what the evidence of an idle rule lacks; "" if it is sufficient."""
     if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < EVIDENCE_COVERAGE_MIN:
         return f"{found.work.coverage:.0%} of the expected samples arrived"
     return ""
@@ -318,7 +325,7 @@ def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[Hold
 
 
 def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
-    """Those that go, as many as the rails allow; what is beyond is held by `rate`. One act on one resource at a time."""
+    """Yield the proposals; those beyond the limits are held by `rate`. Only one act on a resource runs at a time."""
     acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
     in_run = acts if around.room.in_run is None else around.room.in_run
     for case, proposal in found:
@@ -338,7 +345,7 @@ def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunCon
 
 
 def is_irreversible(proposal: Proposal, case: PolicyCase) -> bool:
-    """Whether it would lose something for good."""
+    """Return whether the act would lose something permanently."""
     return proposal.step.do == TERMINATE or bool(case.live.observation.handling.stop_loses)
 
 

@@ -1,4 +1,4 @@
-"""The tamper-evident log as values: chained rows, anchors that are noted elsewhere, and each row described in words.
+"""The tamper-evident log as values: chained rows, anchors noted elsewhere, and a description of each row.
 
     audit 1234:9f86d081884c7d65        row 1234, and the first 16 digits of its hash
 
@@ -41,7 +41,7 @@ ANCHOR_PATTERN = re.compile(r"(?:audit\s+)?([1-9]\d{0,17}):([0-9a-f]{16,64})")
 
 
 class AuditEntry(NamedTuple):
-    """A row as it is kept. `body`: JSON. `hash`: over all that stands before it."""
+    """A row as it is stored. `body`: JSON. `hash`: over all fields before it."""
 
     seq: int
     at_us: int
@@ -52,14 +52,14 @@ class AuditEntry(NamedTuple):
 
 
 class AuditAnchor(NamedTuple):
-    """A head that was noted outside of the ledger. `hash`: at least its first SHOWN digits."""
+    """A head of the log that was noted outside of the ledger. `hash`: at least its first HASH_DIGITS_SHOWN digits."""
 
     seq: int
     hash: str
 
 
 class AuditRecord(NamedTuple):
-    """A row with its body read."""
+    """A row with its body parsed."""
 
     seq: int
     at_us: int
@@ -69,19 +69,19 @@ class AuditRecord(NamedTuple):
 
 
 class AuditFinding(NamedTuple):
-    """Something that does not fit. `seq`: the row of the audit where it shows, None where there is none."""
+    """An inconsistency. `seq`: the row of the log where it shows; None if it shows in no row."""
 
     seq: int | None
     what: str
 
 
 def format_anchor(seq: int, row_hash: str) -> str:
-    """The short form of a head."""
+    """Return the short form of an anchor."""
     return f"{seq}:{row_hash[:HASH_DIGITS_SHOWN]}"
 
 
 def parse_anchor(stated: str) -> AuditAnchor:
-    """The head that `stated` names: `1234:9f86d081884c7d65`, also with `audit` before it; InputError where it names none."""
+    """Parse `1234:9f86d081884c7d65`, with or without `audit` before it. Raises InputError for any other text."""
     found = ANCHOR_PATTERN.fullmatch(stated.strip().lower())
     if found is None:
         hint = "write it as messages and status --json show it: 1234:9f86d081884c7d65"
@@ -90,14 +90,14 @@ def parse_anchor(stated: str) -> AuditAnchor:
 
 
 def format_audit_time(at_us: object) -> str:
-    """The instant; what is none (somebody edited it) as it stands."""
+    """Format an instant; a value that is no instant (edited by somebody) is returned as text."""
     if isinstance(at_us, int) and to_micros(EARLIEST) <= at_us < to_micros(LATEST):
         return format_local_time(from_micros(at_us))
     return encode_plain(str(at_us))
 
 
 def describe_audit_row(kind: str, body: Mapping[str, Any]) -> str:
-    """What a row tells, on one line that no name in it can steer."""
+    """Describe a row on one line; names in it are encoded, so that they cannot inject control characters."""
     return encode_plain(
         _DESCRIBERS[kind](body) if kind in _DESCRIBERS else f"{kind}: unknown row kind (written by a newer version)"
     )

@@ -1,8 +1,8 @@
-"""Forecast of hard caps: when a cap must act so that it is kept, and on which machines.
+"""Forecast of hard caps: when a cap must act to be kept, and on which machines.
 
 Example: a cap of $500.00, $482.10 spent, one machine at $98.32 an hour. From a poll to a confirmed stop takes 600 s, in which
-it burns $16.39: so the cap acts at $483.61. The worst case now is $498.49, no overshoot. Acts depend on money that was
-certainly spent; people are shown the high end.
+the machine costs $16.39, so the cap acts at $483.61. The worst case now is $498.49: no overshoot. Acts depend on the low end of
+the spend, which is certain; people are shown the high end.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ MEASURES_MIN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReactionTime:
-    """How long until a machine surely bills no more, part by part. `assumed`: the parts that were not measured."""
+    """The time until a machine certainly bills no more, by part. `assumed`: the parts that were not measured."""
 
     parts: tuple[tuple[str, timedelta], ...]
     assumed: tuple[str, ...] = ()
 
     @property
     def total(self) -> timedelta:
-        """All parts, one after the other."""
+        """Return the sum of all parts."""
         return sum((length for _, length in self.parts), timedelta())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapCandidate:
-    """A machine that a cap may stop. `priority`: the higher, the later. `protected`: never, people are told instead.
+    """A machine that a cap may stop. `priority`: higher ones are stopped later. `protected`: it is never stopped.
 
-    `cannot`: why a stop of it cannot come, so that people are asked, "" where it can; `loses`: what its stop would lose.
+    `cannot`: why it cannot be stopped, so that people are asked; "" if it can. `loses`: what its stop would lose.
     """
 
     live: LiveResource
@@ -78,12 +78,14 @@ class CapCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapForecast:
-    """How a hard budget must act now. `acts_at`: the money, surely spent, from which on it acts, and `acts` whether it does.
+    """How a hard budget must act now.
 
-    `victims`: whom, in this order. `asked`: about whom people are asked where that is not enough, as no stop of them can come
-    or it would lose data. `untouched`: protected ones that burn on. `overshoot`: the most by which the cap could be exceeded if
-    it acts now: with what the rails let wait, and with all that cannot be stopped running on to the period's end. `enough`:
-    whether stopping them keeps the cap. `rails`: why the rails do not let it be kept, and what to set, "" where they do.
+    `acts_at`: the certain spend from which on it acts; `acts`: whether it acts now. `victims`: the machines to stop, in this
+    order. `asked`: machines that people are asked about if that is not enough, because they cannot be stopped or a stop would
+    lose data. `untouched`: protected machines that keep billing. `overshoot`: the most by which the cap could be exceeded if it
+    acts now, including the machines that the limits delay, and with all that cannot be stopped running to the end of the
+    period. `enough`: whether stopping the victims keeps the cap. `rails`: why the limits prevent that, and what to set; "" if
+    they do not.
     """
 
     standing: BudgetStatus
@@ -100,26 +102,26 @@ class CapForecast:
 
 @dataclass(frozen=True, slots=True)
 class _SpentCondition:
-    """The condition of a hard budget: somebody worked it out already."""
+    """The condition of a hard budget: always true, because the forecast already decided it."""
 
     text: str
     names: frozenset[str] = frozenset()
 
     def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:  # noqa: ARG002 - the signature of a condition
-        """Always."""
+        """Return true."""
         return ConditionResult(value=True)
 
 
 def compute_p95(measures: Sequence[timedelta]) -> timedelta:
-    """The measure that 95 % of them do not exceed; at least one must be there."""
+    """Return the measure that 95 % of `measures` do not exceed. At least one measure is required."""
     require(bool(measures), "measures", "are none", "use an assumption")
     return sorted(measures)[-(-95 * len(measures) // 100) - 1]
 
 
 def estimate_reaction(poll: timedelta, measured: Mapping[str, Sequence[timedelta]]) -> ReactionTime:
-    """The reaction at a listing every `poll`, from `measured` times of each part where there are enough of them.
+    """Return the reaction time with a listing every `poll`, from the `measured` times of each part if there are enough.
 
-    The grace is what it is, and never shorter than its floor, nor than a poll: that it is over is seen by the next run.
+    The grace period is never shorter than its minimum or than a poll, because only the next run sees that it is over.
     """
     parts, assumed = [("poll", max(poll, _measure_p95(measured, "poll") or poll))], []
     for name, usual in USUAL_REACTION.items():
@@ -143,13 +145,14 @@ def forecast_cap(
     safety: Money | None = None,
     going: frozenset[ResourceKey] = frozenset(),
 ) -> CapForecast:
-    """When and on whom the budget of `standing` acts.
+    """Return when the budget of `standing` acts, and on which machines.
 
-    `safety`: money to stay away from the cap, None: none.
-    `going`: machines that a tighter budget stops anyway, so they are taken first.
+    `safety`: money to keep below the cap, None: none. `going`: machines that a tighter budget stops anyway; they are taken
+    first.
 
-    It acts where what surely is spent and what burns until the last stop is proven reach the cap. The rails let only so many go
-    in ten minutes, and those that wait burn on; that they may wait for days shows in the overshoot and hastens nothing.
+    It acts when the certain spend plus the cost until the last stop is proven reaches the cap. The limits allow only so many
+    stops in ten minutes, and waiting machines keep billing. A wait of days, by the daily limit, shows in the overshoot but does
+    not make the cap act earlier.
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
@@ -210,7 +213,7 @@ def forecast_caps(
     poll: timedelta,
     rails: Rails | None = None,
 ) -> tuple[CapForecast, ...]:
-    """Every hard budget, the tightest first. What a tighter one stops saves the money of the wider ones as well."""
+    """Forecast every hard budget, the tightest first. A stop for a tighter budget also saves the money of wider ones."""
     going: frozenset[ResourceKey] = frozenset()
     found = []
     alone = (
@@ -224,14 +227,14 @@ def forecast_caps(
 
 
 def explain_burn_excess(limit: Rate, burning: Money, new: Rate) -> str:
-    """Why a run at `new` may not begin beside what burns, "" where it may: together they are over `limit` an hour."""
+    """Explain why a run at `new` may not start: with the current burn it exceeds `limit` an hour; "" if it may."""
     together = burning + Money(nano=new.nano_per_hour, currency=new.currency)
     over = Money(nano=limit.nano_per_hour, currency=limit.currency) < together
     return f"{together.format()} an hour would be over the limit of {limit.format(2)} {limit.currency}" if over else ""
 
 
 def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
-    """The policy that a hard budget is: a page, and a stop 60 s after it. Its name is "budget:NAME"."""
+    """Build the policy of a hard budget: a page, and a stop 60 s later. Its name is "budget:NAME"."""
     return Policy(
         name=f"budget:{budget.name}",
         when=_SpentCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
@@ -245,9 +248,10 @@ def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
 def list_cap_verdicts(
     foresights: Iterable[CapForecast], now: datetime, climbs: Mapping[tuple[str, ResourceKey], EscalationState] | None = None
 ) -> tuple[tuple[CapCandidate, Verdict], ...]:
-    """A verdict for each machine that a hard cap must stop, or ask about, the tightest budget's first; each machine once.
+    """Return a verdict for each machine that a hard cap must stop or ask about, the tightest budget first.
 
-    `climbs`: by policy and resource. A machine that one budget stops keeps its money from the others as well.
+    Each machine occurs once, since a stop for one budget saves the money of the others as well. `climbs`: escalation states by
+    policy and resource.
     """
     acting = sorted((f for f in foresights if f.acts), key=_rank_tightness)
     found: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
@@ -282,7 +286,7 @@ def _measure_p95(measured: Mapping[str, Sequence[timedelta]], name: str) -> time
 
 
 def _rank_candidate(candidate: CapCandidate, now: datetime) -> tuple[bool, bool, bool, int, int, ResourceKey]:
-    """Idle ones first, without a lease, spot, of low priority, and what burns most."""
+    """Return the sort key: idle machines first, then without a lease, spot, low priority, and the highest rate."""
     seen = candidate.live.observation
     spot = seen.tier == "spot"
     idle = candidate.work.state == IDLE
@@ -290,12 +294,12 @@ def _rank_candidate(candidate: CapCandidate, now: datetime) -> tuple[bool, bool,
 
 
 def _is_stuck(candidate: CapCandidate, budget: Budget) -> bool:
-    """Whether no stop of it can come by itself: there is none, or it would lose what nobody allowed."""
+    """Return whether it cannot be stopped automatically: no stop exists, or it would lose data without permission."""
     return bool(candidate.cannot) or (bool(candidate.loses) and not budget.allow_irreversible)
 
 
 def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool:
-    """Whether stopping it saves money that this budget counts. What is paid for anyway does not."""
+    """Return whether stopping it saves money that this budget counts. A committed resource is paid for anyway."""
     seen, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
     return seen.state == RUNNING and not seen.handling.committed and saves
@@ -307,14 +311,14 @@ def _get_hourly_nano(candidate: CapCandidate, now: datetime) -> int:
 
 
 def _estimate_wait(position: int, fleet: int, poll: timedelta, rails: Rails, *, by_day: bool) -> timedelta:
-    """How long the act at `position` (from 0) waits for the rails behind those before it."""
+    """Return how long the act at `position` (from 0) waits for the limits, behind the acts before it."""
     ten, day = get_limit_10m(fleet, rails), get_limit_day(fleet, rails)
     days, within = divmod(position, day) if by_day else (0, position)
     return days * DAY + within // ten * TEN_MINUTES + within % ten // rails.acts_per_run * poll
 
 
 def _get_time_left(standing: BudgetStatus, now: datetime) -> timedelta:
-    """For how long the burn counts: to the end of the period; of a rolling window, its length."""
+    """Return for how long the burn counts: to the end of the period, or the length of a rolling window."""
     period = standing.period
     return period.length if standing.budget.period == ROLLING else max(period.end - now, timedelta())
 
@@ -324,5 +328,5 @@ def _compute_cost_nano(nano: int, length: timedelta) -> int:
 
 
 def _rank_tightness(foresight: CapForecast) -> tuple[int, str]:
-    """How much may still be spent before it acts."""
+    """Return the sort key: how much may still be spent before the cap acts."""
     return (foresight.acts_at - foresight.standing.spent.low).nano, foresight.standing.budget.name

@@ -53,13 +53,12 @@ from costguard.values.sample import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardConfig:
-    """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: none is stated.
+    """The configuration of a guard run, from the settings.
 
-    `ownerless`: providers whose machines tell no owner.
-
-    `group_from`: the labels that put machines into groups, () for none. `admin_route`: some route takes every warning, so that
-    nobody's machine is stopped untold; without one nothing beyond notify is armed. `journals`: channels whose sending is no
-    delivery: the console and logs.
+    `claims`: our accounts ("aws", "aws/1111", "aws/1111/us-east-1"); None: none is stated. `ownerless`: providers that report
+    no owner for a machine. `group_from`: the labels that put machines into groups, () for none. `admin_route`: some route takes
+    every warning, so that no machine is stopped without a notification; without such a route nothing beyond notify is armed.
+    `journals`: channels whose sending does not count as a delivery: the console and logs.
     """
 
     admin_route: bool
@@ -80,20 +79,19 @@ class GuardConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSnapshot:
-    """What is known at `now`. No field has a default: who builds one without a field would judge by less than is known.
+    """All inputs of a guard run at `now`. No field has a default, so that every builder must supply every input.
 
     `services.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, `guard.replay.history` for `simulate`.
 
-    `live` carries the handling of the last listing. `wishes`: also those that have ended lately.
+    `live` includes the handling of the last listing. `wishes`: overrides, also those that ended recently.
 
-    `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `lags`: how late each
-    provider's measures come, where they do. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
-    more. `apart`: how long nothing ran before this run, where it and the one before it each came after a gap.
-    `gap_began_at`: in the first run after a gap, when the last run before it was; None: this run follows no gap.
-    `held`: what holds every act.
-    `hooks`: runs of hooks, those that have not ended and late ones.
-    `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
-    `agents`: those that may speak. `deliveries`: confirmed notices of the present climbs, by topic and subject.
+    `sent`: intents that were sent in the last day; `intents`: open and recently ended ones. `lags`: how late each provider's
+    measurements arrive, for providers that lag. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it no
+    longer counts. `apart`: how long no run took place before this one, if both this run and the one before it came after a gap.
+    `gap_began_at`: in the first run after a gap, when the last run before the gap was; None: this run follows no gap. `held`:
+    what holds every act. `hooks`: runs of hooks that have not ended, and recent ones. `members`: machines that controllers
+    start, as last listed, including ended ones. `asked`: the ledger facts that some condition uses. `agents`: the enrolled
+    ones. `deliveries`: confirmed notifications of the current escalations, by topic and subject.
     """
 
     now: datetime
@@ -131,10 +129,10 @@ ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
 
 @dataclass(slots=True, kw_only=True)
 class ResourceContext:
-    """One resource with what bears on it, whatever the policy. `policies`: those that concern it.
+    """The evaluation context of one resource, shared by all policies. `policies`: those that apply to it.
 
-    `known`: what is known of it beside its listing, whatever the policy. `facts`: those made already that rest on its listing.
-    `works`: already judged, by window and needs; `evidence`: what all of them are judged by, once it was asked for.
+    `known`: facts that do not come from its listing. `facts`: cached facts that depend on its listing. `works`: cached
+    activities, by window and needs; `evidence`: the samples that all of them use, once they were requested.
     """
 
     live: LiveResource
@@ -158,7 +156,10 @@ class ResourceContext:
     def of(
         cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, among: PolicySelector | None = None
     ) -> ResourceContext:
-        """The seat of `live` in this run. `among`: the policies of `rules`, for who makes several."""
+        """Build the context of `live` in this run.
+
+        `among`: a selector over the policies of `rules`, to be reused by several.
+        """
         seen, now = live.observation, sight.now
         life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
         policies = (among or PolicySelector(rules.policies)).select(seen, owner)
@@ -183,34 +184,37 @@ class ResourceContext:
 
     @property
     def key(self) -> ResourceKey:
-        """Of the resource."""
+        """Return the key of the resource."""
         return self.live.observation.key
 
     def has_protecting_label(self, rules: GuardConfig) -> bool:
-        """Whether its labels protect it now: what is remembered for a day after they vanish."""
+        """Return whether its labels protect it now; this is remembered for a day after they disappear."""
         return find_label_protection(self.live.observation, rules.protect).protected
 
     def record_protection(self, rules: GuardConfig, now: datetime) -> ProtectionSighting:
-        """That its labels protect it, to be remembered."""
+        """Return the record that its labels protect it at `now`."""
         return ProtectionSighting(key=self.key, at=now, how=find_label_protection(self.live.observation, rules.protect).why)
 
     def get_lag(self, sight: GuardSnapshot) -> timedelta:
-        """How late its newest sample may be."""
+        """Return how late its newest sample may be."""
         return sight.lags.get(self.key.provider, timedelta())
 
     def find_longest_policy(self) -> Policy | None:
-        """Of the policies that concern it, the one that waits longest."""
+        """Return the policy with the longest `hold` that applies to it; None: no policy applies."""
         return max(self.policies, key=lambda p: p.hold, default=None)
 
     def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
-        """Its state of work as `policy` asks for it: that of its group, where it idles by itself and is not judged alone."""
+        """Return its activity as `policy` requires it.
+
+        If the resource by itself is idle, belongs to a group and is not judged alone, the activity of the group applies.
+        """
         own = self.classify_alone(policy, rules, sight)
         if self.group is None or own.state != IDLE or (policy is not None and policy.alone):
             return own
         return apply_group_activity(own, self.group.classify(policy, rules, sight), self.live.observation.gpu_count)
 
     def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
-        """Its own state of work, whatever its group does, judged once for policies that ask alike."""
+        """Return its own activity, independent of its group; cached for policies with the same window and needs."""
         seen = self.live.observation
         if seen.kind != INSTANCE or seen.state != RUNNING:
             return Activity(reasons=(f"it is {seen.state}",))
@@ -242,11 +246,11 @@ class ResourceContext:
         )
 
     def get_sample_interval(self, rules: GuardConfig, sight: GuardSnapshot) -> timedelta:
-        """How often a sample of it is due."""
+        """Return how often a sample of it is due."""
         return self.evidence[1] if self.evidence else spacing_of(sight.samples.get(self.key, {}), rules.interval)
 
     def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
-        """From when on its samples count, how often one is due, and those that count: whatever the policy."""
+        """Return from when on its samples count, how often one is due, and the series that count, for all policies."""
         columns: SampleColumns = sight.samples.get(self.key, {})
         began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
         since = max((at for at in began if at is not None), default=self.live.first_seen_at)
@@ -255,14 +259,14 @@ class ResourceContext:
 
 @dataclass(slots=True, kw_only=True)
 class ResourceGroup:
-    """A group of seats: those of its members that run. `works`: already judged, as of a `Seat`."""
+    """A group of resource contexts. `running`: the members that run. `works`: cached group activities by query."""
 
     key: GroupKey
     running: list[ResourceContext] = field(default_factory=list)
     works: dict[ActivityQuery, GroupActivity | None] = field(default_factory=dict)
 
     def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupActivity | None:
-        """What it comes to, as `policy` asks for it; None: no member runs."""
+        """Return the activity of the group as `policy` requires it; None: no member runs."""
         asks = _build_query(policy)
         if asks not in self.works:
             self.works[asks] = combine_activities(
@@ -276,7 +280,7 @@ class ResourceGroup:
 
 
 def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceContext]:
-    """A seat for each resource of `sight`, those of one group put together."""
+    """Build a context for each resource of `sight` and join those of one group."""
     among, groups = PolicySelector(rules.policies), dict[GroupKey, ResourceGroup]()
     seats = [ResourceContext.of(live, rules, sight, among) for live in sight.live]
     for seat in seats:
@@ -289,19 +293,19 @@ def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceCon
 
 
 def _build_query(policy: Policy | None) -> ActivityQuery:
-    """What `policy` asks of a judgement: window, needs, and how long a machine may be warming."""
+    """Return the parameters of an activity for `policy`: window, needs, and how long a machine may be warming."""
     if policy is None:
         return max(ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), (), ACTIVITY_WINDOW
     return max(policy.hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), policy.needs, policy.warmup_max
 
 
 def estimate_interval_of_samples(samples: Sequence[Sample], interval: timedelta) -> timedelta:
-    """How often a sample is due, as `evidence.spacing` says."""
+    """Return how often a sample is due, as estimated by `signals.estimate_sample_interval`."""
     return spacing_of(build_columns(samples), interval)
 
 
 def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
-    """The lease of a machine that somebody started while a schedule wanted it off: for that long no policy acts on it."""
+    """Return the lease of a machine started while a schedule wanted it off; no policy acts during the lease."""
     began = seen.started_at
     if began is None or not any(
         policy.schedule and is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
@@ -312,12 +316,12 @@ def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable
 
 
 def is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
-    """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
+    """Return whether its run began within an off period (`wanted`) of its schedule, so the start was deliberate."""
     return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
 
 
 def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling]) -> LiveResource:
-    """`live` with what its last listing said of acts on it, which the ledger does not keep."""
+    """Return `live` with the handling of its last listing, which the ledger does not store."""
     known = handling.get(live.observation.key)
     if known is None or known == live.observation.handling:
         return live
@@ -326,11 +330,11 @@ def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRun:
-    """One run, written with all that it leaves to the next. `epoch`: of the turn in which it was made.
+    """One guard run as recorded, with the facts for the next one. `epoch`: of the leader lease in which it was made.
 
-    `interval`: how often runs are meant to come. `clock_skew`: by how much the wall clock moved away from the one that counts
-    on in sleep, since the last run. `outcome`: a word for how it went; `notes`: sentences. `facts`: (name, text) for the next
-    run (since when the breaker is open).
+    `interval`: how often runs are meant to come. `clock_skew`: how far the wall clock moved since the last run against the
+    clock that also counts during sleep. `outcome`: a word for the result; `notes`: sentences. `facts`: (name, text) for the
+    next run (since when the breaker is open).
     """
 
     id: str
@@ -345,7 +349,7 @@ class GuardRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectionSighting:
-    """`key` was last seen protected on the cloud's side at `at`. `how`: by what ("label costguard=never")."""
+    """The cloud last showed `key` as protected at `at`. `how`: the cause ("label costguard=never")."""
 
     key: ResourceKey
     at: datetime
@@ -354,7 +358,7 @@ class ProtectionSighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstSighting:
-    """Since when a resource is known. `polls`: complete listings of its scope since then, its first one counted."""
+    """When a resource was first seen. `polls`: complete listings of its scope since then, including the first."""
 
     at: datetime
     polls: int
@@ -362,9 +366,9 @@ class FirstSighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepartureEvidence:
-    """What listings say of a resource that may be over. `listed`: as the last complete one that had it showed its end.
+    """What listings show of a resource that may have ended. `listed`: the last complete listing that showed its end.
 
-    `absences`: how many complete listings in a row do not contain it, where none showed its end.
+    `absences`: how many complete listings in a row do not contain it, if none showed its end.
     """
 
     listed: Observation | None = None
@@ -373,7 +377,7 @@ class DepartureEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedAct:
-    """One act that was confirmed: when its first request was let go, and when a listing had proven it."""
+    """One confirmed act: when its first request was sent, and when a listing proved its effect."""
 
     intent_id: str
     provider: str
@@ -383,5 +387,5 @@ class ConfirmedAct:
 
     @property
     def took(self) -> timedelta:
-        """From the one to the other."""
+        """Return the time from the first request to the confirmation."""
         return self.confirmed_at - self.sent_at

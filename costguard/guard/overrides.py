@@ -1,10 +1,10 @@
-"""Overrides by people: leases, snoozes, protection, arming, freezes, phases and approvals, each with who, why and when.
+"""Overrides by people: leases, snoozes, protection, arming, freezes, phases and approvals.
 
-They are stored apart from listings, so no state of a machine changes them. Also here: who owns a resource, and which resource
-an id, a name or a prefix means.
+Each has who, why and when. They are stored apart from listings, so no state of a machine changes them. The module also finds
+the owner of a resource, and the resource that an id, a name or a prefix refers to.
 
-Example: the label `costguard=never` protects; `costguard=nevr` protects too, with a warning; 23 h after the label vanished the
-resource is still protected. A lease until 14:00 holds at 13:59 and not at 14:00.
+Example: the label `costguard=never` protects; `costguard=nevr` protects too, with a warning. A resource whose label disappeared
+23 h ago is still protected. A lease until 14:00 holds at 13:59 and not at 14:00.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ PROTECTION_LASTS = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """One wish as recorded. `key`, `life`: of which resource and which life of it; None: of none in particular.
+    """One override as recorded. `key`, `life`: its resource and incarnation; None: it is bound to none.
 
-    `subject`: the policy of an arming or a snooze, the hash or head that an acceptance is of, the act of an approval, the name
-    of a phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is
-    lifted. `lifted_at`: when somebody took it back.
+    `subject`: the policy of an arming or a snooze, the hash or anchor of an acceptance, the act of an approval, the name of a
+    phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is lifted.
+    `lifted_at`: when somebody lifted it.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Override:
 
 
 def is_override_open(wish: Override, now: datetime) -> bool:
-    """Whether it counts at `now`: taken, not lifted, not run out. Half-open: at `until` it counts no more."""
+    """Return whether it is in force at `now`: made, not lifted, not expired. At `until` it no longer is."""
     return wish.at <= now and (wish.lifted_at is None or now < wish.lifted_at) and (wish.until is None or now < wish.until)
 
 
@@ -98,7 +98,7 @@ MANUAL_START_LEASE = timedelta(hours=2)
 
 
 class Protection(NamedTuple):
-    """Whether it must never be touched, `why`, and what to warn its owner of ("" for nothing)."""
+    """Whether a resource is protected from all acts, `why`, and a warning for its owner ("" for none)."""
 
     protected: bool
     why: str = ""
@@ -110,7 +110,10 @@ UNPROTECTED = Protection(protected=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDecision:
-    """Whether a lease may be taken, and `why` not. `renewals`: those before it. `costs`: at most, None at an unknown price."""
+    """Whether a lease is allowed, and `why` not. `renewals`: leases before it in its row.
+
+    `costs`: the most that it costs; None: unknown price.
+    """
 
     allowed: bool
     why: str
@@ -119,16 +122,16 @@ class LeaseDecision:
 
 
 def find_owner(seen: Observation, patterns: Sequence[str]) -> str:
-    """Whose it is: the first of `patterns` ("label:owner", "tag:Owner") that it carries, else what its provider says, or "".
+    """Return the owner: the first label of `patterns` ("label:owner", "tag:Owner"), else the provider's owner, else "".
 
-    A key as it is written comes before one that differs in case only.
+    A key with the same case is preferred over one that differs only in case.
     """
     return _find_label_owner(seen.labels, tuple(patterns)) or seen.owner
 
 
 @lru_cache(maxsize=10_000)
 def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
-    """The owner that `labels` name, ""; most machines carry the labels that they carried in the last run."""
+    """Return the owner that `labels` state, or "". Cached, since labels of most machines do not change between runs."""
     for pattern in patterns:
         key = pattern.partition(":")[2] or pattern
         found = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
@@ -139,10 +142,10 @@ def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]
 
 
 def is_group_head(seen: Observation) -> bool:
-    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot: stopping it first orphans its workers.
+    """Return whether `seen` is the head of a cluster, by the marks of Ray and SkyPilot.
 
-    Ray's autoscaler sets the label `ray-node-type=head` (2.9, 2024); SkyPilot names the head `...-head` and labels it
-    `skypilot-head-node=1` (0.10, 2025).
+    A head is stopped last, because its stop would orphan its workers. Ray's autoscaler sets the label `ray-node-type=head`
+    (2.9, 2024); SkyPilot names the head `...-head` and labels it `skypilot-head-node=1` (0.10, 2025).
     """
     marks = {(key.casefold(), value.strip().casefold()) for key, value in seen.labels}
     return bool(marks & HEAD_LABELS) or seen.name.casefold().endswith(HEAD_SUFFIXES)
@@ -151,7 +154,10 @@ def is_group_head(seen: Observation) -> bool:
 def find_protection(
     seen: Observation, wishes: Iterable[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
 ) -> Protection:
-    """Whether it is protected at `now`, by anything. `seen_before`: when `marked` last said so of it, None: never."""
+    """Return whether anything protects it at `now`.
+
+    `seen_before`: when a label was last seen to protect it (`find_label_protection`), None: never.
+    """
     if seen.handling.protected:
         return Protection(protected=True, why=f"its provider protects it against {' and '.join(seen.handling.protected)}")
     wish = next((w for w in wishes if w.what == PROTECT and _is_open_for(w, seen.key, None, now)), None)
@@ -170,7 +176,7 @@ def find_protection(
 def explain_untouchable(
     seen: Observation, wishes: Sequence[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
 ) -> str:
-    """Why nobody but a person may end it now: protected, a member of what would start it again, or frozen; "" if any may."""
+    """Explain why only a person may stop it now: protected, restarted by its controller, or frozen; "" if costguard may."""
     protection = find_protection(seen, wishes, patterns, seen_before, now)
     if protection.protected:
         return protection.why
@@ -181,7 +187,7 @@ def explain_untouchable(
 
 
 def find_label_protection(seen: Observation, patterns: Sequence[str]) -> Protection:
-    """Whether its labels protect it, exactly or by a slip of the pen: what is to be remembered for `seen_before`."""
+    """Return whether its labels protect it, exactly or with a typo. The result is remembered as `seen_before`."""
     return _match_protecting_label(seen.labels, tuple(patterns))
 
 
@@ -201,13 +207,16 @@ def _match_protecting_label(labels: Sequence[tuple[str, str]], patterns: Sequenc
 
 
 def find_lease(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
-    """The lease that holds at `now` and goes on for longest. One that has run out is none."""
+    """Return the lease in force at `now` that lasts longest; None: no lease is in force."""
     held = [w for w in wishes if w.what == LEASE and _is_open_for(w, life.key, life, now)]
     return max(held, key=lambda w: (w.until is None, w.until or now), default=None)
 
 
 def find_lease_end(life: Incarnation, wishes: Iterable[Override], now: datetime) -> datetime | None:
-    """When the last lease of this life ended: evidence from before it counts no more. `wishes` with those that have ended."""
+    """Return when the last lease of this incarnation ended; evidence from before it no longer counts.
+
+    `wishes` must include ended overrides.
+    """
     ends = (end for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) for end in _list_ends(w) if end <= now)
     return max(ends, default=None)
 
@@ -221,9 +230,9 @@ def decide_lease(
     *,
     rate: Rate | None = None,
 ) -> LeaseDecision:
-    """Whether `life` may be kept for `length` more under every one of `policies`. `wishes` with those that have ended.
+    """Decide whether `life` may be kept for `length` more under every one of `policies`. `wishes` includes ended ones.
 
-    Leases in a row are renewals; one that was taken long after the last one ended begins a new row.
+    Consecutive leases are renewals; a lease made at least RENEWAL_GAP_MAX after the last one ended begins a new row.
     """
     taken = sorted(
         (w for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) and w.at <= now), key=lambda w: w.at
@@ -246,17 +255,17 @@ def decide_lease(
 
 
 class ArmedLevel(NamedTuple):
-    """How far a policy may go now. `why`: what keeps it below the `arm` of its file, with the cure; "" for nothing."""
+    """How far a policy may go now. `why`: what keeps it below the `arm` of its file, and how to fix it; "" for nothing."""
 
     level: str
     why: str = ""
 
 
 def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> ArmedLevel:
-    """How far `policy` may go now: what its file says, no further than the newest arming that counts.
+    """Return how far `policy` may go now: as its file states, but no further than the newest arming in force.
 
-    An arming above notify belongs to the digest that it was recorded with (decision 0041). A policy that was edited since then
-    only observes. One that was never armed, or whose arming has run out, notifies.
+    An arming above notify is bound to the digest that it was recorded with (decision 0041). A policy edited since then only
+    observes. A policy that was never armed, or whose arming has expired, only notifies.
     """
     armed = [w for w in wishes if w.what == ARM and w.subject == policy.name]
     newest = max((w for w in armed if is_override_open(w, now)), key=lambda w: w.at, default=None)
@@ -275,28 +284,31 @@ def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) 
 
 
 def join_arming(level: str, digest: str) -> str:
-    """The value of an arming: "stop 3f9a1c0d2b4e5f60"."""
+    """Return the value of an arming: "stop 3f9a1c0d2b4e5f60"."""
     return f"{level} {digest}".strip()
 
 
 def split_arming(value: str) -> tuple[str, str]:
-    """Level and digest of an arming's value; "" where it has no digest."""
+    """Return the level and the digest of an arming's value; the digest is "" if there is none."""
     level, _, digest = value.partition(" ")
     return level, digest
 
 
 def find_breaker_close(wishes: Iterable[Override], now: datetime) -> datetime | None:
-    """When somebody last closed the breaker; None: never."""
+    """Return when somebody last closed the breaker; None: never."""
     return max((w.at for w in wishes if w.what == CLOSE_BREAKER and w.at <= now), default=None)
 
 
 def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:
-    """The freeze that holds all acts, or those on `key`."""
+    """Return the freeze in force for all acts or for those on `key`; None: there is none."""
     return next((w for w in wishes if w.what == FREEZE and is_override_open(w, now) and w.key in {None, key}), None)
 
 
 def find_snooze(life: Incarnation, policy: str, wishes: Iterable[Override], now: datetime) -> Override | None:
-    """The snooze that quiets `policy` for `life`. One of no resource quiets that policy, one without subject all."""
+    """Return the snooze that silences `policy` for `life`; None: there is none.
+
+    A snooze without a resource silences that policy for all resources, one without a subject silences all policies.
+    """
     quiet = (w for w in wishes if w.what == SNOOZE and is_override_open(w, now) and w.subject in {"", policy})
     return next(
         (w for w in quiet if _concerns_life(w, life.key, life) or (w.key is None and w.life is None and w.subject)), None
@@ -304,13 +316,13 @@ def find_snooze(life: Incarnation, policy: str, wishes: Iterable[Override], now:
 
 
 def find_phase(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
-    """The declared phase of work that goes on for longest. One without an end is none: a phase is bounded."""
+    """Return the declared phase of work that lasts longest; None: there is none. A phase without an end does not count."""
     going = [w for w in wishes if w.what == PHASE and w.until is not None and _is_open_for(w, life.key, life, now)]
     return max(going, key=lambda w: w.until or now, default=None)
 
 
 def list_approved_acts(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[str]:
-    """The acts on this very life that somebody said yes to. A yes to a resource whose life it does not name is none."""
+    """Return the acts approved for exactly this incarnation. An approval that names no incarnation does not count."""
     yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
     return frozenset(w.subject for w in yes)
 
@@ -320,14 +332,14 @@ def _is_open_for(wish: Override, key: ResourceKey, life: Incarnation | None, now
 
 
 def _concerns_life(wish: Override, key: ResourceKey, life: Incarnation | None) -> bool:
-    """Whether `wish` is of this resource and, where it names a life, of this one."""
+    """Return whether `wish` is for this resource and, if it names an incarnation, for this one."""
     if wish.life is not None:
         return wish.life.key == key and (life is None or is_same_life(wish.life, life))
     return wish.key == key
 
 
 def _list_ends(wish: Override) -> tuple[datetime, ...]:
-    """When it ended or will: none where nobody said."""
+    """Return when it ended or will end; empty if no end is stated."""
     ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
     return (min(ends),) if ends else ()
 
@@ -337,7 +349,7 @@ def _find_end(wish: Override) -> datetime:
 
 
 def _find_misspelled_label(key: str, value: str, wanted: Sequence[str]) -> str:
-    """What the label is nearly, or ""."""
+    """Return the protecting label that this one is a probable typo of, or ""."""
     if len(key) + len(value) > 2 * LABEL_CHARS_MAX or value.strip().casefold() in FALSE_VALUES - {""}:
         return ""
     pair = f"{key.strip()}={value.strip()}".casefold()
@@ -357,7 +369,7 @@ def _is_near(text: str, meant: str) -> bool:
 
 
 def compute_edit_distance(one: str, other: str) -> int:
-    """The least letters to add, drop or change to make `other` of `one`; two neighbours swapped are one change."""
+    """Return the least number of insertions, deletions, substitutions and swaps of neighbours from `one` to `other`."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, a in enumerate(one, start=1):
@@ -380,9 +392,10 @@ NAME_CHARS_MAX = 60
 
 
 def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
-    """The one resource that `stated` means: its whole key, its id, its name, or the beginning of either.
+    """Return the one resource that `stated` names: by its full key, its id, its name, or a prefix of id or name.
 
-    What fits best decides: an id is not taken for the beginning of a longer one. InputError that lists them where several fit.
+    The most exact kind of match decides, so an id is not taken for the prefix of a longer one. Raises InputError if nothing
+    matches, and one that lists the matches if there are several.
     """
     wanted = stated.strip()
     there = [one for one in lives if one.observation.state != ENDED]
@@ -400,13 +413,13 @@ def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "I
 
 
 def format_resource(seen: Observation) -> str:
-    """`train-1 (aws/123/us-east-1/i-0a1)`."""
+    """Return the name and key: `train-1 (aws/123/us-east-1/i-0a1)`."""
     key = "/".join(seen.key)
     return f"{shorten(seen.name, NAME_CHARS_MAX)} ({key})" if seen.name and seen.name != seen.key.id else key
 
 
 def _format_choices(fitting: Sequence[LiveResource]) -> str:
-    """What may have been meant, a line each, as it may be typed."""
+    """List the matching keys, one a line, ready to be typed."""
     keys = sorted("/".join(one.observation.key) for one in fitting)
     shown = keys if len(keys) <= CHOICES_SHOWN else [*keys[: CHOICES_SHOWN - 1], f"and {len(keys) - CHOICES_SHOWN + 1} more"]
     return "\n".join(("write one of them in full:", *shown))

@@ -1,14 +1,16 @@
-"""Policies as values: target, condition, steps, schedule; limits (`Rails`); the facts that conditions may use; verdicts.
+"""Policies as values: target, condition, steps, schedule; limits (`Rails`); facts for conditions; verdicts.
 
 Example: `idle-gpu` waits for 45 min of idleness, notifies the owner, and stops 15 min after that notification. `after` counts
-from the first step, so that a late notification still gives the whole grace.
+from the first step, so that a late notification still gives the whole grace period.
 
-A condition is true, false, or unknown because a fact is missing: `state == "idle" && confidence >= 0.9` without a confidence is
-unknown, and false where the state is another one. Unknown is never a reason to act under an idle rule.
+A condition is true, false, or unknown because a fact is missing. Example: `state == "idle" && confidence >= 0.9` is unknown if
+the state is idle and the confidence is missing, and false if the state is not idle. An idle rule never acts on an unknown
+condition.
 
-A schedule is a desired state by the clock of a zone. Example: off 20:00-08:00 Berlin. At 20:41 it should be off since 20:00,
-whether or not a run took place at 20:00; it is off for 13 hours in the night when clocks go back, and for 11 when they go
-forward. A skipped time is the instant of the jump; of a repeated time the first is meant.
+A schedule is a desired state by the clock of a time zone. Example: off 20:00-08:00 Berlin. At 20:41 the machine should be off
+since 20:00, whether or not a guard run took place at 20:00. It is off for 13 hours in the night when clocks go back, and for 11
+hours when they go forward. A skipped wall time resolves to the instant of the clock change, a repeated one to its first
+occurrence.
 """
 
 from __future__ import annotations
@@ -56,15 +58,16 @@ old) needs no evidence of idleness and stops.
 
 
 def reaches_level(level: str, wanted: str) -> bool:
-    """Whether `level` goes as far as `wanted`."""
+    """Return whether `level` is at least as far as `wanted` in the order of LEVELS."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStep:
-    """`do` it `after` the first step. `to`: whom a notice goes to (owner, admin). `severity`: info, warning or page.
+    """One step of a policy: `do` happens `after` the first step.
 
-    `run`: the name of the hook (see Hook) that a `hook` step runs. `act`: what an `ask` asks for, stop or terminate.
+    `to`: who receives a notification (owner, admin). `severity`: info, warning or page. `run`: the name of the hook (see Hook)
+    of a `hook` step. `act`: the act that an `ask` step asks for, stop or terminate.
     """
 
     do: str
@@ -86,9 +89,9 @@ class PolicyStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTarget:
-    """Whom a policy concerns: all that is stated must fit. `gpu`, `ids`, `names` None: any. An empty tuple selects nothing.
+    """Selects the resources that a policy applies to; all stated criteria must match.
 
-    `names` are shell patterns (`train-*`).
+    `gpu`, `ids`, `names`: None matches any. An empty tuple selects nothing. `names` are shell patterns (`train-*`).
     """
 
     match: ResourceFilter = MATCH_ALL
@@ -99,12 +102,12 @@ class PolicyTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A rule. `hold`: how long `when` must hold (`for` in the file). `arm`: how far it may go.
+    """A rule: the condition `when`, the steps `then`, and how far it may go (`arm`).
 
-    `needs`: families of signals that must be measured, () for whatever its provider can deliver. `rule`: see IDLE_RULE.
-    `lease_max`, `renewals_max`: of the leases that hold it back. `window`: of samples, for the state of work.
-    `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself. `digest`: of what it
-    means (match, when, for, then), which an arming belongs to; "" for one that is not from a settings file.
+    `hold`: how long `when` must hold (`for` in the file). `needs`: families of signals that must be measured; () for whatever
+    the provider can deliver. `rule`: see IDLE_RULE. `lease_max`, `renewals_max`: limits of the leases that suspend it.
+    `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself. `digest`: hash of the
+    policy's meaning (match, when, for, then), to which an arming is bound; "" for a policy that is not from a settings file.
     """
 
     name: str
@@ -132,11 +135,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rails:
-    """What holds whatever every policy says. Shares are of the machines that run in all scopes; each allows at least one.
+    """Limits that hold whatever any policy says.
 
-    `acts_least_day`: what the share of a day allows at least, so that a small fleet can be stopped whole. `breaker_asks`: how
-    long after it opened the breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. Defaults:
-    GUARD section 6, and decision 0042 for the shares.
+    Shares are of the machines that run in all scopes; each share allows at least one act. `acts_least_day`: the acts that the
+    daily share allows at least, so that a small fleet can be stopped as a whole. `breaker_asks`: how long after it opened the
+    breaker asks about each machine that it holds; `breaker_lasts`: when it closes by itself. Defaults: GUARD section 6, and
+    decision 0042 for the shares.
     """
 
     acts_per_run: int = 1
@@ -158,10 +162,10 @@ class Rails:
 
     @classmethod
     def unlimited(cls) -> Rails:
-        """Rails that hold back no act by its number or by how new a machine is; a replay asks with them what a policy wants.
+        """Return limits that hold back no act by count or by the age of a machine; a replay uses them.
 
-        Clock jumps, gaps between runs and the breaker's window stay: a replay has no clock of its own and records no gap. A new
-        field of Rails belongs into this call, or into the list of those that stay (`tests/guard/test_rails_unlimited.py`).
+        Clock jumps, gaps between runs and the breaker's window stay: a replay has no clock of its own and records no gap. Add a
+        new field of Rails either to this call or to the list of fields that stay (`tests/guard/test_rails_unlimited.py`).
         """
         return cls(
             acts_per_run=10**9,
@@ -181,9 +185,9 @@ TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactSpec:
-    """A name that conditions may use. `told`: what it is, with its unit.
+    """A name that conditions may use. `told`: its meaning with its unit.
 
-    `kind` says what its value is: text str, number float, truth bool, duration timedelta, money Money, rate Rate, labels
+    `kind` is the type of its value: text str, number float, truth bool, duration timedelta, money Money, rate Rate, labels
     Mapping[str, str].
     """
 
@@ -242,7 +246,7 @@ FACTS: Mapping[str, FactSpec] = _index_facts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionResult:
-    """`value` None: unknown, because the facts `missing` are missing, or because of `why`."""
+    """The result of a condition; `value` None: unknown, because the facts `missing` are missing, or because of `why`."""
 
     value: bool | None
     missing: tuple[str, ...] = ()
@@ -250,18 +254,18 @@ class ConditionResult:
 
 
 class Condition(Protocol):
-    """A condition that was checked and compiled when it was read."""
+    """A condition that was checked and compiled when the settings were read."""
 
     @property
     def text(self) -> str:
-        """As it was written."""
+        """Return the condition as it was written."""
 
     @property
     def names(self) -> frozenset[str]:
-        """The facts it uses."""
+        """Return the names of the facts that it uses."""
 
     def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
-        """Whether it holds of `facts`, by name; a fact that is missing is left out. It raises nothing."""
+        """Evaluate the condition on `facts`, by name; a missing fact is left out. Raises nothing."""
 
 
 HOLDS, NOT_YET, DOES_NOT, CANNOT_SAY = "holds", "not_yet", "does_not", "cannot_say"
@@ -310,10 +314,11 @@ HOLD_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What `policy` finds of one life of a resource at `at`. `since`: since when the condition holds, None: it does not.
+    """What `policy` finds for one incarnation of a resource at `at`.
 
-    `short`: its evidence is enough for a notice and a question, and not for an act: the confidence is lower than the condition
-    demands, or neither GPU duty nor an agent is measured.
+    `since`: when the condition began to hold; None: it does not hold. `short`: the evidence is enough for a notification or a
+    question but not for an act, because the confidence is lower than the condition demands, or neither GPU duty nor an agent is
+    measured.
     """
 
     policy: Policy
@@ -329,13 +334,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalationState:
-    """How far one life of a resource has come on a policy's ladder. Recorded, so that a grace is a grace after a restart.
+    """How far one incarnation of a resource has come in the steps of a policy.
 
-    `since`: from when on the condition has held. `started_at`: when the first step was done: `after` counts from here.
-    `done`: the numbers of the steps that were done, from 0. `left_polls`: guard runs in a row in which the condition did not
-    hold (two of them end the climb). `delivered_at`: when a channel first confirmed a notice of this climb; None: not yet.
-    `meaning`: the digest of the policy that the notice was about. `promised`: act -> the earliest time that a delivered notice
-    allows for it; a later change of settings never moves it forward.
+    It is recorded, so that a restart of the guard does not shorten the grace period. `since`: since when the condition has
+    held. `started_at`: when the first step was done; `after` counts from it. `done`: the numbers of the steps that were done,
+    from 0. `left_polls`: guard runs in a row in which the condition did not hold (two of them end the escalation).
+    `delivered_at`: when a channel first confirmed a notification of this escalation; None: not yet. `meaning`: the digest of
+    the policy that the notification was about. `promised`: act -> the earliest time for it that a delivered notification
+    allows; a later change of settings never moves it forward.
     """
 
     policy: str
@@ -351,10 +357,11 @@ class EscalationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One step that is due, or will be at `due_at`, on one resource. `held_by`: names of REASONS with a sentence each.
+    """One step on one resource that is due, or will be due at `due_at`.
 
-    `number`: of the step in its ladder. An act goes ahead when it is due and nothing holds it. `expected_at`: when the limits
-    will let it go, as far as is known now; None: when it is due. `limit`: the limit that it waits for, in words; "" for none.
+    `held_by`: names of HOLD_REASONS with a sentence each. `number`: position of the step in its policy. An act is done when it
+    is due and nothing holds it. `expected_at`: when the limits will let it run, as forecast now; None: when it is due. `limit`:
+    the limit that it waits for, in words; "" for none.
     """
 
     verdict: Verdict
@@ -366,7 +373,7 @@ class Proposal:
     limit: str = ""
 
     def is_ready(self, now: datetime) -> bool:
-        """Whether it may be done at `now`."""
+        """Return whether the step may be done at `now`."""
         return self.due_at <= now and not self.held_by
 
 
@@ -377,7 +384,10 @@ DAYS_AROUND = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffWindow:
-    """Off from `start` to `end` of the zone's clock, on the `days` (0: Monday) it starts on; `end` <= `start`: next day."""
+    """A daily window in which a machine should be off, from `start` to `end` by the zone's clock.
+
+    `days`: the weekdays on which it starts (0: Monday). `end` <= `start`: it ends on the next day.
+    """
 
     start: time
     end: time
@@ -386,7 +396,7 @@ class OffWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exemption:
-    """From `start` on and before `end` the schedule wants nothing. One that lies in the past has no effect."""
+    """The schedule has no effect from `start` until just before `end`. An exemption in the past has no effect."""
 
     start: datetime
     end: datetime
@@ -398,7 +408,7 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When it should be off, in `zone`. `holidays`: days on which it should be off all day."""
+    """When a machine should be off, in `zone`. `holidays`: days on which it should be off all day."""
 
     zone: tzinfo
     off: tuple[OffWindow, ...]
@@ -407,7 +417,7 @@ class Schedule:
 
 
 class ScheduleState(NamedTuple):
-    """Whether it should be off, in [`since`, `until`). None: for longer than `AROUND` days, or for ever."""
+    """Whether a machine should be off in [`since`, `until`). None: beyond DAYS_AROUND days, or unlimited."""
 
     off: bool
     since: datetime | None
@@ -416,7 +426,7 @@ class ScheduleState(NamedTuple):
 
 @lru_cache(maxsize=1000)
 def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
-    """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
+    """Return whether `schedule` wants the machine off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
     first, last = (
         resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone),
@@ -432,7 +442,7 @@ def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
 
 
 def _list_off_periods(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
-    """All in which it should be off around `today`, in order, apart from each other, less the exemptions."""
+    """Return the periods around `today` in which the machine should be off: ordered, disjoint, less the exemptions."""
     days = [today + number * DAY for number in range(-DAYS_AROUND - 1, DAYS_AROUND + 2)]
     windows = [
         _resolve_off_window(off, day, schedule.zone) for off in schedule.off for day in days if day.weekday() in off.days

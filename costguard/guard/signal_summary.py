@@ -1,9 +1,9 @@
-"""Summary of one signal within a window: busy, quiet or unknown; and hang detection. Times are whole microseconds.
+"""Summary of one signal in a window (busy, quiet or unknown), and hang detection. Times are whole microseconds.
 
 Example: 45 samples of GPU duty are due in 45 min. Five above 5 % are work, four are noise. Four above 5 % of 44 that arrived
-are unknown, since the missing one could have been the fifth. A missing sample is never quiet.
+are unknown, since the missing one could have been the fifth. A missing sample never counts as quiet.
 
-A hang is a machine that looks busy by GPU duty and idle by power and progress. Example: duty 100 % and 80 of 400 W since 02:10,
+A hang is a machine that is busy by GPU duty but idle by power and progress. Example: duty 100 % and 80 of 400 W since 02:10,
 and no step since: hung since 02:10, from 02:20 on.
 """
 
@@ -44,9 +44,10 @@ _compute_busy_min = lru_cache(maxsize=1000)(lambda span, poll: max(1, ceil(BUSY_
 
 
 class ActivityWindow(NamedTuple):
-    """What is looked at: samples from `start` on, and for the state those after `opens`. `due`: how many should be there.
+    """The window of a summary: samples from `start` on, and for the state those after `opens`.
 
-    Microseconds since 1970; `length` and `poll`: microseconds. `newest`: how recent a sample can be.
+    `due`: how many samples are expected. `start`, `opens`, `now`, `newest`: microseconds since 1970; `length` and `poll`:
+    microseconds. `newest`: how recent a sample can be.
     """
 
     start: int
@@ -58,15 +59,16 @@ class ActivityWindow(NamedTuple):
     newest: int
 
     def get_busy_min(self, span: int) -> int:
-        """How many busy samples in `span` are work."""
+        """Return how many busy samples within `span` count as work."""
         return int(_compute_busy_min(min(self.length, span), self.poll))
 
 
 class SignalSummary(NamedTuple):
-    """What a signal says. `busy`: it is work now. `doubtful`: it could be, for all that is missing. `worked`: it ever was.
+    """The summary of a signal. `busy`: it shows work now.
 
-    `until`: when its last work, or what could be work, was over; None: never was any since `Window.start`. `began`: since when
-    it is busy without a pause of a window. `peak`: its highest value in the window.
+    `doubtful`: missing samples could be work. `worked`: it showed work at any time. `until`: when its last work, or possible
+    work, ended; None: none since `ActivityWindow.start`. `began`: since when it is busy without a pause as long as a window.
+    `peak`: its highest value in the window.
     """
 
     line: SignalSeries
@@ -82,12 +84,12 @@ class SignalSummary(NamedTuple):
 
     @property
     def proven(self) -> bool:
-        """Whether it is surely quiet."""
+        """Return whether it is certainly quiet."""
         return self.fresh and not self.doubtful and not self.busy and self.coverage >= COVERAGE_MIN
 
 
 class Classification(NamedTuple):
-    """A state of work as it is found: as in Work, but for `since`, which is in microseconds."""
+    """A state of work as in Activity, except that `since` is in microseconds."""
 
     state: str
     confidence: float
@@ -97,14 +99,14 @@ class Classification(NamedTuple):
 
 
 def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
-    """What `line` says, where a value above `above` is busy."""
+    """Summarize `line`; a value above `above` is busy."""
     if line.low > above and line.kind.reading in (LEVEL, VOLUMES) and window.newest - line.ats[-1] < window.poll:
         return _summarize_steady_load(line, window, above) or summarize_each_sample(line, window, above)
     return summarize_each_sample(line, window, above)
 
 
 def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
-    """As `track`, with a look at every sample."""
+    """Summarize as `summarize_signal` does, but examine every sample."""
     kind, ats, opens, poll = line.kind, line.ats, window.opens, window.poll
     reading, first_at, late = kind.reading, ats[0], window.newest - ats[-1]
     fresh = late <= 2 * poll and ats[-1] > opens  # a window that holds no sample, as measures come late, proves nothing
@@ -148,9 +150,9 @@ def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: flo
 
 
 def _summarize_steady_load(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary | None:
-    """The track of a line that is busy in each sample, where none is missing: what `thorough` finds.
+    """Summarize a series that is busy in every sample, with none missing, as `summarize_each_sample` would.
 
-    None: something is missing, or so few are there that they may be noise.
+    None: a sample is missing, or so few samples exist that they may be noise.
     """
     ats, opens, poll, length = line.ats, window.opens, window.poll, window.length
     first_at, last_at = ats[0], ats[-1]
@@ -175,7 +177,7 @@ def _summarize_steady_load(line: SignalSeries, window: ActivityWindow, above: fl
 
 
 def _count_missing_head(kind: SignalKind, first: int, window: ActivityWindow) -> int:
-    """How many samples are missing before the first. Of a counter its value at the opening is one of those that are due."""
+    """Count the samples missing before the first one. A counter also needs its value at the opening of the window."""
     if first <= window.opens:
         return 0
     wait = first - max(window.opens, window.start)
@@ -183,9 +185,9 @@ def _count_missing_head(kind: SignalKind, first: int, window: ActivityWindow) ->
 
 
 def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: float, gpus: float) -> float:
-    """Watts above which `line` draws for work: its own floor in the window and 15 % of the limit.
+    """Return the watts above which `line` shows work: its own floor in the window plus 15 % of the limit.
 
-    Where a sample of the window is missing it could have been the lowest: the floor is then taken for 0.
+    If a sample of the window is missing, it could have been the lowest, so the floor is taken to be 0.
     """
     whole = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
     holes = line.find_holes(window.poll)
@@ -196,7 +198,7 @@ def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: f
 
 
 def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float) -> Sequence[int]:
-    """The samples that say work, by time."""
+    """Return the times of the samples that show work."""
     often, reading = line.find_above(above), line.kind.reading
     if reading == AGE:
         return often if often[-1] >= window.start else ()
@@ -211,9 +213,9 @@ def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float)
 
 
 def _drop_noise(line: SignalSeries, often: Sequence[int], window: ActivityWindow) -> Sequence[int]:
-    """Those of `often` that are no noise: enough of them in the window that ends there.
+    """Return those of `often` that are not noise: enough of them lie in the window that ends there.
 
-    From `whole` on a window lies before each, so as many are enough for all of them: `least`.
+    From index `whole` on, a complete window lies before each sample, so the same minimum, `least`, applies to all of them.
     """
     if not often:
         return ()
@@ -228,9 +230,9 @@ def _drop_noise(line: SignalSeries, often: Sequence[int], window: ActivityWindow
 
 
 def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float, known: frozenset[int]) -> Sequence[int]:
-    """The samples, but for `known` ones, that carry their share of a trailing window with more than VOLUME in it.
+    """Return samples not in `known` that carry their share of a window with more than WORK_BYTES_MIN in it.
 
-    Where all later ones are known, only the `early` ones are looked at.
+    If all later samples are known, only the first `early` ones are examined.
     """
     ats, totals = line.ats, line.totals
     share = WORK_BYTES_MIN / (window.length / SECOND_US) / 2
@@ -245,7 +247,7 @@ def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float,
 
 
 def _find_last_busy(marks: Sequence[int], window: ActivityWindow, *, one: bool) -> int | None:
-    """The latest of `marks` with enough of them in the window that ends at it. `one`: one is enough."""
+    """Return the latest of `marks` with enough of them in the window that ends at it. `one`: one is enough."""
     if not marks:
         return None
     if one or _has_enough_before(marks, len(marks) - 1, window):
@@ -254,7 +256,7 @@ def _find_last_busy(marks: Sequence[int], window: ActivityWindow, *, one: bool) 
 
 
 def _has_enough_before(marks: Sequence[int], k: int, window: ActivityWindow) -> bool:
-    """Whether enough of `marks` lie in the window that ends at the one of number `k`."""
+    """Return whether enough of `marks` lie in the window that ends at index `k`."""
     at = marks[k]
     before = k - window.get_busy_min(at - window.start + window.poll) + 1
     return before >= 0 and marks[before] > at - window.length
@@ -267,7 +269,7 @@ def _has_enough_now(marks: Sequence[int], window: ActivityWindow, *, one: bool) 
 
 
 def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -> int | None:
-    """When what was seen at `at` was over: a counter then, a level with the next sample."""
+    """Return when the work seen at `at` ended: for a counter at `at`, for a level at the next sample."""
     if at is None or line.kind.reading in (COUNTER, AGE):
         return at
     nexts = bisect_right(line.ats, at)
@@ -275,7 +277,7 @@ def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -
 
 
 def _find_busy_start(line: SignalSeries, marks: Sequence[int], pause: int) -> int:
-    """Since when `marks` follow each other without a pause as long as a window."""
+    """Return since when `marks` follow each other without a pause of `pause` or longer."""
     if (len(marks) == len(line.ats) and line.gap < pause) or max(map(sub, marks[1:], marks), default=0) < pause:
         return marks[0]
     later = next((after for after, before in pairwise(reversed(marks)) if after - before >= pause), None)
@@ -283,7 +285,7 @@ def _find_busy_start(line: SignalSeries, marks: Sequence[int], pause: int) -> in
 
 
 def format_clock(at: int) -> str:
-    """`at` for people."""
+    """Format `at` for people."""
     return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"
 
 
@@ -299,7 +301,10 @@ def detect_hang(
     view: ActivityWindow,
     limit: float | None,
 ) -> Classification | None:
-    """Busy by duty, asleep by power and progress. Both must be measured: inference draws little, evaluation takes no step."""
+    """Detect a machine that is busy by duty but idle by power and progress; None: no hang.
+
+    Both power and progress must be measured: inference draws little power, and an evaluation takes no step.
+    """
     duty, power = lines.get(GPU_UTIL), lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
     if duty is None or power is None or duty.values[-1] < HANG_DUTY_MIN:
         return None
@@ -329,7 +334,7 @@ def detect_hang(
 
 
 def _find_run_start(line: SignalSeries, bar: float, *, below: bool, poll: int) -> int:
-    """Since when `line` has been on its side of `bar` without a break and without a hole of more than two intervals."""
+    """Return since when `line` has been on its side of `bar`, without a break or a hole of more than two intervals."""
     at = line.ats[-1]
     for k in range(len(line.ats) - 1, -1, -1):
         if (line.values[k] < bar if below else line.values[k] >= bar) or at - line.ats[k] > 2 * poll:

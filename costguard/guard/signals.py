@@ -1,11 +1,12 @@
 """Signals, their thresholds, activity states, and the samples of a resource in columns.
 
-Example: an 8xA100 whose training ended at 18:05 has GPU duty, CPU and disk at rest and a sample of each every minute: at 18:50
+Example: an 8xA100 whose training ended at 18:05 has quiet GPU duty, CPU and disk, with a sample of each every minute: at 18:50
 it is idle since 18:05 with confidence 0.9. `unknown` is not `idle`: a signal that was not measured, not recently or too rarely,
 proves nothing.
 
-A fleet of 10,000 with 45 samples of 4 signals is 1.8 million samples, so from here to `signal_summary` a sample is no object
-but a place in two columns, and an instant is a whole number of microseconds. Only this module turns samples into columns.
+A fleet of 10,000 with 45 samples of 4 signals is 1.8 million samples. So in this module and in `signal_summary` a sample is not
+an object but a position in two columns, and an instant is a whole number of microseconds. Only this module converts samples to
+columns.
 """
 
 from __future__ import annotations
@@ -65,11 +66,12 @@ SIGNAL_FAMILIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Whether a resource does anything. `confidence` from 0 to 1, capped by what was seen; `since` None: not known since when.
+    """The activity state of a resource.
 
-    `reasons`: the weightiest first. `families`: those that were measured well enough. `coverage`: the share of expected
-    samples that are there, from 0 to 1; None where nothing is expected. `attended`: somebody is connected, which is no work and
-    doubles the grace. `wasted_share`: of its GPUs, those that do nothing although it is active (7 of 8: 0.875).
+    `confidence`: 0 to 1, limited by what was measured. `since` None: the beginning is unknown. `reasons`: the most important
+    first. `families`: those that were measured well enough. `coverage`: the share of expected samples that arrived, 0 to 1;
+    None if none is expected. `attended`: somebody is connected, which is no work but doubles the grace period. `wasted_share`:
+    the share of its GPUs that do nothing while it is active (7 of 8: 0.875).
     """
 
     state: str = UNKNOWN
@@ -104,7 +106,7 @@ LEVEL, VOLUMES, COUNTER, AGE, ALIVE, PRESENCE, LIMIT = "level", "volumes", "coun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalKind:
-    """How a signal is read. `above`: a value above it is busy, in the signal's unit. `told`: for people, with its unit."""
+    """How a signal is interpreted. `above`: a higher value is busy, in the signal's unit. `told`: its display name."""
 
     family: str
     reading: str = LEVEL
@@ -155,9 +157,9 @@ SampleColumns = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 
 @dataclass(slots=True)
 class SignalSeries:
-    """One signal's samples that count, in order of time. `gap`: the longest between two of them, in microseconds.
+    """The samples of one signal that count, ordered by time. `gap`: the longest distance of two, in microseconds.
 
-    What every window asks anew is found once: the busy samples above a value, the holes at a rhythm, the running totals.
+    Results that every window needs are cached: the busy samples above a value, the holes at an interval, the running totals.
     """
 
     signal: str
@@ -172,13 +174,13 @@ class SignalSeries:
     _totals: list[float] = field(default_factory=list)
 
     def find_above(self, value: float) -> Sequence[int]:
-        """When it was above `value`; of a counter, when it changed; of an age, when what it counts from last happened."""
+        """Return when it was above `value`; for a counter, when it changed; for an age, when its event last happened."""
         if self._busy is None or self._busy[0] != value:
             self._busy = value, self._compute_above(value)
         return self._busy[1]
 
     def find_holes(self, poll: int) -> Sequence[int]:
-        """When samples were due at a rhythm of `poll`, and did not come."""
+        """Return when samples were due at an interval of `poll` and did not arrive."""
         if 2 * self.gap <= 3 * poll:
             return ()
         if self._holes is None or self._holes[0] != poll:
@@ -189,7 +191,7 @@ class SignalSeries:
 
     @property
     def totals(self) -> Sequence[float]:
-        """The sum of the first n values, at n."""
+        """Return the running totals: index n has the sum of the first n values."""
         self._totals = self._totals or [0.0, *accumulate(self.values)]
         return self._totals
 
@@ -213,7 +215,7 @@ CountedSeries = tuple[Mapping[str, SignalSeries], bool]
 
 
 def build_columns(samples: Iterable[Sample]) -> SampleColumns:
-    """`samples`, in any order, in columns."""
+    """Convert `samples`, in any order, to columns."""
     by_signal: dict[str, list[tuple[int, float]]] = {}
     for sample in samples:
         by_signal.setdefault(sample.signal, []).append((to_micros(sample.at), sample.value))
@@ -226,17 +228,17 @@ def _sort_pairs(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequ
 
 
 def select_counted_series(columns: SampleColumns, since: datetime, now: datetime) -> CountedSeries:
-    """Those samples that count at `now`, by signal and time, and whether a clock jumped."""
+    """Return the samples that count at `now`, by signal and time, and whether a clock jumped."""
     return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now))
 
 
 def find_counting_start(since: datetime, now: datetime) -> datetime:
-    """From when on samples count, of what is known since `since`."""
+    """Return from when on samples count, for a resource observed since `since`."""
     return min(now, max(since, now - SAMPLE_LOOKBACK))
 
 
 def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
-    """Each signal's samples from `start` to `now`, and whether any lie in the future: a clock jumped."""
+    """Return the samples of each signal from `start` to `now`, and whether any lie in the future (a clock jumped)."""
     lines, jumped = dict[str, SignalSeries](), False
     last: tuple[Sequence[int], int] = (), 0
     for signal, kind in SIGNAL_KINDS.items():
@@ -261,16 +263,17 @@ def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
 
 
 def find_sample_bounds(columns: SampleColumns) -> tuple[datetime, datetime] | None:
-    """When the first and when the last sample of any signal was taken; None: there is none."""
+    """Return when the first and the last sample of any signal was taken; None: there is none."""
     ends = [(ats[0], ats[-1]) for ats, _ in columns.values() if ats]
     return (from_micros(min(first for first, _ in ends)), from_micros(max(last for _, last in ends))) if ends else None
 
 
 def estimate_sample_interval(columns: SampleColumns, interval: timedelta) -> timedelta:
-    """How often a sample is due: every `interval`, or as rarely as a provider publishes its measures.
+    """Return how often a sample is due: every `interval`, or as rarely as the provider publishes measurements.
 
-    The smallest distance of any two neighbours says how rarely that is, so that samples which are missing do not look like a
-    slower rhythm. Where we are late ourselves, the usual distance counts, up to SLOWER: at 1.2 s for 1 s nothing is missing.
+    The smallest distance of two neighbouring samples shows the provider's interval, so that missing samples do not look like a
+    slower one. If our own polls are late, the median distance counts, up to SLOWDOWN_MAX times `interval`: at 1.2 s instead of
+    1 s no sample counts as missing.
     """
     apart, left = list[int](), RECENT_SAMPLES
     last: tuple[Sequence[int], list[int]] = (), []

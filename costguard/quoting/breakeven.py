@@ -1,12 +1,10 @@
-"""Buy or rent: after how many hours of use a machine of one's own has paid for itself.
+"""Buy or rent: after how many hours of use a bought machine has paid for itself.
 
     hours = (price - resale) / (rent - power - upkeep, per hour)
 
-Example: a $1,600 RTX 4090 against $0.40 an hour is 4000 h. With 450 W at $0.30 per kWh an hour of one's own costs
-$0.135, and the hours become 6038; sold for $600 in the end, 3774. At 40 hours a week that is 94 weeks, 21.8 months.
-Where power and upkeep cost as much as the rent, owning never pays back.
-
-The answer to "buy or rent?": what was assumed of both, and the hours until they are even.
+Example: a $1,600 RTX 4090 against $0.40 an hour is 4000 h. With 450 W at $0.30 per kWh an hour of the own machine costs $0.135,
+and the hours become 6038; sold for $600 in the end, 3774. At 40 hours a week that is 94 weeks, 21.8 months. If power and upkeep
+cost as much as the rent, buying never pays back.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ WATTS_PER_KILOWATT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """`hours` of use until owning is no dearer than renting; None: never. `plain_hours`: price / rent and nothing else.
+    """The `hours` of use until buying costs no more than renting; None: never. `plain_hours`: price / rent only.
 
-    `weeks`, `months`: the same at `hours_per_week`; None where nobody said it, or never.
+    `weeks`, `months`: the same at `hours_per_week`; None if that was not stated, or never.
     """
 
     hours: float | None
@@ -39,7 +37,7 @@ class BreakEven:
 
     @property
     def never(self) -> bool:
-        """Whether no number of hours pays the machine back."""
+        """Return whether the machine never pays for itself."""
         return self.hours is None
 
 
@@ -53,10 +51,10 @@ def compute_break_even(
     upkeep: Rate | None = None,
     hours_per_week: float | None = None,
 ) -> BreakEven:
-    """When `price` has been saved in rent.
+    """Return after how many hours of use `price` is saved in rent.
 
-    `power_w` is drawn at `usd_per_kwh` (a decimal string) while in use, and counts only where both are known.
-    `upkeep`: rack, host and repair per hour of use. `resale` comes off the price.
+    `power_w` is drawn at `usd_per_kwh` (a decimal string) while in use, and counts only if both are stated. `upkeep`: rack,
+    host and repair per hour of use. `resale` is subtracted from the price.
     """
     _check_inputs(price, rent, resale, hours_per_week)
     own = _compute_own_hourly(power_w, usd_per_kwh, rent.currency, upkeep)
@@ -85,7 +83,7 @@ def _check_inputs(price: Money, rent: Rate, resale: Money | None, hours_per_week
 
 
 def _compute_own_hourly(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
-    """Nano-units an hour of one's own machine costs while it works."""
+    """Return the nano-units that the bought machine costs per hour of use."""
     other = Fraction(upkeep.nano_per_hour) if upkeep else Fraction(0)
     if power_w is None or per_kwh is None:
         return other
@@ -113,7 +111,10 @@ assumption, named in every answer that uses it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseAnswer:
-    """`plain`: price over rent. `full`: with power while in use and resale. `rented_as`: the offer the rent comes from."""
+    """The answer to "buy or rent?", with its assumptions. `plain`: price over rent. `full`: with power and resale.
+
+    `rented_as`: the offer that the rent is taken from.
+    """
 
     gpu: Gpu | None
     count: int

@@ -1,12 +1,11 @@
-"""An offer: something that could be rented now, at a rate seen on a day, and which offers somebody asked about.
+"""An offer: hardware for rent at a rate observed on a day; and a selection of offers.
 
-Example: RunPod's H100 at $3.99, seen on 2026-10-10, is 42 days old on 2026-11-21. List prices are taken for fresh for
-30 days, so it is shown as "stale 42d": still an answer, but one that says how old it is.
+Example: RunPod's H100 at $3.99, observed on 2026-10-10, is 42 days old on 2026-11-21. List prices count as fresh for 30 days,
+so it is shown as "stale 42d": it is still used, but its age is shown.
 
-A `Subscription` sells access rather than machines (Google Colab). It is shown beside a quote as what it is, never ranked.
-
-Example: 8 hours on an L4 at 2.1 to 4.8 compute units an hour take 17 to 38 of the 100 units a month of Colab Pro, if an L4 is
-given at all; a session that ends after 12 hours ends the run with it.
+A `Subscription` sells access rather than machines (Google Colab). It is shown beside a quote but never ranked. Example: 8 hours
+on an L4 at 2.1 to 4.8 compute units an hour take 17 to 38 of the 100 units a month of Colab Pro, if an L4 is assigned at all; a
+session that ends after 12 hours ends the run.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ AHEAD_DAYS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One thing for rent. `rate` is for all its GPUs together; None is an unknown price: never zero, never ranked.
+    """One offer. `rate` is for all its GPUs together; None: unknown price, which is never zero and never ranked.
 
-    `region` is the provider's word; "global" means one price for every region. `instance_type` is the provider's name, or
-    "H100-SXM x8" where it has none. `gpu` is canonical. `vcpus`, `ram_gb` and `disk_gb` are of the whole offer, None unknown.
-    `note` is what a person must know before renting ("median of 32 offers").
+    `region` is the provider's name of it; "global" means one price for every region. `instance_type` is the provider's name, or
+    "H100-SXM x8" if it has none. `gpu` is canonical. `vcpus`, `ram_gb` and `disk_gb` are of the whole offer, None: unknown.
+    `note` is what a person should read before renting ("median of 32 offers").
     """
 
     provider: str
@@ -66,15 +65,15 @@ class Offer:
             raise InputError(f"must be one of {', '.join(FRESH_DAYS)}", field=f"offer {self.instance_type}.pricing")
 
     def count_age_days(self, today: date) -> int:
-        """Whole days since the price was seen; negative where its date lies ahead of ours."""
+        """Return the whole days since the price was observed; negative if it is dated in the future."""
         return (today - self.observed_on).days
 
     def is_stale(self, today: date) -> bool:
-        """Whether the price is older than prices of its kind hold, or dated ahead of today, which proves nothing."""
+        """Return whether the price is older than FRESH_DAYS of its kind, or dated in the future."""
         return not -AHEAD_DAYS <= self.count_age_days(today) <= FRESH_DAYS[self.pricing]
 
     def format_staleness(self, today: date) -> str:
-        """How the age is shown: "stale 41d", "dated 3d ahead", or "" for a fresh price."""
+        """Return the text of the age: "stale 41d", "dated 3d ahead", or "" for a fresh price."""
         age = self.count_age_days(today)
         if not self.is_stale(today):
             return ""
@@ -83,10 +82,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferSelection:
-    """Which offers are asked about. None is no limit; an empty tuple selects nothing. Names are compared exactly.
+    """Which offers to return. None is no limit; an empty tuple selects nothing. Names are compared exactly.
 
-    A region limit keeps an offer of that very region; "global" offers must be asked for by "global", since one price for
-    all regions does not say that the machine will stand in yours. `gpus` are canonical. Counts are GPUs of one offer.
+    A region limit keeps offers of exactly that region; "global" offers must be selected by "global", since one price for all
+    regions does not mean that the machine will be in the wanted one. `gpus` are canonical. Counts are GPUs of one offer.
     """
 
     providers: tuple[str, ...] | None = None
@@ -100,9 +99,9 @@ class OfferSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferListing:
-    """What one provider said it rents out. `why`: what is missing of it, "" where it is whole.
+    """The offers of one provider. `why`: what is missing, "" if the listing is complete.
 
-    `unnamed`: GPUs that no name here fits, in the provider's words: their offers are left out and counted.
+    `unnamed`: the provider's names of GPUs that match no canonical name: their offers are left out and counted.
     """
 
     offers: tuple[Offer, ...]
@@ -112,7 +111,7 @@ class OfferListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A plan and one kind of GPU it may give. `price`: of `units` compute units; a session lasts `session_hours` at most."""
+    """A plan and one kind of GPU that it may assign. `price`: of `units` compute units. `session_hours`: at most."""
 
     provider: str
     plan: str
@@ -125,12 +124,12 @@ class Subscription:
     observed_on: str
 
     def compute_units(self, hours: Interval) -> Interval:
-        """Compute units a run of `hours` takes."""
+        """Return the compute units that a run of `hours` uses."""
         return self.units_per_hour.multiply(hours)
 
 
 def read_subscriptions(rows: Iterable[Mapping[str, str]]) -> tuple[Subscription, ...]:
-    """Every plan and GPU of `subscriptions.csv`, in its order."""
+    """Return every plan and GPU of `subscriptions.csv`, in its order."""
     return tuple(
         Subscription(
             provider=row["provider"],

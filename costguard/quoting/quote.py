@@ -1,7 +1,7 @@
-"""A quote: offers that hold a job, with hours and money as low, expected and high, and why the others do not.
+"""A quote: offers that can run a job, with low, expected and high hours and cost, and the reasons against others.
 
-Example: 10 h expected (8 to 13) on an offer of $2.00 an hour with $0.10 of disk is $20.10 expected ($16.08 to $26.13);
-an offer twice as fast at $3.50 is $17.60, cheaper and faster, so the first one is not on the Pareto front.
+Example: 10 h expected (8 to 13) on an offer of $2.00 an hour with $0.10 of disk is $20.10 expected ($16.08 to $26.13); an offer
+twice as fast at $3.50 is $17.60, cheaper and faster, so the first one is not on the Pareto front.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SORT_KEYS = ("usd", "hours", "usd_per_hour", "provider")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rental:
-    """The plain question: so many hours of given hardware, no model. `gpu` is canonical."""
+    """A plain rental without a model: some hours of given hardware. `gpu` is canonical."""
 
     gpu: str
     gpu_count: int
@@ -40,10 +40,10 @@ class Rental:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteOption:
-    """One way to run the job. `offer` None: given hardware that nobody in the market sells.
+    """One way to run the job. `offer` None: the given hardware is not in the market.
 
-    `hours` are wall-clock hours of the whole run; None where nobody said how many tokens. `usd` covers machines and
-    disk; None where the price or the hours are unknown.
+    `hours` are wall-clock hours of the whole run; None if the number of tokens was not stated. `usd` covers machines and disk;
+    None if the price or the hours are unknown.
     """
 
     gpu: Gpu
@@ -61,18 +61,18 @@ class QuoteOption:
 
     @property
     def rate(self) -> Rate | None:
-        """Money an hour of all nodes; None: unknown."""
+        """Return the hourly rate of all nodes; None: unknown."""
         return self.offer.rate.multiply(self.nodes) if self.offer and self.offer.rate else None
 
     @property
     def footprint(self) -> Footprint | None:
-        """What each GPU holds; None for a plain rental."""
+        """Return the memory content of each GPU; None for a plain rental."""
         return self.placement.footprint if self.placement else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteRefusal:
-    """What was not offered, and why. `offer` names one offer; without it, all of that GPU and count are meant."""
+    """Hardware that was refused, and why. `offer` names one offer; None: all offers of that GPU and count."""
 
     gpu: str
     gpu_count: int
@@ -84,9 +84,9 @@ class QuoteRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """`options` are ranked; `shown` of them are worth a person's eyes. `asked`: the job, or the plain rental.
+    """The answer to a quote. `options` are ranked; `asked`: the job, or the plain rental.
 
-    `advice`: where there is no option, the smallest changes that would give one.
+    `advice`: if there is no option, the smallest changes that would give one.
     """
 
     asked: Job | Rental
@@ -98,7 +98,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedPlacement:
-    """A job on one class of hardware, before anybody's price: how it is placed, how fast it is, and how long it takes."""
+    """A job on one class of hardware without a price: its placement, throughput and duration."""
 
     placement: Placement
     throughput: Throughput
@@ -116,7 +116,10 @@ def build_option(
     limits: JobLimits = NO_LIMITS,
     notes: tuple[str, ...] = (),
 ) -> QuoteOption:
-    """The option that `offer` makes of a timed class. `duration`: there, interruptions counted; `gb`: disk on each node."""
+    """Build the option of `offer` for a timed class of hardware.
+
+    `duration`: on that offer, including interruptions; `gb`: disk on each node.
+    """
     place, hours = timed.placement, duration.hours if duration else None
     usd, disk = price_option(offer, place.nodes, hours, storage, gb)
     return QuoteOption(
@@ -137,7 +140,7 @@ def build_option(
 def price_option(
     offer: Offer | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
 ) -> tuple[MoneyInterval | None, MoneyInterval | None]:
-    """Money for machines and disk, and for the disk alone, at each end of `hours`; None where a figure is unknown."""
+    """Return the cost of machines with disk, and of the disk alone, for `hours`; None if a figure is unknown."""
     if offer is None or offer.rate is None or hours is None:
         return None, None
     machines = _price_each(hours, offer.rate.multiply(nodes).multiply_seconds)
@@ -148,7 +151,7 @@ def price_option(
 
 
 def explain_cap_breach(option: QuoteOption, limits: JobLimits) -> str | None:
-    """Why the expected figure breaks a cap; None where it does not."""
+    """Explain why the expected cost or hours exceed a cap; None if they do not."""
     if limits.max_usd and option.usd and limits.max_usd < option.usd.expected:
         return f"{OVER_CAP}: ${option.usd.expected.format()} expected, max_usd is ${limits.max_usd.format()}"
     if limits.max_hours and option.hours and option.hours.expected > limits.max_hours:
@@ -157,7 +160,7 @@ def explain_cap_breach(option: QuoteOption, limits: JobLimits) -> str | None:
 
 
 def list_cap_warnings(usd: MoneyInterval | None, hours: Interval | None, limits: JobLimits) -> tuple[str, ...]:
-    """Notes for figures that keep their caps as expected, and might not."""
+    """Return notes on caps that the high end of a figure exceeds."""
     notes = []
     if limits.max_usd and usd and limits.max_usd < usd.high:
         notes.append(f"may pass max_usd: up to ${usd.high.format()}")
@@ -167,7 +170,7 @@ def list_cap_warnings(usd: MoneyInterval | None, hours: Interval | None, limits:
 
 
 def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption, ...]:
-    """Options by `sort`, unknown figures last, each marked as cheapest, fastest or on the Pareto front."""
+    """Sort options by `sort`, unknown figures last, and mark the cheapest, the fastest and those on the Pareto front."""
     ordered = sorted(options, key=_build_sort_key(sort))
     priced = [o for o in ordered if o.usd and o.hours]
     cheapest = min(priced, key=lambda o: (_get_expected_usd(o), _get_expected_hours(o)), default=None)
@@ -181,7 +184,7 @@ def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption
 
 
 def select_shown(options: tuple[QuoteOption, ...], top: int | None, first: int = 10) -> tuple[QuoteOption, ...]:
-    """The first `top`. Where nobody asked for a number: the first ten, every marked one, and each provider's best."""
+    """Return the first `top`; None: the first ten, every marked option, and each provider's best."""
     if top is not None:
         return options[:top]
     providers: set[str] = set()
@@ -195,7 +198,7 @@ def select_shown(options: tuple[QuoteOption, ...], top: int | None, first: int =
 
 
 def explain_uncertainty(option: QuoteOption) -> str | None:
-    """Which assumption moves the cost of `option` most, and by how much; None where nothing is uncertain."""
+    """Explain which assumption changes the cost of `option` most, and by how much; None if nothing is uncertain."""
     if option.duration is None or option.usd is None or option.rate is None:
         return None
     spreads = {name: i.high - i.low for name, i in option.duration.parts if i.high > i.low}
@@ -207,7 +210,7 @@ def explain_uncertainty(option: QuoteOption) -> str | None:
 
 
 def refuse_for_memory(placed: Placement) -> QuoteRefusal:
-    """A placement that does not fit, as a refusal."""
+    """Return the refusal of a placement that does not fit into GPU memory."""
     needs, has = placed.needs_gib, placed.gpu.memory_gib
     return QuoteRefusal(
         gpu=placed.gpu.name,
@@ -219,7 +222,7 @@ def refuse_for_memory(placed: Placement) -> QuoteRefusal:
 
 
 def refuse_for_host_memory(placed: Placement, offer: Offer) -> QuoteRefusal | None:
-    """An offer whose machine lacks the host memory that offloading needs; None where it has it, or nobody knows."""
+    """Return the refusal of an offer with too little host memory for offloading; None if it suffices or is unknown."""
     if offer.ram_gb is None or placed.host_gib <= offer.ram_gb * 1e9 / GIB:
         return None
     return QuoteRefusal(
@@ -238,7 +241,7 @@ def _price_each(hours: Interval, cost: Callable[[int], Money]) -> MoneyInterval:
 
 
 def _find_pareto_front(priced: list[QuoteOption]) -> list[QuoteOption]:
-    """Options that no other beats in both money and hours."""
+    """Return the options that no other option beats in both cost and hours."""
     front: list[QuoteOption] = []
     for option in sorted(priced, key=lambda o: (_get_expected_usd(o), _get_expected_hours(o))):
         if not front or _get_expected_hours(option) < _get_expected_hours(front[-1]):

@@ -1,7 +1,7 @@
-"""The disk a run needs, and what it costs while the run lasts.
+"""The disk that a run needs, and its cost during the run.
 
-Example: QLoRA on an 8B model keeps 16 GB of weights and 50 GB of system and packages, so 70 GB. At $0.10 per GB-month
-(730 h) ten hours of it are 70 * 0.10 * 10 / 730 = $0.096.
+Example: QLoRA on an 8B model keeps 16 GB of weights and 50 GB of system and packages, so 70 GB. At $0.10 per GB-month (730 h)
+ten hours of it are 70 * 0.10 * 10 / 730 = $0.096.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ KEPT_CHECKPOINTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageRate:
-    """What a provider takes for the disk of a running machine: nano-USD per GB-month; 0 where it is in the price."""
+    """A provider's disk price for a running machine, in nano-USD per GB-month; 0 if the machine's price includes it."""
 
     provider: str
     nano_per_gb_month: int
     source: str = ""
 
     def compute_cost(self, gb: int, seconds: int) -> Money:
-        """What `gb` cost for `seconds`."""
+        """Return the cost of `gb` for `seconds`."""
         return Money(nano=divide_half_even(self.nano_per_gb_month * gb * seconds, SECONDS_PER_MONTH))
 
 
 def compute_job_disk_gb(job: Job) -> int:
-    """GB the run of `job` needs: as stated, else worked out, with the weights of companions and checkpoints of trained ones."""
+    """Return the GB that the run of `job` needs: as stated, else computed.
+
+    Weights of companion models and checkpoints of trained ones are included.
+    """
     if job.disk_gb:
         return job.disk_gb
     beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
@@ -48,7 +51,7 @@ def compute_job_disk_gb(job: Job) -> int:
 
 
 def compute_disk_gb(architecture: Architecture, recipe: Recipe) -> int:
-    """GB (1e9 bytes) a run needs: system, 16-bit weights, and the checkpoints it keeps."""
+    """Return the GB (1e9 bytes) that a run needs: system, 16-bit weights, and the checkpoints that it keeps."""
     billions = architecture.parameters / 1e9
     kept = 0.0
     if recipe.method in ("pretrain", "full"):
@@ -57,7 +60,7 @@ def compute_disk_gb(architecture: Architecture, recipe: Recipe) -> int:
 
 
 def read_storage_rates(rows: Iterable[Mapping[str, str]]) -> dict[str, StorageRate]:
-    """Provider -> the rate of the disk a run stands on, from `storage_rates.csv`; a rate nobody states is left out."""
+    """Return the rate of a run's disk by provider, from `storage_rates.csv`; rows without a rate are left out."""
     return {
         row["provider"]: StorageRate(
             provider=row["provider"],

@@ -1,7 +1,7 @@
-"""Workload templates: jobs people ask about, each with what its source says of hours and money, and how that compares.
+"""Workload templates: common jobs, each with the hours and cost that its source claims, compared with a quote.
 
-Example: the source documents say a LoRA fine-tune of a 7B model takes 4-12 h and $5-15 on one A100-80GB. They share a hidden
-price of 5 / 4 = 15 / 12 = $1.25 a GPU-hour. costguard's 4 h (3.2 to 5.2) overlap with the row's hours, so it comes out.
+Example: the source documents claim that a LoRA fine-tune of a 7B model takes 4-12 h and $5-15 on one A100-80GB. That implies a
+price of 5 / 4 = 15 / 12 = $1.25 a GPU-hour. costguard's 4 h (3.2 to 5.2) overlap with the claimed hours, so it comes out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateClaim:
-    """What a source says of a job on given GPUs. `hours`, `usd`: (low, high). `note`: why it is so, or is not."""
+    """What a source claims of a job on given GPUs. `hours`, `usd`: (low, high). `note`: the explanation."""
 
     source: str
     gpu: str
@@ -34,12 +34,12 @@ class TemplateClaim:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """Return the total number of GPUs."""
         return self.gpu_count * self.nodes
 
     @property
     def gpu_hour(self) -> tuple[float, float] | None:
-        """The price of a GPU-hour that hours and money imply, lower first; None where no money is said."""
+        """Return the implied price of a GPU-hour, lower first; None if the claim states no cost."""
         if self.usd is None:
             return None
         low, high = sorted(usd / hours / self.gpus for usd, hours in zip(self.usd, self.hours, strict=True))
@@ -48,7 +48,7 @@ class TemplateClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadTemplate:
-    """A named job. `job`: as in a job file. `tokens_why`: where its amount comes from. `claim` None: nobody says."""
+    """A named job. `job`: as in a job file. `tokens_why`: the source of its amount of work. `claim` None: no claim."""
 
     name: str
     title: str
@@ -59,9 +59,9 @@ class WorkloadTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateComparison:
-    """A template's job on the hardware of its claim. `option`: at the cheapest price of the market that is not spot.
+    """A template's job on the hardware of its claim. `option`: at the cheapest market price that is not spot.
 
-    `lacking`: why there is no option; `changed`: keys in which the job is no longer the template's, so nothing is compared.
+    `lacking`: why there is no option; `changed`: keys in which the job differs from the template, so nothing is compared.
     """
 
     template: WorkloadTemplate
@@ -71,12 +71,12 @@ class TemplateComparison:
 
     @property
     def hours(self) -> Interval | None:
-        """Hours on the claim's hardware."""
+        """Return the hours on the claim's hardware."""
         return self.option.hours if self.option else None
 
     @property
     def usd_as_implied(self) -> Interval | None:
-        """Those hours at the price that the claim implies, dollars."""
+        """Return those hours at the price that the claim implies, in dollars."""
         claim = self.template.claim
         if claim is None or claim.gpu_hour is None or self.hours is None:
             return None
@@ -86,7 +86,7 @@ class TemplateComparison:
 
     @property
     def comes_out(self) -> bool | None:
-        """Whether costguard's interval and the claim's hours meet; None where nothing is compared."""
+        """Return whether costguard's interval and the claimed hours overlap; None if nothing is compared."""
         claim = self.template.claim
         if claim is None or self.hours is None:
             return None
@@ -94,7 +94,7 @@ class TemplateComparison:
 
     @property
     def ratio(self) -> float | None:
-        """Expected hours over the nearest of the claim's."""
+        """Return the expected hours divided by the nearest claimed hours."""
         claim = self.template.claim
         if claim is None or self.hours is None:
             return None
@@ -103,12 +103,12 @@ class TemplateComparison:
 
 
 def read_templates(tables: Table) -> dict[str, WorkloadTemplate]:
-    """Every template by its name; InputError names what is wrong with the first bad one."""
+    """Return every template by name; raise InputError for the first invalid one."""
     return {name: _read_template(name, _read_table(table, name)) for name, table in tables.items()}
 
 
 def find_template(name: object, templates: Mapping[str, WorkloadTemplate]) -> WorkloadTemplate:
-    """The template of that name; UnknownNameError with the nearest names."""
+    """Return the template of that name; raise UnknownNameError with the nearest names otherwise."""
     found = templates.get(name) if isinstance(name, str) else None
     if found is None:
         near = find_nearest_names(str(name), templates)
@@ -119,7 +119,7 @@ def find_template(name: object, templates: Mapping[str, WorkloadTemplate]) -> Wo
 
 
 def list_changed_keys(asked: Table, template: WorkloadTemplate) -> tuple[str, ...]:
-    """Keys that make `asked` another job than the template's; limits and disk leave it what it is."""
+    """Return the keys that make `asked` a different job than the template's; limits and disk are ignored."""
     kept = ("limits", "disk_gb", "checkpoint_every_hours")
     keys = dict.fromkeys((*template.job, *asked))
     return tuple(key for key in keys if key not in kept and asked.get(key) != template.job.get(key))

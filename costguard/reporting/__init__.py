@@ -1,1 +1,1 @@
-"""What a period cost and where the money went. Pure."""
+"""The costs of a period and their breakdown. Pure."""

@@ -1,11 +1,11 @@
-"""When a report is to be sent: at an hour of the first day after each day, week or month, to each of its channels once.
+"""Report schedules: a report is sent once to each channel, at an hour of the first day after each day, week or month.
 
-Example: every "month" at 08:00 in Berlin, first seen on 20 October. The report of October is due on 1 November at 08:00 CET,
-that of September never: it had ended before anybody asked for reports. Where the watchdog is down on 1 November, it is due
-when one runs again, and says that it is late.
+Example: every "month" at 08:00 in Berlin, first seen on 20 October. The report of October is due on 1 November at 08:00 CET;
+that of September is never due, because it ended before the schedule existed. If the watchdog is down on 1 November, the report
+is due when a watchdog runs again, and is marked as late.
 
-What is due follows from two instants that the ledger keeps (when the schedule was first seen, and up to where reports were put
-out) and from now: no timer can miss it, and nothing is due twice.
+Due reports are computed from two instants in the ledger (when the schedule was first seen, and the end of the last reported
+period) and from now: no timer can miss one, and no report is due twice.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAIL_PREFIX = "mail:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSchedule:
-    """A `[[report]]`. `every`: of EVERY. `at`: on the zone's clock. `channels`: names, never addresses. `by`: what to group by.
+    """A `[[report]]`. `every`: of REPORT_FREQUENCIES. `at`: on the zone's clock. `by`: the keys to group by.
 
-    `format`: what is enclosed where a channel takes files.
+    `channels`: names, never addresses. `format`: of the attachment, if the channel accepts files.
     """
 
     name: str
@@ -48,12 +48,12 @@ class ReportSchedule:
 
     @property
     def topic(self) -> str:
-        """What it is called among what people were told."""
+        """Return its topic among the sent notifications."""
         return f"report:{self.name}"
 
 
 class ScheduleMark(NamedTuple):
-    """What is kept of a schedule: what it reports, and since when: up to where it has, or when it was first seen."""
+    """The stored state of a schedule: its frequency, and the end of what it reported or when it was first seen."""
 
     every: str
     since: datetime
@@ -61,19 +61,22 @@ class ScheduleMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReport:
-    """A report that is to be sent. `at`: when it was due. `skipped`: how many earlier ones are left out for good."""
+    """A report to be sent. `at`: when it was due. `skipped`: how many earlier ones are permanently left out."""
 
     of: ReportPeriod
     at: datetime
     skipped: int = 0
 
     def is_late(self, now: datetime) -> bool:
-        """Whether people should be told that it comes late."""
+        """Return whether the report is marked as late."""
         return now - self.at > REPORT_LATE_AFTER
 
 
 def list_due_reports(schedule: ReportSchedule, since: datetime, now: datetime, zone: tzinfo) -> tuple[DueReport, ...]:
-    """The reports that are due at `now`, the oldest first. `since`: the end of what was reported, or when it was first seen."""
+    """Return the reports due at `now`, the oldest first.
+
+    `since`: the end of the last reported period, or when the schedule was first seen.
+    """
     due = [
         DueReport(of=of, at=at)
         for of in _list_periods_since(schedule.every, since, now, zone)
@@ -89,10 +92,10 @@ def list_due_reports(schedule: ReportSchedule, since: datetime, now: datetime, z
 def find_schedule_changes(
     schedules: Iterable[ReportSchedule], marks: Mapping[str, ScheduleMark], now: datetime
 ) -> tuple[tuple[ReportSchedule, ...], tuple[str, ...]]:
-    """The schedules of which nothing is known that counts, and the topics of those that are there no more.
+    """Return the schedules without a valid mark, and the topics of removed schedules.
 
-    A schedule that reports other periods than before is a new one, and so is one that comes back: it owes nothing of the time
-    in which nobody asked for it. What a wrong clock wrote (dated ahead of `now`) says nothing.
+    A schedule with another frequency than before counts as new, and so does one that returns: it owes no reports of the time in
+    which it was not configured. A mark dated ahead of `now`, by a wrong clock, is invalid.
     """
     wanted = {one.topic: one for one in schedules}
     known = {topic for topic, mark in marks.items() if mark.since <= now + POLL_AHEAD_MAX}
@@ -101,18 +104,18 @@ def find_schedule_changes(
 
 
 def find_next_report(schedule: ReportSchedule, now: datetime, zone: tzinfo) -> tuple[ReportPeriod, datetime]:
-    """The period that runs, and when its report is due."""
+    """Return the current period, and when its report is due."""
     running = _find_running_period(schedule.every, now, zone)
     return running, compute_due_time(schedule, running, zone)
 
 
 def compute_due_time(schedule: ReportSchedule, of: ReportPeriod, zone: tzinfo) -> datetime:
-    """When the report of a period is due: at its hour of the first day after it."""
+    """Return when the report of a period is due: at its hour of the first day after the period."""
     return resolve_wall_time(of.period.end.astimezone(zone).date(), schedule.at, zone)
 
 
 def _list_periods_since(every: str, since: datetime, now: datetime, zone: tzinfo) -> Iterator[ReportPeriod]:
-    """The periods that end after `since`, from the one that runs back. A day that a zone skipped is none."""
+    """Yield the periods that end after `since`, from the current one backwards. A day that the zone skipped is left out."""
     of: ReportPeriod | None = _find_running_period(every, now, zone)
     while of is not None and of.period.end > since:
         if of.period.length:

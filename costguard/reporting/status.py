@@ -1,16 +1,13 @@
-"""What is so now: what burns, what the month has cost and will, and how far to trust it.
+"""The current status: the burn, the month's cost and forecast, and how complete the data is.
 
 Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
-this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the month to date, plus the present burn to the
-month's end, end by end.
+this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the month to date plus the present burn to the month's
+end, for each of low, expected and high.
 
-A resource that complete listings lack has probably ended: it stands in the forecast's high end and in nothing else. So does
-what may bill since nobody has looked. A price that nobody stated stands in the forecast as its bounds, and in the burn not at
-all.
+A resource that complete listings lack has probably ended: it counts only in the forecast's high end. The same holds for
+possible costs since the last listing. An estimated price counts in the forecast by its bounds, and not in the burn.
 
-What stands beside a resource in a status: its work, whose it is, who keeps it, whether it is protected.
-
-And beside a hard budget: by how much it could be exceeded at worst.
+Each resource has annotations: its activity, owner, lease and protection. Each hard budget has its worst possible overshoot.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ STALE_SCOPE, MISDATED_SCOPE, ABSENT_STATE = "stale", "ahead", "absent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAnnotations:
-    """What the guard knows of a resource. `lease`: the one that holds now. `agent`: the one that may speak of it."""
+    """The guard's facts about a resource. `lease`: the one in force now. `agent`: the enrolled one."""
 
     work: Activity = field(default_factory=Activity)
     owner: str = ""
@@ -61,7 +58,7 @@ NO_ANNOTATIONS = ResourceAnnotations()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceBurn:
-    """A resource and what it burns, an `Hourly` a currency; none where nothing bills now."""
+    """A resource and its burn, one `HourlyBurn` per currency; none if nothing bills now."""
 
     live: LiveResource
     burns: tuple[HourlyBurn, ...]
@@ -69,39 +66,39 @@ class ResourceBurn:
 
     @property
     def work(self) -> Activity:
-        """Whether it does anything."""
+        """Return its activity."""
         return self.beside.work
 
     @property
     def owner(self) -> str:
-        """Whose it is, "" where unknown."""
+        """Return its owner, "" if unknown."""
         return self.beside.owner or self.live.observation.owner
 
     @property
     def absent(self) -> bool:
-        """Whether complete listings lack it."""
+        """Return whether complete listings lack it."""
         return self.live.absent_at is not None
 
     @property
     def state(self) -> str:
-        """The provider's state in our words, or "absent"."""
+        """Return the provider's state in our words, or "absent"."""
         return ABSENT_STATE if self.absent else self.live.observation.state
 
     @property
     def unpriced(self) -> bool:
-        """Whether it surely costs something, and nobody can say what, not even within what."""
+        """Return whether it certainly costs something, but not even bounds of its price are known."""
         return bool(self.live.not_counted) and not self.burns
 
     def get_burn(self, currency: str = "USD") -> HourlyBurn:
-        """What it burns in `currency`."""
+        """Return its burn in `currency`."""
         return next((burn for burn in self.burns if burn.currency == currency), make_zero_burn(currency))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeStatus:
-    """A scope as it stands at an instant. `state`: complete, partial or failed as the last listing was, or stale, or ahead.
+    """The status of a scope. `state`: complete, partial or failed like its last listing, or stale, or ahead.
 
-    `unseen`: how long no listing has been complete where that is too long; None: it is not. `never`: none ever was.
+    `unseen`: the time since the last complete listing if that is too long ago; None: it is not.
     """
 
     now: ScopeCoverage
@@ -110,25 +107,25 @@ class ScopeStatus:
 
     @property
     def never(self) -> bool:
-        """Whether no listing ever was complete."""
+        """Return whether no listing was ever complete."""
         return self.now.last_complete_at is None
 
     @property
     def ahead(self) -> bool:
-        """Whether its last listing lies in the future: until then the ledger takes no other for newer."""
+        """Return whether its last listing is dated in the future; until then the ledger accepts no other as newer."""
         return self.state == MISDATED_SCOPE
 
     @property
     def seen(self) -> bool:
-        """Whether it is seen completely, and lately."""
+        """Return whether its last complete listing is recent."""
         return self.unseen is None and not self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyOutlook:
-    """What one currency comes to: burning now, spent this month, and by its end.
+    """The totals of one currency: the burn now, the spend this month, and the forecast.
 
-    `guessed`: the part of `to_date` whose price nobody stated, None where there is none.
+    `guessed`: the part of `to_date` at estimated prices, None if there is none.
     """
 
     burn: HourlyBurn
@@ -138,15 +135,15 @@ class CurrencyOutlook:
 
     @property
     def currency(self) -> str:
-        """ISO 4217."""
+        """Return the ISO 4217 code."""
         return self.burn.currency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetStatus:
-    """The answer of `status` at `at`; its month, named `label`, is that of `zone`. What burns most stands first.
+    """The result of `status` at `at`; its month, named `label`, is that of `zone`. The highest burn comes first.
 
-    `runways`: how long prepaid balances last; None: nobody was asked.
+    `runways`: how long prepaid balances last; None: not requested.
     """
 
     at: datetime
@@ -178,10 +175,10 @@ def build_fleet_status(
     balances: Sequence[PrepaidBalance] | None = None,
     stale_after: timedelta = SCOPE_STALE_AFTER,
 ) -> FleetStatus:
-    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones.
+    """Build the status at `at`. `spending`: of `month` as known at `at`.
 
-    `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known. `balances`:
-    of the accounts that are paid in advance, None: nobody was asked.
+    `budgets`: their status at `at`. `intents`: the open ones. `overshoots`: by how much each hard budget could be exceeded at
+    worst, by name; a missing one is unknown. `balances`: of prepaid accounts, None: not requested.
     """
     known, live = beside or {}, list(live)
     resources = tuple(
@@ -214,9 +211,10 @@ def build_fleet_status(
 
 
 def build_scope_status(scope: ScopeCoverage, at: datetime, stale_after: timedelta) -> ScopeStatus:
-    """How `scope` stands at `at`. One that was complete, and has not been asked for longer than `stale_after`, is stale.
+    """Return the status of `scope` at `at`.
 
-    One whose last poll lies in the future, which a wrong clock has dated, is ahead.
+    A scope that was complete, and was not listed for longer than `stale_after`, is stale. A scope whose last poll is dated in
+    the future, by a wrong clock, is ahead.
     """
     seen_at = scope.last_complete_at or scope.since
     age = max(at - seen_at, timedelta())
@@ -227,7 +225,7 @@ def build_scope_status(scope: ScopeCoverage, at: datetime, stale_after: timedelt
 
 
 def format_month(month: Period, zone: tzinfo) -> str:
-    """`2026-10`: the month in `zone` that `month` is."""
+    """Return the month in `zone`: `2026-10`."""
     return f"{(month.start + month.length / 2).astimezone(zone):%Y-%m}"
 
 
@@ -244,7 +242,7 @@ def _build_outlook(currency: str, spending: Sequence[Spending], burns: Iterable[
 
 
 def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...]]:
-    """What burns most first: dollars at stated prices, then what any currency could come to; then what has cost most."""
+    """Return the sort key: burn in dollars at stated prices, the high end in any currency, then the cost so far."""
     most = sum(burn.bounds.high.nano for burn in resource.burns)
     return -resource.get_burn().stated.nano, -most, -resource.live.spent.expected.nano, resource.live.observation.key
 
@@ -252,7 +250,10 @@ def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...
 def annotate_resources(
     rules: GuardConfig, sight: GuardSnapshot, works: Mapping[ResourceKey, Activity] | None = None
 ) -> dict[ResourceKey, ResourceAnnotations]:
-    """Of each resource of `sight`, as the policy that waits longest for it judges its work. `works`: judged so already."""
+    """Return the annotations of each resource of `sight`; its activity is that for its policy with the longest wait.
+
+    `works`: activities computed before.
+    """
     agents = index_agents(sight.agents)
     return {
         seat.key: ResourceAnnotations(
@@ -267,10 +268,10 @@ def annotate_resources(
 
 
 def forecast_overshoots(rules: GuardConfig, sight: GuardSnapshot, handling: Mapping[ResourceKey, Handling]) -> dict[str, Money]:
-    """By how much each hard budget could be exceeded at worst, were the guard to act on it now; by name.
+    """Return by how much each hard budget could be exceeded at worst if the guard acted on it now, by name.
 
-    `handling`: of what was just listed. Empty where something runs whose handling is not known: whether it can be stopped
-    decides most of the figure.
+    `handling`: of what was just listed. Empty if the handling of a running machine is unknown, because the figure depends
+    mostly on whether it can be stopped.
     """
     live = [apply_handling(one, handling) for one in sight.live]
     running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}

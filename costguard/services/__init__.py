@@ -1,7 +1,7 @@
-"""What costguard does, in order: each module answers commands, or is one stage of a poll or a guard run.
+"""The services: each module answers commands, or is one stage of a poll or a guard run.
 
-The pure rooms decide, the ledger and the providers read and write; a service hands each what it needs. Begin with `quote.py`,
-then `guard.py`. `CommandAnswer` is what a command prints: a Document and an exit code.
+The pure packages decide, the ledger and the providers read and write; a service passes each its inputs. Begin with `quote.py`,
+then `guard.py`. `CommandAnswer` is the output of a command: a Document and an exit code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from costguard.views.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAnswer:
-    """A document to print, and, where the answer is no, the refusal that ends the command after it."""
+    """A document to print and, for a negative result, the refusal that ends the command after it."""
 
     document: Document
     warnings: tuple[str, ...] = ()

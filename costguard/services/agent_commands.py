@@ -1,4 +1,4 @@
-"""Commands about agents and readers: enrol, list and revoke them."""
+"""Commands for agents and HTTP readers: enrol, list and revoke them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOKEN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 
 
 def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard agent enrol`: a one-time code for the machine that `stated` names, valid for its present run."""
+    """Answer `costguard agent enrol`: a one-time code for the machine that `stated` names, valid for its present run."""
     settings, now = read_settings(config), get_now()
     address = resolve_web_address(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
@@ -56,7 +56,7 @@ def enrol_agent(stated: str, *, through_restarts: bool = False, config: str | No
 
 
 def list_agents(*, config: str | None = None) -> CommandAnswer:
-    """`costguard agent list`: every agent that ever joined, and its state."""
+    """Answer `costguard agent list`: every agent that ever joined, and its state."""
     settings, now = read_settings(config), get_now()
     with open_agent_store(settings) as book:
         agents = book.load_agents(every=True)
@@ -65,7 +65,7 @@ def list_agents(*, config: str | None = None) -> CommandAnswer:
 
 
 def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAnswer:
-    """`costguard agent revoke`: messages of this agent are refused from now on. `stated`: its id, or its machine."""
+    """Answer `costguard agent revoke`: refuse messages of this agent from now on. `stated`: its id, or its machine."""
     settings, now = read_settings(config), get_now()
     lives = _load_live(settings, now)
     with open_agent_store(settings) as book:
@@ -83,7 +83,7 @@ def revoke_agent_access(stated: str, *, config: str | None = None) -> CommandAns
 
 
 def create_web_token(name: str, *, length: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard web token`: a reader's token, shown once."""
+    """Answer `costguard web token`: create a reader's token, shown once."""
     settings, now = read_settings(config), get_now()
     told = "is not a name: letters, digits and . _ @ -, at most 64"
     require(bool(TOKEN_NAME_PATTERN.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
@@ -97,14 +97,14 @@ def create_web_token(name: str, *, length: str | None, config: str | None = None
 
 
 def list_web_tokens(*, config: str | None = None) -> CommandAnswer:
-    """`costguard web tokens`: the tokens of readers, and when each expires."""
+    """Answer `costguard web tokens`: the tokens of readers, and when each expires."""
     settings, now = read_settings(config), get_now()
     with open_agent_store(settings) as book:
         return CommandAnswer(document=build_tokens_document(book.load_tokens(), now))
 
 
 def revoke_web_token(name: str, *, config: str | None = None) -> CommandAnswer:
-    """`costguard web revoke`: the token of `name` is refused from now on."""
+    """Answer `costguard web revoke`: refuse the token of `name` from now on."""
     settings, now = read_settings(config), get_now()
     with open_agent_store(settings) as book:
         book.revoke_token(name, who=describe_user(), now=now)
@@ -114,7 +114,7 @@ def revoke_web_token(name: str, *, config: str | None = None) -> CommandAnswer:
 
 @contextmanager
 def open_agent_store(settings: Settings) -> Iterator[AgentStore]:
-    """The agents' part of the ledger, to be written to."""
+    """Open the agents' part of the ledger for writing."""
     from costguard.ledger.agents.store import AgentStore
 
     with AgentStore(resolve_ledger_url(settings)) as book:

@@ -1,11 +1,11 @@
-"""Where agents join and report: from the message to the answer. Each refusal has a name and changes nothing.
+"""The gateway where agents join and report. Each refusal has a name and changes nothing.
 
     signed by its own key -> within the time window -> number rises -> machine still in the same run -> each field checked
     -> committed with others (`agent_writer`) -> cached for rechecks -> answered, signed
 
-An agent can affect its own machine only: its samples, and bounded overrides. Enrolment codes and tokens are made here, shown
-once and stored as hashes, so that whoever reads the ledger learns none. Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and
-digits that are not confused; case and dashes do not matter. cg_4vZ... is a token: 256 bits.
+An agent can affect its own machine only: its samples, and bounded overrides. Enrolment codes and tokens are created here, shown
+once and stored as hashes, so that reading the ledger reveals none. Q7KM-2RXD-9VTP-HW4C is a code: 78 bits in letters and digits
+that are not confused; case and dashes do not matter. cg_4vZ... is a token: 256 bits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NO_VERDICT = AgentVerdict()
 
 
 class AgentEnvelope(NamedTuple):
-    """A message as received. `seq`, `at`, `signature`: its headers, "" where missing."""
+    """A message as received. `seq`, `at`, `signature`: its headers, "" if missing."""
 
     method: str
     path: str
@@ -70,7 +70,7 @@ class AgentEnvelope(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class AgentGateway:
-    """Where agents join and report. `machine`: what is known of an agent's machine; None: it is not listed.
+    """Lets agents join and handles their messages. `machine`: returns the agent's machine; None: it is not listed.
 
     `heard`: cache of recent samples. `commits`: the batch writer.
     """
@@ -88,14 +88,14 @@ class AgentGateway:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update_verdicts(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
-        """Use the results of the last guard run until the next one is overdue; after that the verdict is unknown.
+        """Use the results of the last guard run until `until`, when the next one is overdue; then the verdict is unknown.
 
-        Otherwise a dead-man switch would believe a guard that hangs, about a machine that was protected since.
+        Otherwise a dead-man switch would use results of a guard that hangs for a machine that has been protected since.
         """
         self._judged, self._judged_until = judged, until
 
     def join(self, body: bytes) -> dict[str, object]:
-        """Let an agent join, and return the answer to it. RefusedError where its code does not allow it."""
+        """Let an agent join, and return the answer to it. Raises MessageRefusedError if its code is not valid."""
         joining = parse_join_request(parse_message_json(body))
         if not self.seal.is_key(joining.public_key):
             raise MessageRefusedError(MALFORMED, "public_key is not an Ed25519 key: send 32 bytes as base64")
@@ -117,7 +117,7 @@ class AgentGateway:
         }
 
     def check_message(self, envelope: AgentEnvelope) -> CheckedMessage:
-        """The message in `envelope`, checked and not yet counted. RefusedError where this agent may not send it."""
+        """Return the checked message in `envelope`, not committed yet. Raises MessageRefusedError if it is not allowed."""
         if len(envelope.body) > BODY_MOST:
             raise MessageRefusedError(TOO_LARGE)
         seq, at_ms = _parse_number(envelope.seq), _parse_number(envelope.at)
@@ -141,7 +141,7 @@ class AgentGateway:
         return CheckedMessage(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
     def answer(self, incoming: CheckedMessage, asked: Mapping[str, str]) -> dict[str, object]:
-        """The answer to a committed message. `asked`: by the id of each request "" or the reason of its refusal."""
+        """Return the answer to a committed message. `asked`: request id -> "" or the reason of its refusal."""
         with self._lock:
             known = self._agents.get(incoming.agent.id, incoming.agent)
             self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
@@ -159,21 +159,21 @@ class AgentGateway:
         }
 
     def forget(self, agent_id: str) -> None:
-        """Read this agent from the ledger again next time: it may be revoked, or have reported to another watchdog."""
+        """Drop this agent from the cache: it may be revoked, or have reported to another watchdog."""
         with self._lock:
             self._agents.pop(agent_id, None)
 
     def is_known(self, agent_id: str) -> bool:
-        """Whether `checked` need not ask the ledger about this agent, which may take its time."""
+        """Return whether the agent is cached, so that `check_message` needs no read of the ledger, which may be slow."""
         with self._lock:
             return agent_id in self._agents
 
     def load_agent(self, agent_id: str) -> None:
-        """Ask the ledger about this agent; RefusedError where it knows none."""
+        """Load this agent from the ledger into the cache. Raises MessageRefusedError if there is none."""
         self._find_agent(agent_id)
 
     def _find_agent(self, agent_id: str) -> Agent:
-        """The agent of this id: looked up in the ledger where it is not known here."""
+        """Return the agent of this id, from the cache or the ledger."""
         with self._lock:
             known = self._agents.get(agent_id)
         found = known or self.book.load_agent(agent_id)
@@ -186,7 +186,7 @@ class AgentGateway:
 
 
 def parse_message_json(body: bytes) -> object:
-    """`body` as JSON of at most DEEPEST levels, each key of an object once, without NaN; RefusedError where it is none."""
+    """Parse `body` as JSON of at most JSON_DEPTH_MAX levels, each key once, without NaN. Raises MessageRefusedError."""
     depth = deepest = 0
     for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
         depth += 1 if bracket in b"[{" else -1
@@ -211,12 +211,12 @@ def _reject_constant(_: str) -> object:
 
 
 def _parse_number(text: str) -> int:
-    """A header that is a whole number; -1 where it is none."""
+    """Parse a header as a whole number; -1 if it is none."""
     return int(text) if NUMBER.fullmatch(text) else -1
 
 
 def _list_remarks(beat: AgentBeat) -> list[str]:
-    """What an agent should know of its own message."""
+    """Return remarks for the agent on its own message."""
     other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the matching version"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]
 
@@ -228,22 +228,22 @@ TOKEN_BYTES = 32
 
 
 def make_code() -> str:
-    """A code as it is shown."""
+    """Create an enrolment code in the form that is shown."""
     return "-".join("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_GROUP_LENGTH)) for _ in range(CODE_GROUPS))
 
 
 def make_token() -> str:
-    """A token as it is shown."""
+    """Create a token in the form that is shown."""
     return f"cg_{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 
 def hash_code(code: str) -> str:
-    """How a code is kept, however it was typed."""
+    """Return the stored form of a code; case and separators are ignored."""
     return _hash_text("".join(sign for sign in code.upper() if sign.isalnum()))
 
 
 def hash_token(token: str) -> str:
-    """How a token is kept."""
+    """Return the stored form of a token."""
     return _hash_text(token)
 
 

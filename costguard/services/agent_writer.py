@@ -1,11 +1,11 @@
-"""Write the messages of agents: one thread, one transaction for all that arrive within some hundredths of a second.
+"""Write agents' messages: one thread, and one transaction for all that arrive within some hundredths of a second.
 
-A message is answered after its commit, so an answered message is never counted twice, whichever process dies when. A message
-that cannot be written is answered with an error, and nothing of it is kept. The transaction checks that the number rises and
-that the agent is not revoked: two watchdogs on one ledger count a message once.
+A message is answered after its commit, so an answered message is never counted twice, even if a process dies. A message that
+cannot be written is answered with an error, and nothing of it is stored. The transaction checks that the number rises and that
+the agent is not revoked: two watchdogs on one ledger count a message once.
 
-`AgentSampleCache` keeps recent samples in memory for the recheck right before an act. It is no record: a watchdog that starts
-has an empty cache and reads the ledger.
+`AgentSampleCache` keeps recent samples in memory for the recheck right before an act. It is not durable: a watchdog starts with
+an empty cache and reads the ledger.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ END_WAIT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedMessage:
-    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, when it arrived."""
+    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: its arrival, by ours."""
 
     agent: Agent
     machine: AgentMachine
@@ -68,10 +68,10 @@ class CheckedMessage:
 
 @dataclass(slots=True)
 class _AgentState:
-    """What one agent said and is in no sample yet. `record_ms`: the end of its last record that counted.
+    """The data of one agent that is in no sample yet. `record_ms`: the end of its last record that counted.
 
-    `seq`: of its last message here. `starts`: those of it that spoke, the last one last: each is a process of the agent, so one
-    that speaks again after another shows that two machines have one key.
+    `seq`: of its last message here. `starts`: boot ids of its processes in the order of their messages; one that returns after
+    another shows that two machines use the same key.
     """
 
     record_ms: int
@@ -103,19 +103,19 @@ class AgentBatchWriter:
     _ended: bool = False
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the writer thread."""
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Write what waits, and take nothing more."""
+        """Write the waiting messages, and accept no more."""
         self._ended = True
         self._queue.put(None)
         if self._thread is not None:
             self._thread.join(END_WAIT_S)
 
     def submit(self, incoming: CheckedMessage) -> Future[Mapping[str, str]]:
-        """A future of the answers to the requests of `incoming`, set at commit; RefusedError where it is not counted."""
+        """Queue `incoming`; return a future of the answers to its requests, set at commit. Raises MessageRefusedError."""
         if self._ended:
             raise MessageRefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
         answer: Future[Mapping[str, str]] = Future()
@@ -126,7 +126,7 @@ class AgentBatchWriter:
         return answer
 
     def count_foreign(self, agent: Agent) -> None:
-        """Note that a message in the name of `agent` was not its own: for the audit, now and then."""
+        """Count a message in the name of `agent` with a foreign signature; it is logged for the audit every AUDIT_EVERY."""
         with self._lock:
             _, count = self._foreign.get(agent.id, (agent, 0))
             self._foreign[agent.id] = (agent, count + 1)
@@ -150,7 +150,7 @@ class AgentBatchWriter:
     def _collect_batch(
         self, first: tuple[CheckedMessage, Future[Mapping[str, str]]]
     ) -> list[tuple[CheckedMessage, Future[Mapping[str, str]]]]:
-        """All that came within `together_s` of the first."""
+        """Return `first` and the messages that arrive within `together_s` of it."""
         lot, until = [first], time.monotonic() + self.together_s
         with suppress(queue.Empty):
             while len(lot) < BATCH_SIZE_MAX:
@@ -162,7 +162,7 @@ class AgentBatchWriter:
         return lot
 
     def _write_batch(self, lot: list[tuple[CheckedMessage, Future[Mapping[str, str]]]]) -> None:
-        """One transaction, and the answers after it."""
+        """Write one transaction, then set the answers."""
         now, staged = self.clock.now(), dict[str, _AgentState]()
         results = list[Mapping[str, str] | MessageRefusedError]()
         told = self._list_due_refusals()
@@ -236,7 +236,7 @@ class AgentBatchWriter:
         now: datetime,
         by_id: Mapping[str, CheckedMessage],
     ) -> None:
-        """Remember what is on the disk now."""
+        """Update the memory after a commit."""
         self.broke, self.committed = "", self.committed + 1
         for agent_id, state in staged.items():
             self.heard.add(by_id[agent_id].agent.key, state.fresh, now)
@@ -250,7 +250,7 @@ class AgentBatchWriter:
                     self._foreign[agent.id] = (agent, since - count)
 
     def _list_due_refusals(self) -> list[tuple[Agent, int]]:
-        """Of whom the audit is to be told."""
+        """Return the agents whose foreign messages are due to be logged, with counts."""
         now = self.clock.now()
         with self._lock:
             return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= AUDIT_EVERY]
@@ -263,7 +263,10 @@ RECORDS_MAX = 256
 
 
 class AgentSampleCache:
-    """Recent samples of all machines with agents, used like a provider's. `kept`: for how long. Safe for several threads."""
+    """Recent samples of all machines with agents, with the interface of a provider. Thread-safe.
+
+    `kept`: for how long samples are kept.
+    """
 
     def __init__(self) -> None:
         self.kept = SAMPLES_KEPT_FOR
@@ -272,7 +275,7 @@ class AgentSampleCache:
         self._measured: dict[ResourceKey, dict[str, Sample]] = {}
 
     def add(self, key: ResourceKey, records: Iterable[TimedRecord], now: datetime) -> None:
-        """Remember what was committed of `key`."""
+        """Add committed records of `key`."""
         oldest = to_micros(now - self.kept)
         with self._lock:
             line = self._records.setdefault(key, deque(maxlen=RECORDS_MAX))
@@ -283,7 +286,7 @@ class AgentSampleCache:
                 del self._records[key]
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Every record of `seen` within `period`, each by itself. What nobody reported is missing."""
+        """Return every record of `seen` within `period`, each as samples of its own. Unreported signals are missing."""
         start, end = to_micros(period.start), to_micros(period.end)
         samples = list[Sample]()
         with self._lock:
@@ -293,7 +296,7 @@ class AgentSampleCache:
         return UtilizationSamples(samples=tuple(samples))
 
     def add_provider_samples(self, samples: Iterable[Sample]) -> None:
-        """Remember what providers measured themselves, the newest of each signal."""
+        """Keep the newest sample of each signal that a provider measured."""
         with self._lock:
             for sample in samples:
                 lines = self._measured.setdefault(sample.key, {})
@@ -302,12 +305,12 @@ class AgentSampleCache:
                     lines[sample.signal] = sample
 
     def get_latest_provider_samples(self, key: ResourceKey) -> Mapping[str, Sample]:
-        """The newest of each signal that its provider measured."""
+        """Return the newest sample of each signal that its provider measured."""
         with self._lock:
             return dict(self._measured.get(key, {}))
 
     def forget(self, now: datetime) -> None:
-        """Let go of what is too old to be asked for."""
+        """Drop samples older than `kept`."""
         oldest, believed = to_micros(now - self.kept), now - 2 * MEASURE_TRUSTED_FOR
         with self._lock:
             self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}

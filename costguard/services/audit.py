@@ -21,7 +21,7 @@ from costguard.views.policy import build_override_document
 
 
 def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> CommandAnswer:
-    """`costguard audit verify`; findings are printed, then the command ends as refused."""
+    """Answer `costguard audit verify`; if there are findings, print them and end with a refusal."""
     noted, settings = [parse_anchor(one) for one in anchors], read_settings(config)
     with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
         chain, findings = check_audit(ask, noted)
@@ -40,7 +40,7 @@ def verify_audit(anchors: Sequence[str] = (), *, config: str | None = None) -> C
 
 
 def show_audit(*, since: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard audit show`: the rows of the log, from `since` on."""
+    """Answer `costguard audit show`: the rows of the log, from `since` on."""
     since_us = None if since is None else to_micros(_parse_since(since, datetime.now(UTC)))
     with LedgerReader(resolve_ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
         rows = [parse_entry(entry) for entry in iterate_entries(ask, since_us)]
@@ -49,7 +49,7 @@ def show_audit(*, since: str | None = None, config: str | None = None) -> Comman
 
 
 def _parse_since(stated: str, now: datetime) -> datetime:
-    """An instant in ISO form, a day (UTC), or so long ago."""
+    """Parse an instant in ISO form, a day (UTC), or a duration before now."""
     try:
         found = datetime.fromisoformat(stated.strip())
     except ValueError:
@@ -62,7 +62,7 @@ def _parse_since(stated: str, now: datetime) -> datetime:
 
 
 def find_rollback_marker(settings: Settings) -> RollbackMarker:
-    """Beside the file of a ledger; for a server's, in this user's data folder."""
+    """Return the rollback marker: beside the ledger's file; for a server's ledger, in this user's data folder."""
     url = resolve_ledger_url(settings)
     where = parse_ledger_address(url)
     server = get_data_path(f"seen-{sha256(where.shown.encode()).hexdigest()[:16]}.json")
@@ -70,7 +70,10 @@ def find_rollback_marker(settings: Settings) -> RollbackMarker:
 
 
 def adopt_ledger(*, why: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard audit adopt`: continue with this ledger although the marker refuses it. Who said so and why is logged."""
+    """Answer `costguard audit adopt`: continue with this ledger although the marker refuses it.
+
+    The user and the reason are logged.
+    """
     from costguard.services import overrides
 
     settings = read_settings(config)

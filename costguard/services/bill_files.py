@@ -1,7 +1,7 @@
-"""Bill files of any kind as bill lines: FOCUS for every provider, and each plug-in's own formats. Also `costguard focus check`.
+"""Convert bill files to bill lines: FOCUS for every provider, and each plug-in's own formats. Also `costguard focus check`.
 
-The first record decides the format. A record that cannot be read refuses the whole file, with its name and line: half a bill
-says less than none.
+The first record determines the format. An unreadable record causes the whole file to be refused, with its name and line,
+because a partial bill would be misleading.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ListAccounts = Callable[[str], Sequence[str]]
 
 @dataclass(slots=True, kw_only=True)
 class BillFileKinds:
-    """The formats that this installation reads. `only`: the provider of the files; "" where each file says it.
+    """The formats that this installation reads. `only`: the provider of the files; "" if each file states it.
 
     `account`: the account of files that do not name one. `left_out`: rows of providers without a plug-in, by name.
     """
@@ -60,7 +60,7 @@ class BillFileKinds:
 
 
 def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> BillFileKinds:
-    """The kinds of every installed provider."""
+    """Return the formats of every installed provider."""
     found = {
         name: (plugin.bill_files if isinstance(plugin, BillFilePlugin) else BillFiles(), plugin.manifest)
         for name, plugin in sorted(plugins.load_providers().found.items())
@@ -82,7 +82,7 @@ def list_installed_kinds(only: str, account: str, accounts: ListAccounts) -> Bil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBill:
-    """One bill: a file, or the files of a folder that together are one. `kind`: its name; `sums`: see `BillFormat`."""
+    """One bill: a file, or the files of a folder that form one bill. `kind`: its name; `sums`: see `BillFormat`."""
 
     kind: str
     sums: bool
@@ -96,7 +96,7 @@ def open_bill(path: Path, kinds: BillFileKinds, now: datetime) -> OpenedBill:
 
 
 def open_bill_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: BillFileKinds, now: datetime) -> OpenedBill:
-    """As `open_bill`, of pieces that lie anywhere. `path`: the name of the whole bill."""
+    """Open a bill as `open_bill` does, from pieces in any place. `path`: the name of the whole bill."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
     places = read_records(pieces)
     first = next(places, None)
@@ -122,7 +122,7 @@ def _restore_first(first: LocatedRecord, rest: Iterator[LocatedRecord]) -> Itera
 
 
 def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
-    """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
+    """Parse every record in the format of the first one; a record of another format is refused."""
     seen: frozenset[str] = frozenset()
     for here, record in places:
         if record.keys() != seen:
@@ -136,7 +136,7 @@ def _read_parts(places: Iterable[LocatedRecord], one: BillFormat, about: BillFil
 
 @contextmanager
 def _add_place_to_errors(here: str) -> Iterator[None]:
-    """What cannot be read, with the file and line where it stands."""
+    """Add the file and line to an InputError."""
     try:
         yield
     except InputError as odd:
@@ -145,7 +145,7 @@ def _add_place_to_errors(here: str) -> Iterator[None]:
 
 
 def _match_formats(record: BillFileRecord, kinds: BillFileKinds) -> list[tuple[str, BillFormat]]:
-    """The providers' own formats that a record is of."""
+    """Return the providers' own formats that match a record."""
     return [
         (name, one)
         for name, files in kinds.known.items()
@@ -169,9 +169,10 @@ def _choose_format(path: str, record: BillFileRecord, kinds: BillFileKinds) -> t
 
 
 def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
-    """Whose a file is that does not say so: as stated, or the only account of its provider.
+    """Return the account of a file that does not name one: as stated, or the only account of its provider.
 
-    What is taken in for an account stays there: one that the ledger does not know, beside others that it does, is a slip.
+    An import cannot be moved to another account, so a stated account that the ledger does not know is refused if it knows
+    others.
     """
     known = kinds.accounts(provider)
     if kinds.account and known and kinds.account not in known:
@@ -192,7 +193,7 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
 def _read_focus_parts(
     path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, as_of: datetime
 ) -> Iterator[BillLinePart]:
-    """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
+    """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if no row is of a wanted one."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
     seen: frozenset[str] = frozenset()
@@ -220,7 +221,7 @@ def _read_focus_parts(
 
 
 def _check_columns(where: str, record: BillFileRecord) -> None:
-    """InputError where a record lacks a column that no line can do without."""
+    """Raise InputError if a record lacks a required column."""
     missing = find_missing_columns(record)
     if missing:
         hint = "export it with all columns that FOCUS demands"
@@ -228,7 +229,7 @@ def _check_columns(where: str, record: BillFileRecord) -> None:
 
 
 def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> str:
-    """The plug-in for rows of `name`: the one that is called so; `only` for what is nobody's; "" for what is left out."""
+    """Return the plug-in for rows of provider `name`; `only` for unknown names if it is set; "" if they are left out."""
     plugin = called.get(name.casefold()) or next((own for own in kinds.known if may_speak_for(own, name)), "")
     if not kinds.only:
         return plugin
@@ -236,7 +237,7 @@ def _find_plugin(name: str, called: Mapping[str, str], kinds: BillFileKinds) -> 
 
 
 def answer_focus_check(file: str, *, version: str | None = None) -> CommandAnswer:
-    """`costguard focus check`; findings end it with exit code 3, after they have been printed."""
+    """Answer `costguard focus check`; findings are printed and end it with exit code 3."""
     if version is not None:
         get_columns(version)
     with open_table(expand_path(file), delimiters=",") as found:

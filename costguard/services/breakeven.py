@@ -1,4 +1,4 @@
-"""breakeven: what a machine costs to buy and to rent, and after how many hours of use the two are even."""
+"""Answer `breakeven`: the cost to buy and to rent a machine, and after how many hours of use they are equal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def compute_purchase(
     hours_week: float | None,
     market: OfferSource,
 ) -> PurchaseAnswer:
-    """Stated figures first; what is missing comes from the GPU's datasheet and the cheapest on-demand offer, and is said."""
+    """Compute the answer from stated figures; missing ones are assumed, with a warning each.
+
+    They come from the GPU's datasheet and the cheapest on-demand offer.
+    """
     for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
         require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
     warnings: list[str] = []

@@ -1,4 +1,4 @@
-"""Calibrate: compare observed runs with what was predicted for each, and update the beliefs of each family of jobs."""
+"""Calibrate: compare observed runs with their predictions, and update the correction of each family of jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def calibrate_runs(
     file: str = "",
     warnings: tuple[str, ...] = (),
 ) -> CalibrationAnswer:
-    """What `fresh` runs and those already `kept` in `file` change in future quotes. Their order does not matter."""
+    """Return how `fresh` runs and those already `kept` in `file` change future quotes. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
     runs = _drop_repeats((*kept, *fresh))
     spread = facts.get_efficiency().spread_seen
@@ -57,7 +57,7 @@ def calibrate_runs(
 
 
 def reread_kept_runs(tables: Iterable[Table], read: RunsReader) -> tuple[tuple[ObservedRun, ...], tuple[str, ...]]:
-    """Kept runs, and a warning for each that can no longer be read (its config.json has gone, a name has changed)."""
+    """Return the kept runs, and a warning for each that is no longer readable (config.json missing, renamed model)."""
     found: list[ObservedRun] = []
     broken: list[str] = []
     for number, table in enumerate(tables, 1):
@@ -73,14 +73,14 @@ def _drop_repeats(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
 
 
 def _warn_of_assumptions(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
-    """What nobody stated decides what was expected, so it is said once for all runs."""
+    """Warn once, for all runs, of assumed fields, because they affect the predictions."""
     fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
     named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
     return (f"assumed, because not given: {named}",) if named else ()
 
 
 def compare_with_quote(run: ObservedRun, facts: ShippedFacts) -> RunComparison:
-    """`run` beside what an uncalibrated quote says of it."""
+    """Compare `run` with its uncalibrated quote."""
     placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
     if isinstance(placed, ImpossiblePlacement):
         return RunComparison(run=run, speed=FigureComparison(wrong=placed.reason), memory=FigureComparison(wrong=placed.reason))
@@ -88,7 +88,7 @@ def compare_with_quote(run: ObservedRun, facts: ShippedFacts) -> RunComparison:
 
 
 def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> FigureComparison:
-    """From the stated speed; from the hours of the whole run where none is stated."""
+    """Compare the stated speed; if none is stated, the hours of the whole run."""
     if run.tokens_per_s is None and run.hours is None:
         return FigureComparison()
     job, efficiency = run.job, facts.get_efficiency()
@@ -111,7 +111,7 @@ def _compare_speed(run: ObservedRun, placed: Placement, facts: ShippedFacts) -> 
 
 
 def _compare_memory(run: ObservedRun, need: Footprint) -> FigureComparison:
-    """From the allocated peak; from what was reserved where nobody looked at that."""
+    """Compare the allocated peak; if it was not observed, the reserved memory."""
     seen, said = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
     if seen is None:
         return FigureComparison()

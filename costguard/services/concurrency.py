@@ -1,6 +1,6 @@
-"""Ask many questions at once: a bounded number of daemon threads asks, and the caller takes the answers one by one.
+"""Run many requests in parallel: a bounded number of daemon threads, answers returned one by one.
 
-A thread that hangs in a library keeps neither the command nor the process from ending. Answers that arrive after `close` are
+A thread that hangs in a library does not block the end of the command or the process. Answers that arrive after `close` are
 dropped.
 """
 
@@ -24,7 +24,7 @@ NamedAnswer = tuple[K, T | BaseException]
 
 
 class QuestionPool(Generic[K, T]):
-    """Threads that ask, at most `most` at once. Answers are queued in order of arrival."""
+    """A pool of at most `most` threads for requests. Answers are queued in order of arrival."""
 
     def __init__(self, line: SimpleQueue[NamedAnswer[K, T]], most: int = THREADS_MAX) -> None:
         self._line, self._most, self._threads = line, most, 0
@@ -32,7 +32,7 @@ class QuestionPool(Generic[K, T]):
         self._over = threading.Event()
 
     def ask(self, name: K, question: Callable[[], T]) -> None:
-        """Ask `question` as soon as a thread is free; its answer, or what it raised, is queued under `name`."""
+        """Call `question` as soon as a thread is free; its result, or exception, is queued under `name`."""
         if is_simulated():
             self._answer(name, question)
             return
@@ -42,7 +42,7 @@ class QuestionPool(Generic[K, T]):
             threading.Thread(target=self._work, daemon=True, name="costguard-asks").start()
 
     def close(self) -> None:
-        """Ask nothing more. Threads that wait for an answer end with it."""
+        """Start no more requests. Threads that wait for an answer end after it."""
         self._over.set()
         for _ in range(self._threads):
             self._questions.put(None)
@@ -61,7 +61,7 @@ class QuestionPool(Generic[K, T]):
 
 
 def wait_for_answer(line: SimpleQueue[A], seconds: float) -> A | None:
-    """The next answer of `line`; None where none comes within `seconds`."""
+    """Return the next answer of `line`; None if none arrives within `seconds`."""
     try:
         return line.get(timeout=seconds) if seconds > 0 and not is_simulated() else line.get_nowait()
     except Empty:
@@ -70,7 +70,7 @@ def wait_for_answer(line: SimpleQueue[A], seconds: float) -> A | None:
 
 
 def run_all(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = THREADS_MAX) -> dict[K, T | BaseException]:
-    """The answer of each question, or what it raised; TimeoutError where there was none within `limit_s` seconds in all."""
+    """Return the result of each request, or its exception; TimeoutError for one without a result after `limit_s` in all."""
     found = dict(_collect_answers(questions, limit_s, most))
     return {name: found.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
 

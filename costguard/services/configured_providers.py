@@ -1,8 +1,8 @@
-"""Open the configured providers, with everything they are handed: transport, clock, cache, reader of bill files.
+"""Open the configured providers with their context: transport, clock, cache, reader of bill files.
 
-A provider without its key or SDK stops no other: in its place stands a source that fails with the reason, so that what the
-ledger knows of it counts as not seen. A mistake in the settings is an InputError. Cached files are readable by this user only
-and written whole or not at all.
+A provider without its key or SDK does not affect the others: it is replaced by a source that fails with the reason, so that its
+known resources count as not seen. An error in the settings is an InputError. Cached files are readable by this user only and
+written atomically.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class SystemClock:
     """The clock of this machine."""
 
     def now(self) -> datetime:
-        """This instant, in UTC."""
+        """Return the current instant, in UTC."""
         return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredProvider:
-    """One configured provider. `error`: why it could not be opened; None where it could, then `sources` are its accounts."""
+    """One configured provider; `sources` are its accounts. `error`: why it could not be opened; None: it was opened."""
 
     name: str
     manifest: ProviderManifest | None
@@ -61,27 +61,27 @@ class ConfiguredProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableProvider:
-    """In place of a provider that could not be opened: every request fails with the reason."""
+    """Replaces a provider that could not be opened: every request fails with the reason."""
 
     name: str
     error: CostguardError
 
     @property
     def providers(self) -> Sequence[str]:
-        """Its name."""
+        """Return its name."""
         return (self.name,)
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """Nothing but the reason."""
+        """Raise the reason."""
         raise self.error
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """Nothing but the reason."""
+        """Return a failed poll with the reason."""
         return Poll(scope=scope, at=SystemClock().now(), inventory=Failed(str(self.error)))
 
 
 def check_provider_tables(settings: Settings, installed: ProviderRegistry) -> Mapping[str, Mapping[str, object]]:
-    """The `[providers.NAME]` tables; UnknownNameError with the nearest where nobody is called NAME."""
+    """Return the `[providers.NAME]` tables; raise UnknownNameError with the nearest for an unknown NAME."""
     for name in settings.providers:
         if name not in installed.broken:
             installed.get(name, field="providers")
@@ -92,9 +92,10 @@ def check_provider_tables(settings: Settings, installed: ProviderRegistry) -> Ma
 def open_providers(
     settings: Settings, *, only: Collection[str] | None = None, found_too: bool = False
 ) -> Iterator[tuple[ConfiguredProvider, ...]]:
-    """Every configured provider, or `only` these. `found_too`: also those without a table whose credentials are found.
+    """Open every configured provider, or `only` these.
 
-    One of the latter that needs a setting first is returned with that InputError.
+    `found_too`: also those without a table whose credentials are found. If such a provider needs a setting, it is returned with
+    that InputError.
     """
     installed = plugins.load_providers()
     tables = dict(check_provider_tables(settings, installed))
@@ -114,7 +115,7 @@ def open_providers(
 
 
 def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, ...]:
-    """The accounts of all providers, with an UnavailableProvider for each that could not be opened."""
+    """Return the accounts of all providers, with an UnavailableProvider for each that could not be opened."""
     found = list[InstanceSource]()
     for cloud in clouds:
         found += cloud.sources if cloud.error is None else (UnavailableProvider(name=cloud.name, error=cloud.error),)
@@ -123,7 +124,7 @@ def list_sources(clouds: Sequence[ConfiguredProvider]) -> tuple[InstanceSource, 
 
 @contextmanager
 def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
-    """What every provider is handed; connections are closed when the block ends."""
+    """Open the context shared by all providers; connections are closed when the block ends."""
     import os
 
     from costguard.data import ShippedFacts
@@ -147,7 +148,7 @@ def open_provider_context(settings: Settings) -> Iterator[ProviderContext]:
 
 
 def open_transport(settings: Settings) -> Transport:
-    """A client of its own, as `[network]` wants it. Close it."""
+    """Return a new HTTP client configured by `[network]`. The caller closes it."""
     from costguard.providers.transport import Transport
 
     ca_file, proxy = settings.network.ca_file, settings.network.proxy
@@ -167,7 +168,7 @@ def _find_home() -> Path:
 def _open_all(
     tables: Mapping[str, Mapping[str, object]], installed: ProviderRegistry, around: ProviderContext
 ) -> tuple[ConfiguredProvider, ...]:
-    """Each of `tables` opened, or the reason why not. One that hangs is such a reason, too."""
+    """Open each of `tables`; a provider that fails or hangs is returned with the reason."""
     questions = {name: partial(_open_provider, name, table, installed, around) for name, table in tables.items()}
     answers = run_all(questions, limit_s=OPEN_LIMIT_S)
     return tuple(_to_configured_provider(name, answer, installed) for name, answer in answers.items())
@@ -176,7 +177,7 @@ def _open_all(
 def _to_configured_provider(
     name: str, answer: ConfiguredProvider | BaseException, installed: ProviderRegistry
 ) -> ConfiguredProvider:
-    """`answer`, or in its place what was raised. The words of an unexpected one are left out: they may hold a secret."""
+    """Return `answer`, or convert an exception to an error. The text of an unexpected one is dropped: it may hold a secret."""
     if isinstance(answer, ConfiguredProvider):
         return answer
     plugin = installed.found.get(name)
@@ -188,7 +189,7 @@ def _to_configured_provider(
 def _open_provider(
     name: str, table: Mapping[str, object], installed: ProviderRegistry, around: ProviderContext
 ) -> ConfiguredProvider:
-    """`name` opened; whatever its plug-in raises is raised."""
+    """Open `name`; exceptions of its plug-in are not caught."""
     plugin = installed.found.get(name)
     if plugin is None:
         what = f"its plug-in failed to load: {installed.broken[name]}"
@@ -221,13 +222,13 @@ CACHE_BYTES_MAX = 64 * 2**20
 
 
 class FileCache:
-    """A `Cache` in `folder`, which is created with the first entry. The file's modification time is its age."""
+    """A `Cache` in `folder`, which is created with the first entry. The age of an entry is the file's modification time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def get(self, name: str, youngest: datetime) -> bytes | None:
-        """What was kept as `name` at or after `youngest`; None where there is no such thing or it cannot be read."""
+        """Return the entry `name` if written at or after `youngest`; None if there is none or it is unreadable."""
         path = self.folder / _make_file_name(name)
         with suppress(OSError, OverflowError, ValueError):
             found = path.stat()
@@ -236,28 +237,28 @@ class FileCache:
         return None
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep `data`; that it cannot be kept is nobody's failure."""
+        """Store `data`; a failure to store it is ignored."""
         with suppress(OSError):
             write_file_atomically(self.folder / _make_file_name(name), data)
 
 
 def _make_file_name(name: str) -> str:
-    """A name that every file system takes, and that no other `name` gets."""
+    """Return a file name that is valid in every file system and unique for `name`."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:CACHE_NAME_LENGTH_MAX]
     return f"{plain}-{sha256(name.encode()).hexdigest()[:16]}"
 
 
 class BillExportReader:
-    """See `ports.bills.BillReader`."""
+    """Reads bill files. See `ports.bills.BillReader`."""
 
     def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
-        """The files that a path, a folder or a pattern names."""
+        """Return the files that a path, a folder or a pattern names."""
         from costguard.files.records import find_pieces
 
         return find_pieces(where)
 
     def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
-        """The lines of `period` in `pieces`: rows of `provider`, and those that name nobody else who is installed."""
+        """Return the lines of `period` in `pieces`: rows of `provider`, and rows that name no other installed provider."""
         from costguard.bills.bill_files import sum_bill_lines
         from costguard.services.bill_files import list_installed_kinds, open_bill_pieces
 

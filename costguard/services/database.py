@@ -10,21 +10,21 @@ from costguard.views import ledger as documents
 
 
 def answer_db_path(*, config: str | None = None) -> CommandAnswer:
-    """`costguard db path`."""
+    """Answer `costguard db path`."""
     return CommandAnswer(
         document=documents.build_ledger_path_document(maintenance.describe_ledger_path(_read_ledger_url(config)))
     )
 
 
 def answer_db_backup(file: str, *, config: str | None = None) -> CommandAnswer:
-    """`costguard db backup`."""
+    """Answer `costguard db backup`."""
     url, target = _read_ledger_url(config), expand_path(file)
     size = maintenance.backup_ledger(url, target)
     return CommandAnswer(document=documents.build_backup_document(maintenance.describe_ledger_path(url), str(target), size))
 
 
 def answer_db_check(*, config: str | None = None) -> CommandAnswer:
-    """`costguard db check`; findings end it as an error, after they have been printed."""
+    """Answer `costguard db check`; findings are printed and end it with an error."""
     url = _read_ledger_url(config)
     findings = maintenance.check_ledger(url)
     shown = maintenance.describe_ledger_path(url)
@@ -36,7 +36,7 @@ def answer_db_check(*, config: str | None = None) -> CommandAnswer:
 
 
 def answer_db_upgrade(*, config: str | None = None) -> CommandAnswer:
-    """`costguard db upgrade`."""
+    """Answer `costguard db upgrade`."""
     url = _read_ledger_url(config)
     done = maintenance.upgrade_ledger(url)
     copy = None if done.copy is None else str(done.copy)

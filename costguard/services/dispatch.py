@@ -1,9 +1,9 @@
-"""Deliver due notifications from the outbox: side by side within a deadline, pages first; record each outcome.
+"""Deliver due notifications from the outbox: in parallel within a deadline, pages first; record each outcome.
 
-A notification is delivered at least once: a crash between delivery and its record delivers it again, under the same id. Where
-the ledger cannot be written, outcomes are kept in memory until it can, so that nobody gets the same message every minute. One
-that is given up (no retry can help, too many failed, or too old) goes to the second channel, the console. The guard does not
-wait for this. Also here: opening the channels and hooks that the settings name.
+A notification is delivered at least once: after a crash between delivery and its record it is delivered again, under the same
+id. If the ledger cannot be written, outcomes are kept in memory until it can, so that no message is repeated every minute. A
+notification that is given up (no retry can help, too many failed, or too old) goes to the second channel, the console. The
+guard does not wait for deliveries. The module also opens the channels and hooks of the settings.
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ DISPATCH_MESSAGES_MAX = 32
 
 
 class MessageOutbox(Protocol):
-    """Notifications written together with the alerts they report."""
+    """Notifications written together with the alerts that they report."""
 
     def due_messages(self, now: datetime) -> list[Notification]:
-        """Those to be tried at `now`, the oldest first."""
+        """Return those to be tried at `now`, the oldest first."""
 
     def settle(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
-        """Write what came of one try, and date the next one if there is to be one. LedgerError where it cannot be written."""
+        """Record the outcome of one attempt, and schedule a retry if there is one.
+
+        Raises LedgerError if it cannot be written.
+        """
 
     def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
-        """Those that were given up at or after `since`, with why."""
+        """Return those given up at or after `since`, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchResult:
-    """Outcome of one round. `later`: to be tried again. `given_up`: sent to the second channel, with the reason."""
+    """Outcome of one round. `later`: to be retried. `given_up`: sent to the second channel, with the reason."""
 
     sent: tuple[Notification, ...] = ()
     later: tuple[tuple[Notification, str], ...] = ()
@@ -62,7 +65,10 @@ class DispatchResult:
 
 
 class OutboxDispatcher:
-    """Delivers what is due, one round a call. `notifiers`: by channel name. `second`: channel for what cannot be delivered."""
+    """Delivers due notifications, one round per call. `notifiers`: by channel name.
+
+    `second`: channel for undeliverable ones.
+    """
 
     def __init__(
         self,
@@ -78,7 +84,7 @@ class OutboxDispatcher:
         self._unsettled = dict[str, DeliveryResult]()
 
     def deliver(self) -> DispatchResult:
-        """One round, at most `limit_s` long. LedgerError where the outbox cannot be read or written."""
+        """Run one round, at most `limit_s` long. Raises LedgerError if the outbox cannot be read or written."""
         began, owed = self._clock.now(), bool(self._unsettled)
         self._settle_all(began)
         messages = _choose_messages(self._outbox.due_messages(began))
@@ -100,14 +106,14 @@ class OutboxDispatcher:
         )
 
     def _settle_all(self, now: datetime) -> None:
-        """Each is forgotten here once it is written there."""
+        """Record each outcome in the outbox, then drop it from memory."""
         for message_id, delivery in list(self._unsettled.items()):
             self._outbox.settle(message_id, delivery, now)
             del self._unsettled[message_id]
 
 
 def _choose_messages(due: list[Notification]) -> list[Notification]:
-    """Pages first, then the oldest; of each channel so many, and of all."""
+    """Choose pages first, then the oldest, up to the limits per channel and per round."""
     chosen, of_one = list[Notification](), Counter[str]()
     for message in sorted(due, key=lambda one: -SEVERITIES.index(one.severity)):
         of_one[message.channel] += 1
@@ -123,7 +129,7 @@ def _send_message(notifier: Notifier | None, message: Notification) -> DeliveryR
 
 
 def _to_delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
-    """What came of it; an exception's own words are left out, as they may hold an address."""
+    """Return the result; the text of an exception is dropped, because it may contain an address."""
     if isinstance(answer, DeliveryResult):
         return answer
     why = "no answer in time" if isinstance(answer, TimeoutError) else f"the channel failed ({type(answer).__name__})"
@@ -131,7 +137,7 @@ def _to_delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
 
 
 def _end_old_retries(delivery: DeliveryResult, message: Notification, now: datetime) -> DeliveryResult:
-    """No other try for a message that is so old: whoever is told so late is told through the second channel."""
+    """Stop retrying a message older than its `days`; it then goes to the second channel."""
     return (
         replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP_AFTER else delivery
     )
@@ -144,31 +150,31 @@ DEFAULT_ROUTE = AlertRoute(name=CONSOLE_CHANNEL, channels=(CONSOLE_CHANNEL,), mi
 
 
 def list_routes(settings: Settings) -> tuple[AlertRoute, ...]:
-    """The routes of the settings, or the console."""
+    """Return the routes of the settings, or the console."""
     return settings.routes or (DEFAULT_ROUTE,)
 
 
 def open_notifiers(settings: Settings, clock: Clock) -> dict[str, Notifier]:
-    """Each channel that a route or a report names. InputError where an address is not where the settings say it is kept."""
+    """Open each channel that a route or a report names. Raises InputError if an address is not where the settings state."""
     named = (*(route.channels for route in list_routes(settings)), *(report.channels for report in settings.reports))
     names = dict.fromkeys(name for channels in named for name in channels)
     return {name: open_notifier(name, settings, clock) for name in names}
 
 
 def open_console(clock: Clock) -> Notifier:
-    """The channel that needs no disk and no network."""
+    """Open the channel that needs no disk and no network."""
     return partial(plugins.load_notifier(CONSOLE_CHANNEL), channel=Channel(name=CONSOLE_CHANNEL, clock=clock))
 
 
 def open_dispatcher(settings: Settings, book: GuardStore, clock: Clock, holder: str = "") -> OutboxDispatcher:
-    """The dispatcher of `book`; one a process. `holder`: name in the leader lease, "" for a process that takes none."""
+    """Open the dispatcher of `book`; one per process. `holder`: name in the leader lease, "" if the process takes none."""
     return OutboxDispatcher(
         _LedgerOutbox(book, holder), open_notifiers(settings, clock), clock=clock, second=open_console(clock)
     )
 
 
 def open_notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
-    """The channel `name`. InputError where its address is not where the settings say it is kept."""
+    """Open the channel `name`. Raises InputError if its address is not where the settings state."""
     kind = find_channel_kind(name)
     if kind == CONSOLE_CHANNEL:
         return open_console(clock)
@@ -184,14 +190,14 @@ def open_notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
 
 
 def find_channel_kind(name: str) -> str:
-    """Which plug-in serves the channel `name`. InputError where its address is not where the settings say it is kept."""
+    """Return the plug-in of the channel `name`. Raises InputError if its address is not where the settings state."""
     if name == CONSOLE_CHANNEL or name.startswith(MAIL_PREFIX):
         return CONSOLE_CHANNEL if name == CONSOLE_CHANNEL else CHAT
     return WEBHOOK if resolve_address(name, "notify.route.to").partition("://")[0].lower() in WEB_SCHEMES else CHAT
 
 
 def _read_mail_address(settings: Settings) -> str:
-    """The address of the server that mail to people goes through."""
+    """Return the address of the mail server for mail to people."""
     address = resolve_address(settings.mail, "notify.mail")
     known = address.partition("://")[0].lower() in MAIL_SCHEMES
     hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
@@ -200,22 +206,22 @@ def _read_mail_address(settings: Settings) -> str:
 
 
 def format_channel_name(name: str) -> str:
-    """What people see of a channel: where its address is kept, or its host."""
+    """Return the public name of a channel: where its address is stored, or its host."""
     scheme, separator, rest = name.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if separator else name
 
 
 class _LedgerOutbox:
-    """The book's messages, as the postman calls them."""
+    """The messages of the ledger as a MessageOutbox."""
 
     def __init__(self, book: GuardStore, holder: str) -> None:
         self.settle, self.undelivered = book.settle_message, book.undelivered
         self._book, self._holder = book, holder
 
     def due_messages(self, now: datetime) -> list[Notification]:
-        """Those to be tried at `now`.
+        """Return those to be tried at `now`.
 
-        What is worth sending for days is left to whoever has the turn; a notice waits for nobody.
+        Messages worth a retry for days are left to the process with the leader lease; other notifications are sent by any.
         """
         due = self._book.due_messages(now)
         patient = any(one.days > 1 for one in due)
@@ -224,7 +230,7 @@ class _LedgerOutbox:
 
 
 def is_led_by_another(book: GuardStore, holder: str, now: datetime) -> bool:
-    """Whether another process than `holder` has the leader lease."""
+    """Return whether another process than `holder` has the leader lease."""
     turn = book.load_leader_lease() if holder else None
     return turn is not None and turn.is_held(now) and turn.holder != holder
 
@@ -233,12 +239,12 @@ HTTP_OK, HTTP_REDIRECT = 200, 300
 
 
 def build_hook_runner(settings: Settings, clock: Clock) -> HookRunner:
-    """What runs the hooks of the settings; one a process."""
+    """Build the runner for the hooks of the settings; one per process."""
     return HookRunner(post=partial(_post_hook, settings, clock))
 
 
 def _post_hook(settings: Settings, clock: Clock, call: HookCall) -> HookEnd:
-    """Ask the url of a hook once. Where its address is kept is read now: it may have changed."""
+    """Call the url of a hook once. Its address is read now, because it may have changed."""
     from costguard.notifiers.webhook import post_webhook
 
     try:

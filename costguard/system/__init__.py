@@ -1,1 +1,1 @@
-"""The machine under costguard: clock, TLS, DNS, file security, garbage collection, systemd."""
+"""Operating system services: clock, TLS, DNS, file security, garbage collection, systemd."""

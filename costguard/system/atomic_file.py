@@ -1,13 +1,13 @@
-"""One writer at a time, over processes and threads: a lock on a file beside the ledger.
+"""File locks, and files that are replaced atomically.
 
-SQLite lets one connection write while another one moves the log into the file. In versions before 3.51.3 the two can meet in
-a way that loses a committed transaction (sqlite.org/wal.html, "The WAL-Reset Bug", 2026-03), and Python ships older ones. So
-whoever writes holds this lock until its commit, and the checkpoint that may follow it, are done. Closing the last connection
-checkpoints as well, but only under SQLite's exclusive lock on the file, when no other connection exists.
+The lock is on a file beside the ledger and admits one writer at a time, across processes and threads. SQLite lets one
+connection write while another one moves the log into the file. In versions before 3.51.3 the two can collide in a way that
+loses a committed transaction (sqlite.org/wal.html, "The WAL-Reset Bug", 2026-03), and Python ships older versions. So a writer
+holds the lock until its commit, and the checkpoint that may follow it, are done. Closing the last connection checkpoints as
+well, but only under SQLite's exclusive lock on the file, when no other connection exists. The lock belongs to an open file and
+is released when its process ends, for whatever reason. The lock file itself stays.
 
-The lock belongs to an open file and ends with its process, however that ends. The file itself stays.
-
-Files that are put in place whole: never half of one, for this user only, and on the disk before anybody is told so.
+A replaced file is never half written, is readable by this user only, and is on the disk before the function returns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ PAUSE_S_MAX = 0.05
 
 @contextmanager
 def hold_file_lock(path: Path, *, patience_s: float) -> Iterator[None]:
-    """Hold the lock on the file or folder `path`; LedgerError where another process or thread keeps it for `patience_s`."""
+    """Hold the lock on the file or folder `path`.
+
+    Raises LedgerError if another process or thread holds it for longer than `patience_s` seconds.
+    """
     kind = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     file = os.open(path, kind | os.O_CLOEXEC, 0o600)
     try:
@@ -58,16 +61,16 @@ PREFIX_CHARS_MAX = 40
 
 
 def format_temporary_prefix(path: Path) -> str:
-    """What the names of unfinished forms of `path` begin with; eight letters that nobody can foresee follow."""
+    """Return the prefix of the names of temporary files for `path`; eight random letters follow it."""
     return f".{path.name[:PREFIX_CHARS_MAX]}."
 
 
 @contextmanager
 def replace_file(path: Path, *, ending: str = "") -> Iterator[Path]:
-    """A new file beside `path`, empty, 0600, of a name that nobody can foresee: it becomes `path` when the block ends.
+    """Create an empty temporary file beside `path`, mode 0600, which replaces `path` when the block ends.
 
-    `ending`: what its name ends with until then, so that one that was left behind by SIGKILL is known again.
-    Where the block raises, `path` stays as it was. Missing folders are made. OSError where it cannot be written.
+    Its name is random. `ending`: the suffix of that name, by which a file left behind by SIGKILL is recognised. If the block
+    raises, `path` is unchanged. Missing folders are created. Raises OSError if the file cannot be written.
     """
     make_folder(path.parent)
     file, name = mkstemp(dir=path.parent, prefix=format_temporary_prefix(path), suffix=ending)
@@ -84,20 +87,20 @@ def replace_file(path: Path, *, ending: str = "") -> Iterator[Path]:
 
 
 def write_file_atomically(path: Path, data: bytes) -> None:
-    """Put `data` in place as `path` in one step. OSError where that cannot be."""
+    """Write `data` to `path` atomically; raises OSError if that fails."""
     with replace_file(path) as unfinished:
         unfinished.write_bytes(data)
 
 
 def remove_file(path: Path) -> None:
-    """Have no file at `path`. OSError where that cannot be."""
+    """Remove the file at `path`, if there is one; raises OSError if that fails."""
     if path.is_symlink() or path.exists():
         path.unlink(missing_ok=True)
         sync_to_disk(path.parent)
 
 
 def make_folder(folder: Path) -> None:
-    """Make the missing folders, for this user only."""
+    """Create `folder` and its missing parents, accessible to this user only."""
     if folder.exists():
         return
     make_folder(folder.parent)
@@ -106,7 +109,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before going on."""
+    """Flush a file, or the entries of a folder, to the disk (fsync)."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

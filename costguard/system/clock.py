@@ -1,14 +1,14 @@
 """Clock, sleep and executor, which a simulation can replace; and deadlines for sending.
 
-Everything that counts seconds, sleeps, or asks several questions at once uses this module. A simulated world has one thread,
-and its time passes only where somebody waits; it must be alone in its process:
+Everything that measures seconds, sleeps, or runs several requests concurrently uses this module. A simulated world has one
+thread, and its time advances only when something waits. Only one simulated world can be active in a process:
 
-    with passing_in(world):                     # an hour of Vast's 5.5 s pauses in a second, and the same each time
+    with use_simulated_clock(world):           # an hour of Vast's 5.5 s pauses in a second, and the same each time
         account.poll(scope)
 
-A thread's send deadline stops a late request. Example: a stop may be sent until 12:00:30. At 12:00:06 its adapter looks again,
-and the process is suspended. At 12:07 it resumes, the answer is there, and the request that would follow is refused before its
-first byte.
+A thread's send deadline stops a late request. Example: a stop may be sent until 12:00:30. At 12:00:06 its adapter reads the
+state again, and the process is suspended. At 12:07 it resumes, the answer is there, and the request that would follow is
+refused before its first byte.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any, Protocol
 
 
 class SimulatedClock(Protocol):
-    """A simulated one: its seconds, and how they pass."""
+    """A clock whose time advances only by `sleep`."""
 
     def monotonic(self) -> float:
-        """Seconds that only go on."""
+        """Return seconds that never decrease."""
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass, and a little at least."""
+        """Advance the time by `seconds`, and by a small amount at least."""
 
 
 _simulated_clock: SimulatedClock | None = None
@@ -37,7 +37,7 @@ _simulated_clock: SimulatedClock | None = None
 
 @contextmanager
 def use_simulated_clock(world: SimulatedClock) -> Iterator[None]:
-    """In this block time is that of `world`, and nothing is done beside."""
+    """Use the time of `world` in this block, and run everything in one thread."""
     global _simulated_clock  # noqa: PLW0603 - how time passes is the process's
     before, _simulated_clock = _simulated_clock, world
     try:
@@ -47,17 +47,17 @@ def use_simulated_clock(world: SimulatedClock) -> Iterator[None]:
 
 
 def is_simulated() -> bool:
-    """Whether time is simulated, so that whoever is to answer must do so before anybody waits for it."""
+    """Return whether time is simulated; then an answer must be complete before anything waits for it."""
     return _simulated_clock is not None
 
 
 def read_monotonic() -> float:
-    """Seconds that only go on."""
+    """Return seconds that never decrease, real or simulated."""
     return time.monotonic() if _simulated_clock is None else _simulated_clock.monotonic()
 
 
 def pass_simulated_time(seconds: float) -> float:
-    """Let simulated time pass. What is left of `seconds` for a caller who sleeps by other means: all where time is real."""
+    """Advance simulated time by `seconds`, and return the seconds still to sleep: 0, or all of them if time is real."""
     if _simulated_clock is None:
         return seconds
     _simulated_clock.sleep(seconds)
@@ -65,12 +65,12 @@ def pass_simulated_time(seconds: float) -> float:
 
 
 def make_executor(most: int, name: str) -> Executor:
-    """Who does `most` things at once: threads; in a simulated world whoever submits, one thing after the other."""
+    """Return an executor of `most` threads; in a simulated world one that runs each task at once in the caller's thread."""
     return ThreadPoolExecutor(max_workers=most, thread_name_prefix=name) if _simulated_clock is None else _ImmediateExecutor()
 
 
 class _ImmediateExecutor(Executor):
-    """Does what is submitted before it answers."""
+    """An executor that runs a task within `submit`."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:  # noqa: ANN401 - as Executor has it
         done: Future[Any] = Future()
@@ -85,7 +85,7 @@ class Clock(Protocol):
     """The time of day."""
 
     def now(self) -> datetime:
-        """This instant, in UTC."""
+        """Return the current time in UTC."""
 
 
 _send_limit = threading.local()
@@ -93,7 +93,7 @@ _send_limit = threading.local()
 
 @contextmanager
 def limit_sending(at_s: float, seconds: Callable[[], float]) -> Iterator[None]:
-    """In this block nothing is sent by this thread at `at_s` or later, by `seconds`, a clock that only goes on."""
+    """Refuse, in this block, every request of this thread from `at_s` on, by the monotonic clock `seconds`."""
     before = getattr(_send_limit, "late", None)
     _send_limit.late = lambda: seconds() >= at_s
     try:
@@ -103,6 +103,6 @@ def limit_sending(at_s: float, seconds: Callable[[], float]) -> Iterator[None]:
 
 
 def is_too_late_to_send() -> bool:
-    """Whether nothing more may be sent now."""
+    """Return whether this thread's send deadline has passed."""
     late: Callable[[], bool] | None = getattr(_send_limit, "late", None)
     return late is not None and late()

@@ -1,7 +1,8 @@
-"""What nobody else on this machine may see or change: files that are made, the memory of this process, files that are believed.
+"""Protect files and this process's memory from other users, and check the permissions of files that are trusted.
 
-A secret that others can read is refused as ssh refuses a key: where it is ours, so that we can mend it, and where they get at
-it at all, which they do not below a folder that is closed to them. The superuser gets at everything, and is no "other" here.
+A secret that others can read is refused, as ssh refuses a key: if this user owns the file and so can correct its mode, and if
+others can reach it at all, which they cannot below a folder that is closed to them. The superuser can read everything and does
+not count as an other user.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _process_limits: dict[str, int] = {}
 
 
 def restrict_process() -> None:
-    """For a process that begins: what it makes is its user's alone, and where it crashes its memory is not written down."""
+    """Restrict new files to this user and disable core dumps; for the start of a process."""
     before = os.umask(0o077)
     _process_limits.setdefault("umask", before)
     with suppress(ImportError, OSError, ValueError):
@@ -33,7 +34,7 @@ def restrict_process() -> None:
 
 
 def restore_process() -> None:
-    """For a process that becomes a program of the user's: as this one was before `begin`."""
+    """Undo `restrict_process`; for a process that becomes the user's program."""
     if "umask" in _process_limits:
         os.umask(_process_limits["umask"])
     with suppress(ImportError, OSError, ValueError, KeyError):
@@ -44,9 +45,9 @@ def restore_process() -> None:
 
 
 def disable_memory_dumps() -> None:
-    """For a process that holds keys: no core, and no other program of this user reads its memory or its environment (Linux).
+    """Disable core dumps, and reading of memory and environment by this user's other programs (Linux); for processes with keys.
 
-    What it starts, such as a hook, is such another program: it cannot look up in /proc what it was not given.
+    A program that it starts, such as a hook, is such an other program: it cannot read in /proc what it was not given.
     """
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
@@ -56,7 +57,10 @@ def disable_memory_dumps() -> None:
 
 
 def describe_exposure(path: Path) -> str:
-    """Who else can read the secret in the file at `path`, in words; "" where nobody, or where it is not ours to mend."""
+    """Return a text that describes which others can read the secret in the file at `path`.
+
+    "" if none can, or if this user does not own the file and so cannot correct it.
+    """
     try:
         place = path.resolve()
         found = place.stat()
@@ -73,7 +77,7 @@ def describe_exposure(path: Path) -> str:
 
 
 def describe_foreign_writers(path: Path) -> str:
-    """How others can have written what stands at `path`, in words; "" where only its owner and the superuser can."""
+    """Return a text that describes how other users can have written `path`; "" if only its owner and the superuser can."""
     found, folder = path.stat(), path.parent.stat()
     if found.st_mode & stat.S_IWOTH:
         return f"it is world-writable (its mode is {stat.S_IMODE(found.st_mode):04o})"
@@ -85,15 +89,16 @@ def describe_foreign_writers(path: Path) -> str:
 
 
 def describe_foreign_owner(path: Path) -> str:
-    """Whose the file at `path` is, in words, where that is neither this user nor the superuser; else ""."""
+    """Return a text that names the owner of `path`; "" if it is this user or the superuser."""
     owner = path.stat().st_uid
     return "" if owner in (os.geteuid(), ROOT) else f"it belongs to another user ({_get_user_name(owner)})"
 
 
 def find_planted_link(path: Path) -> Path | None:
-    """The link on the way to `path` that somebody else put into a folder where everybody may write; None where there is none.
+    """Return the first link on the way to `path` that another user made in a world-writable folder; None if there is none.
 
-    Linux does not follow such links for us, by `fs.protected_symlinks`; whoever looks up where they lead has to ask.
+    The kernel does not follow such links (`fs.protected_symlinks`), but code that resolves a path by itself must check for
+    them.
     """
     try:
         return _walk_links(path.absolute())
@@ -123,7 +128,7 @@ def _walk_links(path: Path) -> Path | None:
 
 
 def _can_reach(path: Path, group: int | None) -> bool:
-    """Whether those of `group` (None: everybody) get through every folder to `path`."""
+    """Return whether the members of `group` (None: everybody) may pass through every folder to `path`."""
     for folder in path.parents:
         found = folder.stat()
         if not found.st_mode & (stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH):

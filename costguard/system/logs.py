@@ -1,9 +1,9 @@
-"""The log: facts with fields, one a line, and never a secret. Only the commands that run for long import this.
+"""The log: one event with fields a line, without secrets. Only the long-running commands import this module.
 
     {"at": "2026-11-22T06:17:34Z", "level": "error", "event": "account_degraded", "account": "runpod/me", "failures": 3}
 
-With `as_json` so; on a terminal in colours; in a pipe as `at=... level=... event=...`. What other libraries warn of through
-`logging` comes the same way. A log that cannot be written stops nothing.
+That is the form with `as_json`; on a terminal it is coloured text, in a pipe `at=... level=... event=...`. Warnings that other
+libraries send through `logging` are written the same way. A failure to write the log stops nothing.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ LogFields = MutableMapping[str, Any]
 
 
 class SecretRedactor:
-    """Takes secrets out of every field: those that are known, what is called one, and what looks like one."""
+    """Removes secrets from every field: known secrets, fields with the name of a secret, and text in the form of one."""
 
     def __init__(self, secrets: tuple[Secret, ...] = ()) -> None:
         self._secrets = secrets
 
     def __call__(self, _logger: object, _method: str, fields: LogFields) -> LogFields:
-        """As structlog calls it."""
+        """Redact all fields; called by structlog."""
         return {name: self.redact_value(value, name) for name, value in fields.items()}
 
     def redact_value(self, value: object, name: str = "") -> object:
-        """`value` of the field `name`, as it may be written: numbers and truths as they are, all else as clean text."""
+        """Return `value` of the field `name` without secrets: numbers and booleans unchanged, all else as one-line text."""
         if value is None or isinstance(value, bool | int | float):
             return value
         if SECRET_NAMES.search(name):
@@ -64,7 +64,7 @@ class SecretRedactor:
 
 
 class LineWriter:
-    """Where lines go: each in one write, and nowhere where the stream is gone or full."""
+    """Writes each line in one write; a closed or full stream is ignored."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -79,16 +79,16 @@ class LineWriter:
 
 
 class LibraryLogForwarder(logging.Handler):
-    """Hands what other libraries warn of to our log."""
+    """Forwards warnings of other libraries to costguard's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record as a fact."""
+        """Log one record as a `library` event."""
         with suppress(Exception):  # a library's broken format string is not our failure
             structlog.get_logger().warning("library", name=record.name, message=record.getMessage(), said=record.levelname)
 
 
 def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
-    """Set the log up for this process, which writes to `stream` (stderr)."""
+    """Configure the log of this process. `stream`: where it is written, None: stderr."""
     out = stream or sys.stderr
     colours = out.isatty() and not os.environ.get("NO_COLOR")
     renderer: Any = structlog.processors.LogfmtRenderer(key_order=["at", "level", "event"], bool_as_flag=False)
@@ -113,11 +113,11 @@ def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream
 
 
 def get_log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
-    """The log, with `info`, `warning` and `error`, each given an event and its fields."""
+    """Return the logger, whose `info`, `warning` and `error` take an event and its fields."""
     return structlog.get_logger()
 
 
 def _order_fields(_logger: object, _method: str, fields: LogFields) -> LogFields:
-    """When, how grave and what stand first."""
+    """Put time, level and event first."""
     first = ("at", "level", "event")
     return {name: fields[name] for name in (*first, *fields) if name in fields}

@@ -1,8 +1,8 @@
-"""TLS and DNS: trusted authorities, errors in words that say what to do, name resolution with a time limit.
+"""TLS and DNS: trusted authorities, readable error messages, name resolution with a time limit.
 
-Authorities are the system's, or those of one file: `ca_file` in [network]. No environment variable names any or turns
-verification off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY. The
-system's resolver has no deadline and may hang for half a minute, so it is asked in a thread.
+The authorities are the system's, or those of one file: `ca_file` in [network]. No environment variable adds authorities or
+turns verification off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY.
+The system's resolver has no deadline and may hang for half a minute, so it is called in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOO_OLD = "it must speak TLS 1.2 or later"
 
 
 class TlsTrouble(NamedTuple):
-    """`what` is wrong with the other side, to stand after its name, and what to do about it."""
+    """A TLS problem: `what` is wrong with the other side, worded to follow its name, and a hint what to do."""
 
     what: str
     hint: str
@@ -34,14 +34,15 @@ class TlsTrouble(NamedTuple):
 
 @cache
 def load_system_context() -> ssl.SSLContext:
-    """The system's authorities. Reading their certificates takes 20 ms: done once."""
+    """Return a TLS context with the system's authorities. Reading the certificates takes 20 ms, so it is cached."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 def load_file_context(ca_file: Path) -> ssl.SSLContext:
-    """As strict, by the authorities of a file; OSError or ValueError where it holds none.
+    """Return an equally strict TLS context with the authorities of `ca_file`.
 
-    Not `create_default_context`: it writes session keys where SSLKEYLOGFILE says.
+    Raises OSError or ValueError if the file holds none. It does not use `create_default_context`, which writes session keys to
+    the file named by SSLKEYLOGFILE.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=ca_file)
@@ -49,12 +50,15 @@ def load_file_context(ca_file: Path) -> ssl.SSLContext:
 
 
 def load_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Of `ca_file`, or the system's where it is None."""
+    """Return a TLS context for `ca_file`; None: the system's authorities."""
     return load_system_context() if ca_file is None else load_file_context(ca_file)
 
 
 def explain_tls_error(broken: BaseException | None) -> TlsTrouble | None:
-    """What TLS did not like, if `broken` comes of that. The error's own words are left out: they may repeat what was sent."""
+    """Return the TLS problem that caused `broken`; None if TLS did not.
+
+    The error's own text is left out, because it may repeat what was sent.
+    """
     while broken is not None:
         if isinstance(broken, ssl.SSLCertVerificationError):
             what = _CERTIFICATE_WORDS.get(broken.verify_code)
@@ -100,9 +104,10 @@ _TLS_WORDS = {
 
 
 def resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
-    """The IP addresses of `host`, each once. TimeoutError after `seconds`, any other OSError where there are none.
+    """Return the distinct IP addresses of `host`.
 
-    It is asked in a thread of its own, which ends by itself when the resolver gives up.
+    Raises TimeoutError after `seconds` (None: no limit), and any other OSError if there are none. The resolver runs in a
+    separate thread, which ends when the resolver gives up.
     """
     try:
         return [str(ip_address(host))]

@@ -1,6 +1,6 @@
-"""This process: its cyclic garbage collector is paused while many objects are allocated, and systemd is told its state.
+"""Process services: pause the cyclic garbage collector, and notify systemd of the process's state.
 
-systemd is told by a datagram to the socket that it names (sd_notify(3)); where it names none, nothing is sent.
+The state is sent as a datagram to the socket that systemd names (sd_notify(3)); if it names none, nothing is sent.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 def pause_gc() -> Iterator[None]:
     """Pause the cyclic garbage collector in this block, for all threads of the process.
 
-    A poll in which all changed makes a hundred thousand values; looking for cycles among them took a fifth of the ledger's
-    time, and half of the time of reading 5,000 EC2 instances (2026-11). The block that found the collector enabled enables it
-    again, so that blocks which overlap in several threads never leave it disabled.
+    A poll in which everything changed creates a hundred thousand values; looking for cycles among them took a fifth of the
+    ledger's time, and half of the time of reading 5,000 EC2 instances (2026-11). The block that found the collector enabled
+    enables it again, so that overlapping blocks in several threads never leave it disabled.
     """
     looking = gc.isenabled()
     gc.disable()
@@ -32,7 +32,7 @@ def pause_gc() -> Iterator[None]:
 
 
 def notify_systemd(*facts: str) -> bool:
-    """Send `facts` ("READY=1", "STATUS=..."), each on a line. Whether they were sent; it raises nothing."""
+    """Send `facts` ("READY=1", "STATUS=..."), one a line, and return whether they were sent; raises nothing."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place.startswith(("/", "@")):
         return False
@@ -50,5 +50,8 @@ def notify_systemd(*facts: str) -> bool:
 
 
 def build_reload_facts() -> tuple[str, str]:
-    """What is sent when a reload begins; READY ends it. systemd wants the instant by its own clock, in microseconds."""
+    """Return the facts to send when a reload begins; READY ends it.
+
+    systemd requires the time by the monotonic clock, in microseconds.
+    """
     return "RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"

@@ -1,4 +1,4 @@
-"""A key or token that cannot be shown by accident: not by repr, str, format, a dataclass that holds it, or pickle."""
+"""A key or token that is not shown by repr, str, format, a dataclass that holds it, or pickle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST_SCRUBBED = 4
 
 
 class Secret:
-    """Hold a secret. `reveal()` gives it, `hint()` its last four characters for `doctor`."""
+    """A secret. `reveal()` returns it, `get_hint()` its last four characters for `doctor`."""
 
     __slots__ = ("_value",)
 
@@ -22,11 +22,11 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The secret itself: for the one place that sends it."""
+        """Return the secret itself; only for the code that sends it."""
         return self._value
 
     def get_hint(self) -> str:
-        """The last four characters, where there are enough that they give nothing away."""
+        """Return the last four characters after "..."; only "..." if the secret has fewer than 16 characters."""
         return f"...{self._value[-4:]}" if len(self._value) >= LEAST_FOR_HINT else "..."
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Secret:
 
 
 def scrub_text(text: str, secrets: tuple[Secret, ...]) -> str:
-    """`text` with every one of `secrets` taken out: a provider may echo a key in its error."""
+    """Return `text` with every one of `secrets` replaced: a provider may echo a key in its error."""
     for secret in secrets:
         for form in _list_forms(secret.reveal()):
             text = text.replace(form, "[secret]")
@@ -59,7 +59,7 @@ def scrub_text(text: str, secrets: tuple[Secret, ...]) -> str:
 
 
 def scrub_bytes(data: bytes, secrets: tuple[Secret, ...]) -> bytes:
-    """The same for what came over the wire; `data` itself where nothing is in it."""
+    """Do the same for bytes received; returns `data` itself if it contains no secret."""
     for secret in secrets:
         for form in _list_forms(secret.reveal()):
             data = data.replace(form.encode(), b"[secret]")
@@ -67,13 +67,13 @@ def scrub_bytes(data: bytes, secrets: tuple[Secret, ...]) -> bytes:
 
 
 def _list_forms(value: str) -> Iterator[str]:
-    """How `value` may be echoed: as it is, as an address has it, as JSON has it."""
+    """Yield the forms in which `value` may be echoed: plain, URL-encoded, JSON-escaped."""
     if len(value) >= LEAST_SCRUBBED:
         yield from dict.fromkeys((value, quote(value, safe=""), value.replace("/", "\\/").replace('"', '\\"')))
 
 
 def split_secret(secret: Secret) -> tuple[Secret, ...]:
-    """The secret, and what an Authorization header of it holds: the token of a Bearer, the user and password of a Basic."""
+    """Return the secret, and the parts of an Authorization header: the token of Bearer, user and password of Basic."""
     scheme, _, token = secret.reveal().partition(" ")
     if not token or scheme.lower() not in ("bearer", "basic", "token", "apikey"):
         return (secret,)

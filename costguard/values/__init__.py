@@ -1,1 +1,1 @@
-"""The deciding room: pure values and rules. No clock, disk, network, randomness, logging or third-party import."""
+"""Pure values and rules. No clock, disk, network, randomness, logging or third-party import."""

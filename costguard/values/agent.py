@@ -1,7 +1,7 @@
-"""An agent as the ledger keeps it, the code it joined with, and tokens of those who read status over HTTP.
+"""An agent as stored in the ledger, its enrolment code, and the tokens of HTTP readers.
 
-Example: `costguard agent enrol train-1` makes a code for the life that train-1 is in. Whoever joins with it within ten minutes
-is the agent of that life: it reports about it, asks for it, and about nothing else.
+Example: `costguard agent enrol train-1` creates a code for the current incarnation of train-1. The agent that joins with it
+within ten minutes is the agent of that incarnation: it may report and make requests for it, and for nothing else.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ TOKEN_VALID_MAX = timedelta(days=366)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """An agent that joined. `life` None: of `key` through all its lives. `public_key`: base64 of its Ed25519 key.
+    """An agent that joined. `life` None: it may report for `key` in every incarnation.
 
-    `seq`: of its last message. `record_ms`: the end of the last record that counted, by its own clock, in Unix milliseconds.
-    `troubles`: what it could not measure, as last told. `revoked_by`: who took it away, or what took its place.
+    `public_key`: base64 of its Ed25519 key. `seq`: of its last message. `record_ms`: the end of the last record that counted,
+    by its own clock, in Unix milliseconds. `troubles`: what it could not measure, as last reported. `revoked_by`: who revoked
+    it, or what replaced it.
     """
 
     id: str
@@ -43,13 +44,16 @@ class Agent:
 
     @property
     def heard_at(self) -> datetime:
-        """When it was last heard: its last beat, or its joining."""
+        """Return when it last reported: its last heartbeat, or when it joined."""
         return self.beat_at or self.joined_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrollmentCode:
-    """A one-time code for `key`, as it is kept: its hash alone. `life`: as of an `Agent`. `used_by`: the agent that joined."""
+    """A one-time code for `key`, of which only the hash is stored.
+
+    `life`: as in `Agent`. `used_by`: the agent that joined.
+    """
 
     hash: str
     key: ResourceKey
@@ -63,7 +67,7 @@ class EnrollmentCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebToken:
-    """Somebody who may read over HTTP, as kept: the hash of a token that was shown once. `name`: whose it is."""
+    """A token for reading over HTTP, of which only the hash is stored; it is shown once. `name`: its holder."""
 
     hash: str
     name: str
@@ -75,10 +79,13 @@ class WebToken:
 
 
 def is_token_valid(token: WebToken, now: datetime) -> bool:
-    """Whether `token` lets anybody in at `now`."""
+    """Return whether `token` grants access at `now`."""
     return token.revoked_at is None and token.at <= now < token.expires_at
 
 
 def is_silent(agent: Agent, now: datetime) -> bool:
-    """Whether it was not heard for too long: it is blind then, which says nothing of work."""
+    """Return whether it has not reported for more than SILENT_AFTER.
+
+    A silent agent is no evidence of activity or idleness.
+    """
     return agent.revoked_at is None and now - agent.heard_at > SILENT_AFTER

@@ -1,12 +1,10 @@
-"""Half-open periods of time in UTC: `[start, end)`.
-
-Billing periods: days, weeks, months and years of a time zone, as half-open periods of UTC.
+"""Half-open periods in UTC, `[start, end)`, among them billing periods: days, weeks, months and years of a time zone.
 
 Example: November 2026 in America/New_York is [2026-11-01T04:00Z, 2026-12-01T05:00Z): 721 hours, because the clocks go back in
-it. A day begins at its first instant: where the clocks skip midnight that is when they have jumped, where midnight comes
-twice it is the first. So periods of a kind tile the line in every zone: each ends where the next begins.
+it. A day begins at its first instant: the clock change if the clocks skip midnight, the first midnight if midnight occurs
+twice. So the periods of one kind tile the time line in every zone: each ends where the next begins.
 
-A zone comes in as a `tzinfo`: the settings look it up, and nothing here reads a disk.
+A zone is passed as a `tzinfo`; the settings look it up, and this module reads no disk.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from costguard.values.instant import EARLIEST, LATEST, require_instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """The instants t with start <= t < end. Both are aware and in UTC; an empty period has start == end."""
+    """The instants t with start <= t < end. Both ends are aware and in UTC; an empty period has start == end."""
 
     start: datetime
     end: datetime
@@ -32,15 +30,15 @@ class Period:
 
     @property
     def length(self) -> timedelta:
-        """End - start."""
+        """Return end - start."""
         return self.end - self.start
 
     def holds(self, at: datetime) -> bool:
-        """Whether `at` lies inside; the end does not."""
+        """Return whether `at` lies inside; the end does not."""
         return self.start <= at < self.end
 
     def intersect(self, other: Period) -> Period | None:
-        """The part in both, or None where they only touch or lie apart."""
+        """Return the common part, or None if the periods only touch or are apart."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return Period(start=start, end=end) if start < end else None
 
@@ -53,18 +51,18 @@ LONGEST_ROLLING_DAYS = 3660
 
 
 def make_day(on: date, zone: tzinfo) -> Period:
-    """The day `on`: 23 to 25 hours as a rule, none at all where a zone skipped it (Pacific/Apia, 2011-12-30)."""
+    """Return the day `on`: normally 23 to 25 hours, empty if the zone skipped it (Pacific/Apia, 2011-12-30)."""
     return Period(start=_find_day_start(on, zone), end=_find_day_start(on + DAY, zone))
 
 
 def make_week(on: date, zone: tzinfo) -> Period:
-    """The ISO week, Monday to Sunday, that holds the day `on`."""
+    """Return the ISO week, Monday to Sunday, that contains the day `on`."""
     monday = on - on.weekday() * DAY
     return Period(start=_find_day_start(monday, zone), end=_find_day_start(monday + WEEK, zone))
 
 
 def make_month(year: int, month: int, zone: tzinfo) -> Period:
-    """One calendar month, `month` from 1 to 12."""
+    """Return a calendar month; `month` is 1 to 12."""
     require_whole_number(year, "year", least=EARLIEST.year, most=LATEST.year - 1)
     require_whole_number(month, "month", most=MONTHS_A_YEAR)
     following = date(year + month // MONTHS_A_YEAR, month % MONTHS_A_YEAR + 1, 1)
@@ -72,41 +70,41 @@ def make_month(year: int, month: int, zone: tzinfo) -> Period:
 
 
 def make_year(year: int, zone: tzinfo) -> Period:
-    """One calendar year."""
+    """Return a calendar year."""
     return Period(start=make_month(year, 1, zone).start, end=make_month(year, MONTHS_A_YEAR, zone).end)
 
 
 def find_day(at: datetime, zone: tzinfo) -> Period:
-    """The day that holds the instant `at`."""
+    """Return the day that contains the instant `at`."""
     return make_day(_find_date(at, zone), zone)
 
 
 def find_week(at: datetime, zone: tzinfo) -> Period:
-    """The ISO week, Monday to Sunday, that holds the instant `at`."""
+    """Return the ISO week, Monday to Sunday, that contains the instant `at`."""
     return make_week(_find_date(at, zone), zone)
 
 
 def find_month(at: datetime, zone: tzinfo) -> Period:
-    """The calendar month that holds the instant `at`."""
+    """Return the calendar month that contains the instant `at`."""
     on = _find_date(at, zone)
     return make_month(on.year, on.month, zone)
 
 
 def find_year(at: datetime, zone: tzinfo) -> Period:
-    """The calendar year that holds the instant `at`."""
+    """Return the calendar year that contains the instant `at`."""
     return make_year(_find_date(at, zone).year, zone)
 
 
 def make_rolling_window(at: datetime, days: int) -> Period:
-    """The `days` times 24 hours before `at`, which needs no zone. It ends at `at`, which it does not hold."""
+    """Return the `days` times 24 hours before `at`; no zone is needed. `at` itself is not included."""
     require_whole_number(days, "days", most=LONGEST_ROLLING_DAYS)
     return Period(start=require_instant(at, "at") - days * DAY, end=at)
 
 
 def resolve_wall_time(on: date, at: time, zone: tzinfo) -> datetime:
-    """The first instant at which the clock of `zone` has reached `at` on the day `on`.
+    """Return the first instant at which the clock of `zone` has reached `at` on the day `on`.
 
-    A time that the clocks skip is the instant at which they jump; of a time that comes twice the first is meant.
+    A time that the clocks skip resolves to the clock change, a time that occurs twice to the first occurrence.
     """
     wall = datetime.combine(on, at)
     first = wall.replace(tzinfo=zone).astimezone(UTC)
@@ -124,11 +122,11 @@ def resolve_wall_time(on: date, at: time, zone: tzinfo) -> datetime:
 
 
 def _find_date(at: datetime, zone: tzinfo) -> date:
-    """The date at `at`. Once a day has begun it stays begun: clocks that go back over midnight do not bring yesterday back."""
+    """Return the date at `at`. If clocks go back over midnight, the new day continues and the old one does not resume."""
     on = require_instant(at, "at").astimezone(zone).date()
     return on + DAY if _find_day_start(on + DAY, zone) <= at else on
 
 
 def _find_day_start(on: date, zone: tzinfo) -> datetime:
-    """The first instant of the day `on`. For a day that a zone skipped: that of the day after."""
+    """Return the first instant of the day `on`; for a day that the zone skipped, that of the next day."""
     return resolve_wall_time(on, time(), zone)

@@ -1,6 +1,6 @@
-"""Checks at birth: every value in `core` is built through these, so that an illegal one cannot exist.
+"""Input checks used by all value classes, so that an invalid value cannot be built.
 
-A failed check names the field, says what is wrong, and says what to write instead.
+A failed check names the field, what is wrong, and what to write instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def require(truth: bool, field: str, what: str, hint: str | None = None) -> None
 
 
 def require_whole_number(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """`value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are whole numbers too."""
+    """Return `value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are accepted too."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
         hint = UNQUOTED_HINT if _is_digits(value) else f"write {least} or more"
         raise InputError(f"must be a whole number, not {describe_value(value)}", field=field, hint=hint)
@@ -46,7 +46,7 @@ def require_whole_number(value: object, field: str, *, least: int = 1, most: int
 
 
 def require_number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
-    """`value` as a finite float between `least` and `most`."""
+    """Return `value` as a finite float between `least` and `most`. Raises InputError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE_NUMBER < value < HUGE_NUMBER:
         hint = UNQUOTED_HINT if _is_digits(value) else f"write a number from {least:g}"
         raise InputError(f"must be a number, not {describe_value(value)}", field=field, hint=hint)
@@ -62,7 +62,7 @@ def _is_digits(value: object) -> bool:
 
 
 def require_one_of(value: object, choices: Iterable[str], field: str) -> str:
-    """`value` if it is one of `choices`; otherwise an error that offers the nearest and lists them all."""
+    """Return `value` if it is one of `choices`; otherwise raise an error that suggests the nearest and lists them all."""
     known = tuple(choices)
     if isinstance(value, str) and value in known:
         return value
@@ -76,7 +76,7 @@ def require_one_of(value: object, choices: Iterable[str], field: str) -> str:
 
 
 def require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """UnknownNameError for the first key of `table` that is not in `known`."""
+    """Raise UnknownNameError for the first key of `table` that is not in `known`."""
     for key in table:
         if key not in known:
             field = f"{where}.{key}" if where else str(key)
@@ -90,7 +90,7 @@ def require_known_keys(table: Mapping[str, object], known: tuple[str, ...], wher
 
 
 def find_nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:
-    """The names in `known` most like `name`, best first. `difflib` is imported only when somebody has mistyped."""
+    """Return the names in `known` most similar to `name`, best first. `difflib` is imported only on a call."""
     from difflib import get_close_matches
 
     by_folded = {fold_name(k): k for k in known}
@@ -99,7 +99,7 @@ def find_nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[
 
 
 def fold_name(name: str) -> str:
-    """`name` as compared: lower case, without the separators people swap (`A100_80gb` equals `a100-80GB`).
+    """Return `name` for comparison: lower case, without separators (`A100_80gb` equals `a100-80GB`).
 
     A dot between digits stays: `opt-1.3b` is not `opt-13b`.
     """
@@ -107,7 +107,7 @@ def fold_name(name: str) -> str:
 
 
 def describe_value(value: object) -> str:
-    """How an error shows a value somebody wrote."""
+    """Format a user's value for an error message."""
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, int) and not -LARGEST_SHOWN < value < LARGEST_SHOWN:

@@ -1,19 +1,18 @@
-"""A GPU as its datasheet states it: dense rates, never the sparse headline.
+"""GPU models with their datasheet figures (dense rates, not the sparse ones), and resolution of GPU names.
 
-Units: GB are 1e9 bytes as sold; GiB are 2^30. TFLOPS are 1e12 dense operations a second with fp32 accumulation;
-bandwidths are GB/s, both directions together for links; watts. The facts stand in `costguard/data/gpus.csv`.
+Units: GB are 1e9 bytes as sold; GiB are 2^30. TFLOPS are 1e12 dense operations a second with fp32 accumulation; bandwidths are
+GB/s, both directions together for links; watts. The figures are in `costguard/data/gpus.csv`.
 
-Example: H100-SXM is sold as 80 GB; the driver offers a process 79.11 GiB of it, and that is what a job must fit.
+Example: H100-SXM is sold as 80 GB; the driver offers a process 79.11 GiB of it, and a job must fit into that.
 
-What a GPU is called here, whatever it was called there: any provider's or person's name to the canonical one.
+Names of providers and people are resolved to the canonical name in this order: the canonical name; an alias of `gpus.csv`; the
+same words in another order or with other separators. A name is parsed into its model, memory and form: `NVIDIA A100-SXM4-80GB`
+is model `a100`, 80 GB, form `sxm`. A short name omits some of these. If several GPUs match, the first in the order of the file
+is taken (the SXM part, the most common size), and the result is marked. A name that matches no model is refused, with the
+nearest names.
 
-The order of trial: the canonical name; an alias of `gpus.csv`; the same words in another order or with other separators.
-A name is read as its model, its memory and its form: `NVIDIA A100-SXM4-80GB` is model `a100`, 80 GB, form `sxm`. A short form
-leaves some of it out. Where it leaves several GPUs, the first in the file's order is taken (the SXM part, the size people
-mean), and the answer says that this was done. A name that fits no model is refused with the nearest ones.
-
-Example: `A100` fits four rows; it is taken as A100-80GB-SXM, `taken_as_short` is true. `A100_PCIE` with 40 GB known
-from elsewhere is A100-40GB-PCIe. `RTX 6000` is three different cards and none of them: an UnknownNameError.
+Example: `A100` matches four rows; it is taken as A100-80GB-SXM, with `taken_as_short` true. `A100_PCIE` with a separately
+stated 40 GB is A100-40GB-PCIe. `RTX 6000` names three different cards and resolves to none: UnknownNameError.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One model of GPU. None means the datasheet gives no such figure (no fp8 on an A100), never zero.
+    """One model of GPU. None means that the datasheet has no such figure (no fp8 on an A100); it never means zero.
 
-    `bf16_tflops` is the dense 16-bit tensor rate; where `has_bf16` is false only fp16 runs at it. `dies` is how many
-    devices one card shows to the driver: a process gets the card's memory and rates divided by it.
-    `mamf_bf16_tflops` is the best matrix multiplication anybody has measured, against the datasheet's peak.
+    `bf16_tflops` is the dense 16-bit tensor rate; if `has_bf16` is false, only fp16 reaches it. `dies` is how many devices one
+    card shows to the driver: a process gets the card's memory and rates divided by it. `mamf_bf16_tflops` is the highest
+    measured rate of a matrix multiplication, in contrast to the datasheet's peak.
     """
 
     name: str
@@ -70,24 +69,24 @@ class Gpu:
 
     @property
     def memory_gib(self) -> float:
-        """GiB one process can use at most: what the driver reports of one die, or a cautious share of the stated size."""
+        """Return the GiB that one process can use at most: as the driver reports for one die, or a share of the stated size."""
         return self.card_gib / self.dies
 
     @property
     def card_gib(self) -> float:
-        """GiB of all dies of the card together, as the driver reports them."""
+        """Return the GiB of all dies of the card, as the driver reports them."""
         if self.usable_gib is not None:
             return self.usable_gib
         return self.vram_gb * (UNIFIED_SHARE if self.unified_memory else USABLE_SHARE)
 
     @property
     def runs_pytorch(self) -> bool:
-        """Whether the memory of a PyTorch job says anything of this part: not of TPUs or Trainium, which compile it anew."""
+        """Return whether PyTorch memory figures apply. They do not for TPUs and Trainium, which compile the model."""
         return self.vendor in PYTORCH_VENDORS
 
     @property
     def nvlink(self) -> bool:
-        """Whether GPUs of one machine talk to each other over a fabric much faster than PCIe."""
+        """Return whether the GPUs of one machine are connected by a fabric much faster than PCIe."""
         fast = (self.interconnect_gb_s or 0) >= FAST_FABRIC_GB_S
         return fast and not any(word in self.interconnect for word in PAIRWISE_LINKS)
 
@@ -109,7 +108,7 @@ PAIRWISE_LINKS = ("bridge", "C2C")
 
 
 def read_gpus(rows: Iterable[Mapping[str, str]]) -> dict[str, Gpu]:
-    """Every GPU of `gpus.csv` by its name, in the file's order, which is the order in which short forms are tried."""
+    """Return every GPU of `gpus.csv` by name, in the file's order, in which short names are matched."""
     gpus: dict[str, Gpu] = {}
     for row in rows:
         gpu = read_gpu(row)
@@ -119,7 +118,7 @@ def read_gpus(rows: Iterable[Mapping[str, str]]) -> dict[str, Gpu]:
 
 
 def read_gpu(row: Mapping[str, str]) -> Gpu:
-    """One row of `gpus.csv`; an empty cell is None."""
+    """Parse one row of `gpus.csv`; an empty cell is None."""
     figures = {column: _read_figure(row, column) for column in _FIGURES}
     return Gpu(
         name=row["name"],
@@ -166,14 +165,14 @@ def _read_flag(row: Mapping[str, str], column: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNameMatch:
-    """The canonical name, and whether the words given would also have fitted another GPU."""
+    """The canonical name, and whether the given name would also match another GPU."""
 
     canonical: str
     taken_as_short: bool = False
 
 
 class GpuNames:
-    """The names of a set of GPUs. Build it once and ask often; the tables are made at the first hard question."""
+    """The names of a set of GPUs. Reuse one object for many look-ups; its tables are built at the first inexact name."""
 
     def __init__(self, gpus: Mapping[str, Gpu]) -> None:
         self._gpus = gpus
@@ -181,14 +180,17 @@ class GpuNames:
         self._known: list[_GpuSpellings] = []
 
     def resolve(self, name: str, *, vram_gb: float | None = None, field: str = "gpu") -> GpuNameMatch:
-        """The GPU meant by `name`. `vram_gb`, where the provider states it beside the name, decides between sizes."""
+        """Return the GPU that `name` refers to; raise UnknownNameError if none matches.
+
+        `vram_gb`, if the provider states it beside the name, selects among sizes.
+        """
         found = self.find(name, vram_gb=vram_gb)
         if found is None:
             raise self._make_unknown_error(name if vram_gb is None else f"{name} with {vram_gb:g} GB", _split_name(name), field)
         return found
 
     def find(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
-        """The same; None where no GPU here goes by that name. To look for the nearest names takes some 3 ms."""
+        """Resolve as `resolve` does, but return None for an unknown name. This skips the search for near names, about 3 ms."""
         if name in self._gpus and vram_gb is None:
             return GpuNameMatch(canonical=name)
         self._prepare()
@@ -207,7 +209,7 @@ class GpuNames:
                     self._spelled.setdefault(_fold_spelling(spelling), gpu)
 
     def _make_unknown_error(self, name: str, words: _NameParts, field: str) -> UnknownNameError:
-        """The refusal, with the GPUs whose model contains the words first, then those spelled most alike."""
+        """Build the error: first GPUs whose model contains the words, then those with the most similar spelling."""
         names = {spelling: gpu.name for gpu in self._gpus.values() for spelling in _list_spellings(gpu)}
         holding = [known.gpu.name for known in self._known if words.model and words.model in known.words.model]
         near = dict.fromkeys(holding + [names[spelling] for spelling in find_nearest_names(name, names, most=12)])
@@ -215,7 +217,7 @@ class GpuNames:
 
 
 def match_gpu_name(name: str, gpus: Mapping[str, Gpu], *, vram_gb: float | None = None, field: str = "gpu") -> GpuNameMatch:
-    """The GPU meant by `name`, asked once; hold a `GpuNames` to ask often."""
+    """Resolve one GPU name; use a `GpuNames` for several."""
     return GpuNames(gpus).resolve(name, vram_gb=vram_gb, field=field)
 
 
@@ -237,7 +239,7 @@ _FORM = re.compile(r"\b(sxm|pcie|nvl|fhhl|max-?q)\d*\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NameParts:
-    """A name taken apart. `model` is what is left without the maker's words: `4070tisuper`."""
+    """A parsed name. `model` is the rest without the words of the manufacturer: `4070tisuper`."""
 
     model: str
     sizes: frozenset[int]
@@ -246,7 +248,7 @@ class _NameParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GpuSpellings:
-    """A GPU with every size and form under which one of its spellings goes."""
+    """A GPU with all sizes and forms of its spellings."""
 
     gpu: Gpu
     words: _NameParts
@@ -280,5 +282,5 @@ def _split_name(name: str) -> _NameParts:
 
 
 def _fold_spelling(name: str) -> str:
-    """`name` as spellings are compared: letters and digits only."""
+    """Return `name` for comparison of spellings: letters and digits only."""
     return re.sub(r"[\W_]+", "", name[:LONGEST_GPU_NAME].lower())

@@ -1,10 +1,10 @@
-"""Instants as whole microseconds since 1970 in UTC, which is how the ledger keeps them: no float ever touches time.
+"""Instants as whole microseconds since 1970 in UTC, as the ledger stores them; no float is used for time.
 
 Example: 2026-11-21T00:00:00Z is 1_795_219_200_000_000.
 
-Times as providers write them: RFC 3339 with any offset and fraction, other forms of ISO 8601, or a count since 1970.
+Also parses times of providers: RFC 3339 with any offset and fraction, other forms of ISO 8601, or a count since 1970.
 
-Example: "2026-11-21T04:00:00.123456789-08:00", "1795262400", 1795262400.5 and 1795262400123 (milliseconds) are all read.
+Example: "2026-11-21T04:00:00.123456789-08:00", "1795262400", 1795262400.5 and 1795262400123 (milliseconds) are all accepted.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def to_micros(at: datetime) -> int:
-    """Microseconds since 1970 of the aware instant `at`."""
+    """Return the microseconds since 1970 of the aware instant `at`."""
     return (at - EPOCH) // MICROSECOND
 
 
 def from_micros(us: int) -> datetime:
-    """The instant `us` microseconds after 1970, in UTC."""
+    """Return the instant `us` microseconds after 1970, in UTC."""
     return EPOCH + us * MICROSECOND
 
 
 def require_instant(at: datetime, field: str) -> datetime:
-    """`at` if it is in UTC and between 2000 and 2200; InputError otherwise."""
+    """Return `at` if it is in UTC and between 2000 and 2200; raise InputError otherwise."""
     require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
     require(EARLIEST <= at < LATEST, field, f"is not an instant between 2000 and 2200: {at}", "check the clock")
     return at
@@ -52,9 +52,9 @@ _FINER = re.compile(r"([.,]\d{6})\d+", re.ASCII)
 
 
 def parse_instant(value: object) -> datetime | None:
-    """The instant that `value` states, in UTC; None where it states none between 2000 and 2200.
+    """Parse `value` to an instant in UTC; None if it states none between 2000 and 2200.
 
-    A text that names no zone is taken for UTC. A zero, which is how an unset time is often written, is none.
+    A text without a zone is taken as UTC. Zero, a common value of an unset time, gives None.
     """
     if isinstance(value, str):
         return _drop_unlikely(_parse_text(value))

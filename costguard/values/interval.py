@@ -1,9 +1,9 @@
-"""An 80 % interval: the truth lies between `low` and `high` four times in five, and `expected` is the best single guess.
+"""An 80 % interval: the true value lies between `low` and `high` with 80 % probability; `expected` is the best guess.
 
-Example: 10 hours give or take a quarter, at a start-up of 0.1 to 0.3 h, are
-`Interval(low=8, expected=10, high=12.5).plus(Interval(low=0.1, expected=0.2, high=0.3))` = 8.1, 10.2, 12.8 hours.
-Sums and products add and multiply end by end, as if everything went well or badly at once: wider, never narrower,
-than the truth.
+Example: 10 hours give or take a quarter, at a start-up of 0.1 to 0.3 h, are `Interval(low=8, expected=10,
+high=12.5).add(Interval(low=0.1, expected=0.2, high=0.3))` = 8.1, 10.2, 12.8 hours.
+
+Sums and products combine low with low and high with high, as if all errors had the same sign, so they are never too narrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST_END = 1e30
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """0 <= low <= expected <= high, all finite. The unit is the field's that holds it."""
+    """An interval with 0 <= low <= expected <= high, all finite, in the unit of the field that contains it."""
 
     low: float
     expected: float
@@ -39,28 +39,28 @@ class Interval:
 
     @classmethod
     def exactly(cls, value: float) -> Interval:
-        """A value known for certain."""
+        """Return the interval of a value known for certain."""
         return cls(value, value, value)
 
     @classmethod
     def around(cls, expected: float, factor: float) -> Interval:
-        """From expected / factor to expected x factor; `factor` >= 1."""
+        """Return expected / factor to expected x factor; `factor` >= 1."""
         return cls(expected / factor, expected, expected * factor)
 
     def scale(self, x: float) -> Interval:
-        """All three times `x` >= 0."""
+        """Return all three values times `x` >= 0."""
         return Interval(self.low * x, self.expected * x, self.high * x)
 
     def add(self, other: Interval) -> Interval:
-        """End by end."""
+        """Add low to low, expected to expected and high to high."""
         return Interval(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
     def multiply(self, other: Interval) -> Interval:
-        """End by end."""
+        """Multiply low by low, expected by expected and high by high."""
         return Interval(self.low * other.low, self.expected * other.expected, self.high * other.high)
 
     def multiply_independent(self, other: Interval) -> Interval:
-        """The product where both are unlikely to be at the same end at once: logs of the half-widths add in quadrature."""
+        """Return the product of independent values: the logs of the half-widths add in quadrature."""
         worst = self.multiply(other)
         if not worst.low:
             return worst
@@ -71,6 +71,6 @@ class Interval:
         )
 
     def invert(self) -> Interval:
-        """1 / each, in order again; `low` > 0."""
+        """Return 1 / each value, with the ends swapped; `low` > 0."""
         require(self.low > 0, "interval.low", "is zero and has no inverse", "write a low above zero")
         return Interval(1 / self.high, 1 / self.expected, 1 / self.low)

@@ -1,15 +1,12 @@
-"""Money and rates: integers of nano-dollars, never a float.
+"""Money and rates as integers of nano-units (no floats), exchange rates, and prepaid balances.
 
-Example: 12 h at $2.49 an hour. `Rate.parse("2.49", "USD")` is 2_490_000_000 nano-USD an hour;
-over 43_200 s that is 2_490_000_000 * 43_200 / 3_600 = 29_880_000_000 nano-USD = $29.88.
-Division rounds half to even, once, at the end.
+Example: 12 h at $2.49 an hour. `Rate.parse("2.49", "USD")` is 2_490_000_000 nano-USD an hour; over 43_200 s that is
+2_490_000_000 * 43_200 / 3_600 = 29_880_000_000 nano-USD = $29.88. Division rounds half to even, once, at the end.
 
-Dollars as people want to read them: in another currency, at a rate of a day that is said with it.
+Dollars can be shown in another currency, with the rate and its date.
 
-Example: at "1 USD = 0.92 EUR on 2026-11-01 (ECB)", $1,679.64 is EUR 1545.27. It is a way of showing: the ledger and the JSON
+Example: at "1 USD = 0.92 EUR on 2026-11-01 (ECB)", $1,679.64 is EUR 1545.27. This is for display only: the ledger and the JSON
 contract keep each amount in its own currency, and amounts of two currencies are never added.
-
-Money that was paid in advance, as the provider states it.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ class Money:
 
     @classmethod
     def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "money") -> Money:
-        """Money from a decimal string ("2.49"); a float is refused, and so is more than nine decimals."""
+        """Parse a decimal string ("2.49"); floats and more than nine decimals are refused."""
         return cls(nano=_parse_nano(text, field), currency=currency)
 
     def __add__(self, other: Money) -> Money:
@@ -61,11 +58,11 @@ class Money:
         return self.nano <= self._same(other)
 
     def to_decimal(self) -> Decimal:
-        """The exact amount."""
+        """Return the exact amount."""
         return Decimal(self.nano).scaleb(-9)
 
     def format(self, places: int = 2) -> str:
-        """The amount as a decimal string of `places` decimals, rounded half to even."""
+        """Return the amount as a decimal string of `places` decimals, rounded half to even."""
         return f"{self.to_decimal():.{places}f}"
 
     def _same(self, other: Money) -> int:
@@ -76,7 +73,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Money an hour for a whole offer (all its GPUs): `nano_per_hour` > 0. A price of zero is unknown, never a Rate."""
+    """Money per hour of a whole offer (all its GPUs); `nano_per_hour` > 0. An unknown price is None, not a Rate of zero."""
 
     nano_per_hour: int
     currency: str = "USD"
@@ -91,24 +88,24 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "rate") -> Rate:
-        """A rate from decimal money an hour ("2.49")."""
+        """Parse decimal money per hour ("2.49")."""
         return cls(nano_per_hour=_parse_nano(text, field), currency=currency)
 
     def multiply_seconds(self, seconds: int) -> Money:
-        """What `seconds` at this rate cost, rounded half to even to the nano-unit."""
+        """Return the cost of `seconds` at this rate, rounded half to even to the nano-unit."""
         return Money(nano=divide_half_even(self.nano_per_hour * seconds, SECONDS_PER_HOUR), currency=self.currency)
 
     def multiply(self, count: int) -> Rate:
-        """The rate of `count` of the same."""
+        """Return the rate of `count` such offers."""
         return Rate(nano_per_hour=self.nano_per_hour * count, currency=self.currency)
 
     def format(self, places: int = 4) -> str:
-        """Money an hour as a decimal string of at least four decimals."""
+        """Return money per hour as a decimal string of `places` decimals."""
         return f"{Decimal(self.nano_per_hour).scaleb(-9):.{places}f}"
 
 
 def divide_half_even(numerator: int, denominator: int) -> int:
-    """Numerator / denominator as an integer, ties to even; `denominator` > 0."""
+    """Return numerator / denominator as an integer, ties to even; `denominator` > 0."""
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
     return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))
@@ -130,7 +127,7 @@ def _parse_nano(text: str | int | Decimal, field: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyInterval:
-    """low <= expected <= high, in one currency."""
+    """An interval with low <= expected <= high, in one currency."""
 
     low: Money
     expected: Money
@@ -143,16 +140,16 @@ class MoneyInterval:
             )
 
     def add(self, other: MoneyInterval) -> MoneyInterval:
-        """End by end."""
+        """Add low to low, expected to expected and high to high."""
         return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
     def format_ends(self, places: int = 2) -> dict[str, str]:
-        """The three as decimal strings."""
+        """Return low, expected and high as decimal strings."""
         return {"low": self.low.format(places), "expected": self.expected.format(places), "high": self.high.format(places)}
 
 
 def sum_intervals(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
-    """The sum of `parts`, zero where there are none. All must be of `currency`."""
+    """Return the sum of `parts`, zero for none. All must be in `currency`."""
     low = expected = high = 0
     for part in parts:
         if part.low.currency != currency:
@@ -162,7 +159,7 @@ def sum_intervals(parts: Iterable[MoneyInterval], currency: str = "USD") -> Mone
 
 
 def make_zero_interval(currency: str = "USD") -> MoneyInterval:
-    """Zero, three times."""
+    """Return an interval of zeros."""
     return _build_interval(0, 0, 0, currency)
 
 
@@ -185,7 +182,10 @@ USD = "USD"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeRate:
-    """What a dollar was worth in `currency` on a day. `nano`: billionths of a unit of it. `source`: who says so, "" nobody."""
+    """The price of one US dollar in `currency` on a day, in billionths of its unit (`nano`).
+
+    `source`: who published it; "" if not stated.
+    """
 
     currency: str
     nano: int
@@ -193,27 +193,27 @@ class ExchangeRate:
     source: str = ""
 
     def convert(self, dollars: Money) -> Money:
-        """`dollars` in this currency, rounded half to even to the nano-unit."""
+        """Convert `dollars` to this currency, rounded half to even to the nano-unit."""
         if dollars.currency != USD:
             raise InputError(f"cannot mix USD with {dollars.currency}", field="currency")
         exact = Fraction(dollars.nano * self.nano, NANO)
         return Money(nano=divide_half_even(exact.numerator, exact.denominator), currency=self.currency)
 
     def convert_interval(self, dollars: MoneyInterval) -> MoneyInterval:
-        """The same, end by end."""
+        """Convert low, expected and high."""
         return MoneyInterval(
             low=self.convert(dollars.low), expected=self.convert(dollars.expected), high=self.convert(dollars.high)
         )
 
     @property
     def label(self) -> str:
-        """`at 0.92 EUR to the dollar on 2026-11-01 (ECB)`."""
+        """Return a label of the rate: `at 0.92 EUR to the dollar on 2026-11-01 (ECB)`."""
         rate = f"{Money(nano=self.nano, currency=self.currency).to_decimal().normalize():f}"
         return f"at {rate} {self.currency} to the dollar on {self.on}" + (f" ({self.source})" if self.source else "")
 
 
 def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
-    """The rate that `text` states; InputError for `field` where it states none."""
+    """Parse a rate such as EXCHANGE_EXAMPLE; raise InputError for `field` if `text` states none."""
     found = EXCHANGE_RATE.fullmatch(text.strip())
     hint = f'write "{EXCHANGE_EXAMPLE}"'
     if found is None:
@@ -229,7 +229,7 @@ def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
 
 
 def find_exchange_rate(rates: Sequence[ExchangeRate], currency: str, at: datetime) -> ExchangeRate | None:
-    """The last of `rates` of `currency` that was known at `at`; the first one where all are later. None: there is none."""
+    """Return the last rate of `currency` dated at or before `at`, else its first one; None: there is none."""
     own = sorted((rate for rate in rates if rate.currency == currency), key=lambda rate: rate.on)
     known = [rate for rate in own if rate.on <= at.astimezone(UTC).date()]
     return known[-1] if known else next(iter(own), None)
@@ -237,9 +237,10 @@ def find_exchange_rate(rates: Sequence[ExchangeRate], currency: str, at: datetim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepaidBalance:
-    """What is left at `at`. `amount` None: unknown, and `why` says so; it may be negative. Unknown is never zero.
+    """The balance of a prepaid account at `at`, as its provider states it.
 
-    `burn`: what the provider says it takes an hour now. `burn_limit`: the most an hour that it allows. None: it does not say.
+    `amount` None: unknown, for the reason `why`; it may be negative. `burn`: the hourly charge that the provider states.
+    `burn_limit`: the highest hourly charge that it allows. None: not stated.
     """
 
     provider: str

@@ -1,7 +1,7 @@
-"""What a provider states before it is asked: its manifest; also results of `doctor` and how a provider received an act.
+"""The manifest of a provider; results of `doctor`; responses of a provider to an act.
 
-A manifest is plain data, so that `costguard providers`, `init`, `doctor` and the settings need no SDK. That a provider accepted
-an act proves nothing: an act is confirmed by a listing.
+A manifest is plain data, so that `costguard providers`, `init`, `doctor` and the settings need no SDK. An accepted request
+proves nothing: only a listing confirms an act.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ABILITIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSetting:
-    """One key of `[providers.NAME]`. `kind`: text, texts, flag, whole or tables; of tables, `inner` are the keys of each."""
+    """One key of `[providers.NAME]`. `kind`: text, texts, flag, whole or tables; `inner`: the keys of each table."""
 
     name: str
     told: str
@@ -53,9 +53,9 @@ RENTED_AS = (VIRTUAL_MACHINES, CONTAINERS, "Serverless Compute")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seller:
-    """What a provider, its accounts and its services are called in exports: spelt as in its own bills and price pages.
+    """Names of a provider, its accounts and its services in exports, spelt as in its own bills and price pages.
 
-    `account`: what kind of thing its account is. `compute`, `storage`: its services. `runs`: of RENTED_AS.
+    `account`: the kind of its account. `compute`, `storage`: its services. `runs`: one of RENTED_AS.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Seller:
 
 
 def get_seller(sellers: Mapping[str, Seller], provider: str) -> Seller:
-    """Who sells, for the ledger's name of a provider; one that says nothing of itself is called by that name."""
+    """Return the seller for the ledger's name of a provider; without a stated one, that name is used."""
     found = sellers.get(provider)
     if found is not None:
         return found
@@ -81,13 +81,13 @@ def get_seller(sellers: Mapping[str, Seller], provider: str) -> Seller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineTraits:
-    """How a program recognises that it runs on a machine of this provider, and how a spot machine is taken away.
+    """How a program detects that it runs on a machine of this provider, and how spot machines are reclaimed.
 
-    `variables`: environment variables that only its machines have. `firmware`: how the vendor, board or product name of the
-    firmware (/sys/class/dmi/id) begins. `sigterm_grace`: time between the SIGTERM of the provider and the end of the machine;
-    None: it sends none. `metadata_url`: the metadata service that states spot notices; "": there are none, and the plug-in
-    has no `fetch_spot_notice`. `metadata_variable`: the variable by which the provider's own tools are told another address.
-    `notice_ahead`: how long before the end of the machine the notice comes, with some seconds to spare.
+    `variables`: environment variables that only its machines have. `firmware`: prefixes of the vendor, board or product name of
+    the firmware (/sys/class/dmi/id). `sigterm_grace`: time between the provider's SIGTERM and the end of the machine; None: it
+    sends none. `metadata_url`: the metadata service that states spot notices; "": there is none, and the plug-in has no
+    `fetch_spot_notice`. `metadata_variable`: the variable with which the provider's own tools override that address.
+    `notice_ahead`: how long before the end of the machine the notice comes, with a margin of some seconds.
     """
 
     variables: tuple[str, ...] = ()
@@ -100,17 +100,16 @@ class MachineTraits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderManifest:
-    """One provider, before it is asked anything.
+    """The static description of a provider.
 
-    `name` is what the ledger, the settings and the market call it. `credentials`: where its key is looked for, in that
-    order. `abilities`: of ABILITIES, each with how it is done and where it ends; one that is left out it cannot.
-    `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
-    `measures_late`: how old the newest measure of work is at best, where it is asked for measures apart from its listing.
-    `measures_every`: how often such a measure comes; 0 where each listing has one. `seller`: what exports call it, or its name.
-    `measures`: families of signals that it measures without costguard's agent (of `SIGNAL_FAMILIES`), with nothing installed on
-    the machine. `names_owners`: its machines carry labels, or it says who started them; False: on an account that several
-    people use, nothing tells whose a machine is.
-    `machine`: how its machines are recognised from inside; None: they are not.
+    `name`: its name in the ledger, the settings and the market. `credentials`: where its key is looked for, in that order.
+    `abilities`: of ABILITIES, each with its method and its limits; a missing one is not supported. `extra`: what to install for
+    it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is created. `measures_late`: the least
+    age of the newest activity measurement, if measurements are fetched apart from the listing. `measures_every`: the interval
+    of such measurements; 0 if each listing contains one. `seller`: its names in exports; None: its `name`. `measures`: families
+    of signals that it measures without costguard's agent (of `SIGNAL_FAMILIES`), with nothing installed on the machine.
+    `names_owners`: its machines have labels, or it reports who started them; False: on an account shared by several people, the
+    owner of a machine is unknown. `machine`: how its machines are detected from inside; None: they are not.
     """
 
     name: str
@@ -131,7 +130,10 @@ class ProviderManifest:
 
 
 def check_provider_table(table: Mapping[str, object], known: tuple[ProviderSetting, ...], where: str) -> dict[str, object]:
-    """`table` if every key is known and of its kind; otherwise an error that names the key. `where`: "providers.aws"."""
+    """Return `table` if every key is known and of its kind; otherwise raise an error for the key.
+
+    `where`: the path in the settings, "providers.aws".
+    """
     by_name = {setting.name: setting for setting in known}
     checked = dict[str, object]()
     for key, value in table.items():
@@ -173,10 +175,10 @@ CREDENTIALS_CHECK, REACHABLE_CHECK, IDENTITY_CHECK, PERMISSION_CHECK, CLOCK_CHEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One thing that was looked at.
+    """The result of one check.
 
-    `subject`: one of the words above, with what of it ("permission: list pods"). `told`: what was found, in words, without a
-    secret. `fix`: the exact command or setting that mends it, "" where nothing needs mending.
+    `subject`: one of the names of checks, with its object ("permission: list pods"). `told`: what was found, without secrets.
+    `fix`: the exact command or setting that repairs it, "" if nothing needs repair.
     """
 
     subject: str
@@ -200,7 +202,7 @@ ACTION_RESPONSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResponse:
-    """`said`: one of RECEPTIONS. `why`: the provider's reason in words, without secrets; "" where there is none to give."""
+    """The response to an act. `said`: one of ACTION_RESPONSES. `why`: the provider's reason, without secrets; "" if none."""
 
     said: str
     why: str = ""

@@ -1,7 +1,7 @@
-"""Keys of what bills: resource, scope, attribution, incarnation.
+"""Keys of billed things: resource, scope, attribution, incarnation.
 
-A resource is known by (provider, account, region, id). An instance's *run* begins when it starts; the instance together with
-that start is its incarnation, to which verdicts, leases and intents bind: a restart is a new incarnation.
+A resource is identified by (provider, account, region, id). A *run* of an instance begins when it starts; the instance together
+with that start is its incarnation, to which verdicts, leases and intents are bound. A restart creates a new incarnation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ boot broke, the machine is still held. suspended: memory kept on disk. ended: go
 
 
 class ScopeKey(NamedTuple):
-    """The smallest thing one listing covers completely: an AWS region of an account, a GCP project, a RunPod account."""
+    """The smallest unit that one listing covers completely: an AWS region of an account, a GCP project, a RunPod account."""
 
     provider: str
     account: str
@@ -32,7 +32,7 @@ class ScopeKey(NamedTuple):
 
 
 class ResourceKey(NamedTuple):
-    """One resource for ever: ids are unique within provider, account and region."""
+    """The permanent key of a resource: ids are unique within provider, account and region."""
 
     provider: str
     account: str
@@ -41,12 +41,12 @@ class ResourceKey(NamedTuple):
 
 
 def is_storable(text: str) -> bool:
-    """Whether every database can hold `text`: no NUL, no half of a surrogate pair."""
+    """Return whether every database can store `text`: no NUL and no unpaired surrogate."""
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
 def make_storable(text: str) -> str:
-    """`text` as every database can hold it: a NUL becomes U+FFFD, and half a surrogate pair, which no name has, `?`."""
+    """Return `text` in a form that every database can store: NUL becomes U+FFFD, an unpaired surrogate becomes `?`."""
     return text if is_storable(text) else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
@@ -56,11 +56,11 @@ GROUPED_LABELS = ("project", "team")
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What spending is grouped by. A change of any of these opens a new span. `gpu` is canonical, "" for none.
+    """The attributes by which spending is grouped. A change of any of them opens a new span.
 
-    `gpu_count` is of the whole resource and may be a fraction (AWS g6f: 0.125), 0 without a GPU. `labels` are sorted pairs of
-    the few keys that spending is grouped by (`GROUPED_LABELS`), never all of them: a label of its own for each machine would
-    make a group of each machine.
+    `gpu` is canonical, "" for none. `gpu_count` is of the whole resource and may be a fraction (AWS g6f: 0.125), 0 without a
+    GPU. `labels` are sorted pairs of the few keys of `GROUPED_LABELS`, never all labels: a label that differs for each machine
+    would make a group of each machine.
     """
 
     provider: str
@@ -86,7 +86,7 @@ TIERS = ("on-demand", SPOT, "reserved", "community", "secure")
 
 
 class Incarnation(NamedTuple):
-    """`key` since `started_at`; None where its provider states no start, and then only `created_at` tells two lives apart."""
+    """`key` since `started_at`; None: its provider states no start, and only `created_at` separates incarnations."""
 
     key: ResourceKey
     started_at: datetime | None
@@ -94,7 +94,10 @@ class Incarnation(NamedTuple):
 
 
 def is_same_life(one: Incarnation, other: Incarnation) -> bool:
-    """Whether both are one life: the same start where both know it, else the same creation; of one resource in any case."""
+    """Return whether both are the same incarnation of one resource.
+
+    Their starts are compared if both are known, else their creation times.
+    """
     if one.key != other.key:
         return False
     if one.started_at and other.started_at:

@@ -1,4 +1,4 @@
-"""What a signal said of a resource, and when: GPU duty, power, network, a job's heartbeat. Missing is no sample, never zero."""
+"""Samples of signals of a resource: GPU duty, power, network, a job's heartbeat. A missing sample is never a zero."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Who reports a counter goes on reporting its last value after the job ended: flat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """`value` of `signal` at `at`, in the signal's own unit. Never NaN or infinite: that is a missing sample."""
+    """The `value` of `signal` at `at`, in the signal's own unit. NaN and infinity are refused: they are missing samples."""
 
     key: ResourceKey
     signal: str
@@ -74,7 +74,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleHour:
-    """The samples of one signal within the hour that begins at `start` (UTC): how many, and what they come to."""
+    """Aggregates of the samples of one signal in the hour that begins at `start` (UTC)."""
 
     start: datetime
     count: int
@@ -85,7 +85,7 @@ class SampleHour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationSamples:
-    """What a provider could measure, and what it could not: `blind` holds a reason for each resource without samples."""
+    """The samples that a provider delivered; `blind` has a reason for each resource without samples."""
 
     samples: tuple[Sample, ...]
     blind: tuple[tuple[ResourceKey, str], ...] = ()

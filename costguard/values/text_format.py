@@ -1,8 +1,8 @@
-"""Text of amounts, instants and lengths of time for people; and encoding of hostile names for where they are shown.
+"""Text of amounts, instants and durations for people; encoding of untrusted names for each output channel.
 
-Example: a machine called `<!channel> ](https://x)` and an escape code. A terminal shows it without the code; a chat shows other
-brackets and an address that is no link, and nobody is paged. Active characters are replaced by lookalikes, not escaped:
-libraries between costguard and a chat unescape, and an escape that is undone once has no effect.
+Example: a machine is named `<!channel> ](https://x)` with an escape code. A terminal shows the name without the code; a chat
+shows other brackets and an address that is no link, and nobody is paged. Active characters are replaced by lookalikes instead
+of being escaped, because libraries between costguard and a chat unescape text once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LARGE_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
 def format_exact(money: Money, least: int = SUM_PLACES) -> str:
-    """The amount to the nano-unit, without the zeros at its end beyond `least` decimals: parts add up to their total."""
+    """Format the amount to the nano-unit, without trailing zeros beyond `least` decimals, so that parts add up."""
     whole, nano = divmod(abs(money.nano), NANO)
     minus = "-" if money.nano < 0 else ""
     return f"{minus}{whole}.{f'{nano:09}'.rstrip('0').ljust(least, '0')}"
 
 
 def format_interval_exact(interval: MoneyInterval, least: int = SUM_PLACES) -> dict[str, str]:
-    """{"low", "expected", "high"}, each as `exact` writes it."""
+    """Return {"low", "expected", "high"}, each formatted by `format_exact`."""
     return {
         "low": format_exact(interval.low, least),
         "expected": format_exact(interval.expected, least),
@@ -45,40 +45,40 @@ def format_interval_exact(interval: MoneyInterval, least: int = SUM_PLACES) -> d
 
 
 def get_currency_sign(currency: str) -> str:
-    """What stands before an amount: `$`, or the code of another currency and a space."""
+    """Return the prefix of an amount: `$`, or the code of another currency and a space."""
     return "$" if currency == "USD" else f"{currency} "
 
 
 def format_interval(interval: MoneyInterval) -> str:
-    """`12.34 (11.00 to 13.00)`, or `12.34` where the ends are the same to the cent."""
+    """Format as `12.34 (11.00 to 13.00)`, or `12.34` if low and high are equal to the cent."""
     low, expected, high = interval.format_ends().values()
     return expected if low == high else f"{expected} ({low} to {high})"
 
 
 def format_bounds(low: Money, high: Money, places: int) -> str:
-    """`0 to 16.00`."""
+    """Format as `0 to 16.00`."""
     return f"{low.format(places) if low.nano else '0'} to {high.format(places)}"
 
 
 def format_share(share: float) -> str:
-    """A share as people say it: `43%`, and `under 1%` where that would read as nothing at all."""
+    """Format a share as `43%`, or `under 1%` if it is above zero but would round to 0%."""
     return "under 1%" if 0 < share < LEAST_SHARE else f"{share:.0%}"
 
 
 def format_instant(at: datetime) -> str:
-    """ISO 8601 in UTC with a Z: `2026-10-03T12:00:00Z`."""
+    """Format as ISO 8601 in UTC with a Z: `2026-10-03T12:00:00Z`."""
     return at.isoformat().replace("+00:00", "Z")
 
 
 def format_local_time(at: datetime, zone: tzinfo = UTC) -> str:
-    """An instant for people: `2026-10-03 14:00 CEST`; a zone whose hours have no name of their own is named whole."""
+    """Format an instant for people: `2026-10-03 14:00 CEST`; the full zone name if it has no alphabetic abbreviation."""
     local = at.astimezone(zone)
     name = local.tzname() or ""
     return f"{local:%Y-%m-%d %H:%M} {name if name.isalpha() else zone}"
 
 
 def format_length(length: timedelta) -> str:
-    """A length of time in its two largest units: `3 h`, `2 d 4 h`, `3 h 10 min`, `40 s`."""
+    """Format a duration in its two largest units: `3 h`, `2 d 4 h`, `3 h 10 min`, `40 s`."""
     left, parts = max(0, int(length.total_seconds())), []
     for unit, seconds in LARGE_UNITS.items():
         if left >= seconds:
@@ -91,23 +91,23 @@ def format_length(length: timedelta) -> str:
 
 
 def format_scope(scope: ScopeKey) -> str:
-    """`aws/123/us-east-1`."""
+    """Format a scope: `aws/123/us-east-1`."""
     return "/".join(to_one_line(part) for part in scope)
 
 
 def describe_misdated_scope(scope: ScopeKey, at: datetime) -> str:
-    """What to say of a scope whose last poll a wrong clock has dated."""
+    """Describe a scope whose last poll is dated in the future because of a wrong clock."""
     told = f"its last poll is dated {at:%Y-%m-%d}, ahead of this clock"
     return f"{format_scope(scope)}: {told}: later polls are ignored until then; check the clock"
 
 
 def format_scope_reason(why: str) -> str:
-    """`: timeout`, cut where it is long; nothing where nobody said why."""
+    """Format a reason as `: timeout`, shortened if long; "" if there is none."""
     return f": {shorten(to_one_line(why), LONGEST_REASON)}" if why else ""
 
 
 def limit_lines(lines: Iterable[str], what: str) -> tuple[str, ...]:
-    """The first `MOST_LINES` of `lines`, and how many more there are: `and 3 more scopes (--json lists them)`."""
+    """Return the first `MOST_SCOPE_LINES` of `lines`, and a count of the rest: `and 3 more scopes (--json lists them)`."""
     every = tuple(lines)
     more = len(every) - MOST_SCOPE_LINES
     return every if more <= 0 else (*every[:MOST_SCOPE_LINES], f"and {more} more {what} (--json lists them)")
@@ -124,27 +124,30 @@ _BREAK = "\u200b"
 
 
 def encode_plain(text: str, longest: int = LINE_CHARS_MAX) -> str:
-    """One line that no terminal, log or mail header can be steered by: no control codes, line breaks, bidirectional marks.
+    """Return one line without control codes, line breaks or bidirectional marks.
 
-    For the console, mail and webhooks.
+    It is safe for terminals, logs and mail headers. For the console, mail and webhooks.
     """
     return shorten(to_one_line(text), longest)
 
 
 def encode_title(text: str) -> str:
-    """`plain`, as short as a subject should be."""
+    """Encode as `encode_plain` does, at most `TITLE_CHARS_MAX` characters."""
     return encode_plain(text, TITLE_CHARS_MAX)
 
 
 def encode_chat(text: str, longest: int = LINE_CHARS_MAX) -> str:
-    """`plain`, in which nothing is a mention, markup, an HTML tag or a link in Slack, Discord, Telegram, Teams or Matrix."""
+    """Encode as `encode_plain` does, and disable mentions, markup, HTML tags and links.
+
+    For Slack, Discord, Telegram, Teams and Matrix.
+    """
     safe = encode_plain(text, longest).translate(_LOOKALIKES)
     safe = _ADDRESS.sub(lambda found: f"{found[0]}{_BREAK}", safe)
     return safe.replace("](", f"]{_BREAK}(").replace("__", f"_{_BREAK}_").replace("{{", "{" + _BREAK + "{")
 
 
 def quote_shell_word(text: str) -> str:
-    """`text` as one word of a command line that somebody will paste: a hostile id cannot add a second command."""
+    """Quote `text` as one word of a command line, so that an untrusted id cannot add a second command."""
     clean = to_one_line(text)
     return clean if re.fullmatch(r"[A-Za-z0-9._:/=+%-]+", clean) else "'" + clean.replace("'", "'\"'\"'") + "'"
 

@@ -1,11 +1,11 @@
-"""The watchdog: it runs what it is given, each duty at its own pace, until a signal ends it. It knows no ledger and no cloud.
+"""The watchdog: runs its duties, each at its own interval, until a signal ends it. It depends on neither ledger nor clouds.
 
-    SIGTERM, SIGINT   no new run starts, those under way finish within `patience`, and it ends: 0, or 130 after SIGINT;
-                      1 where something did not finish, which the log names. A second signal waits for nothing.
-    SIGHUP            `reload` makes new duties; where it refuses, the old ones stay in force and one line says why.
+    SIGTERM, SIGINT   no new run starts, runs in progress finish within `patience`, and it ends: 0, or 130 after SIGINT;
+                      1 if a run did not finish, which is logged. A second signal ends it without waiting.
+    SIGHUP            `reload` builds new duties; if it refuses, the old ones stay in force and the reason is logged.
 
-A duty that raises is logged and stops no other. systemd hears WATCHDOG=1 after a guard run that was committed, and from no
-timer: a guard that is stuck, or that cannot write, is restarted although threads still turn.
+A duty that raises is logged and stops no other duty. systemd receives WATCHDOG=1 after a committed guard run only, never from a
+timer: a guard that hangs, or that cannot write, is restarted although its threads are still running.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FINISHED = 0
 
 
 class DaemonThreadExecutor(BaseExecutor):  # type: ignore[misc]  # APScheduler ships no types
-    """Each run in a thread that does not keep the process alive: one stuck in a socket cannot hold back its end."""
+    """Runs each job in a daemon thread, so that a run that hangs on a socket does not keep the process alive."""
 
     def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:  # noqa: ANN401 - APScheduler ships no types
         def played() -> None:
@@ -52,10 +52,11 @@ class DaemonThreadExecutor(BaseExecutor):  # type: ignore[misc]  # APScheduler s
 
 
 class Watchdog:
-    """`reload`: new duties, or an error that says what is wrong with the settings; without it SIGHUP ends like SIGTERM.
+    """Runs `duties` until a signal ends it.
 
-    `heartbeat`: called after each guard run that was committed. `patience`: how long runs under way may take at the end.
-    `tell`: to systemd. `wall` and `boot`: clocks in seconds.
+    `reload`: returns new duties, or raises an error that describes what is wrong with the settings; None: SIGHUP ends like
+    SIGTERM. `heartbeat`: called after each committed guard run. `patience`: how long runs in progress may take at the end.
+    `tell`: notifies systemd. `wall` and `boot`: clocks in seconds.
     """
 
     def __init__(
@@ -80,17 +81,17 @@ class Watchdog:
 
     @property
     def stopping(self) -> bool:
-        """Whether it is about to end: a long duty may ask, and begin nothing new."""
+        """Whether it is ending: a long duty can check this and start nothing new."""
         return self._stopping
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """The accounts whose polls fail again and again."""
+        """The accounts whose polls fail repeatedly."""
         with self._lock:
             return tuple(duty.name for duty in self._duties.polls if self._of(duty).degraded)
 
     def run(self) -> int:
-        """Run until a signal ends it; the exit code. From the main thread only, which alone hears signals."""
+        """Run until a signal ends it, and return the exit code. Call it in the main thread, which alone receives signals."""
         before = {one: signal.signal(one, self._heard) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
@@ -118,7 +119,7 @@ class Watchdog:
                 return self._end(asked)
 
     def _assign(self, duties: Duties) -> None:
-        """Put `duties` in the place of those there are. Accounts are polled at once, and then the guard looks."""
+        """Replace the duties by `duties`: poll the accounts at once, then run the guard."""
         now = datetime.now(UTC)
         with self._lock:
             self._duties, self._unpolled = duties, {duty.name for duty in duties.polls}
@@ -138,7 +139,7 @@ class Watchdog:
             )
 
     def _play(self, duty: Duty) -> None:
-        """One run of `duty`, in a thread of its own."""
+        """Run `duty` once, in a separate thread."""
         health, now = self._of(duty), self._boot()
         self._warn_if_late(duty, health, now)
         with self._lock:
@@ -196,7 +197,7 @@ class Watchdog:
                 self._log.warning("heartbeat_failed", error=f"{type(error).__name__}: {error}")
 
     def _polled(self, duty: Duty) -> None:
-        """With the last of the first polls the guard need not wait any more."""
+        """Run the guard at once if this was the last of the first polls."""
         with self._lock:
             last = self._unpolled == {duty.name}
             self._unpolled.discard(duty.name)
@@ -214,7 +215,7 @@ class Watchdog:
             self._log.warning("job_late", job=duty.name, seconds=seconds, interval_s=duty.every.total_seconds())
 
     def _not_started(self, event: Any) -> None:  # noqa: ANN401 - APScheduler ships no types
-        """A run was due and did not start: the one before still goes on, or the moment had passed."""
+        """Log a run that was due and did not start: the previous one is still running, or its time has passed."""
         duty = next((one for one in self._duties.every if one.name == event.job_id), None)
         if duty is not None and event.code == EVENT_JOB_MAX_INSTANCES:
             health = self._of(duty)
@@ -225,7 +226,7 @@ class Watchdog:
             self._log.warning("job_missed", job=duty.name, interval_s=duty.every.total_seconds())
 
     def compare_clocks(self) -> None:
-        """Where the wall clock was set, run everything now: what was due by the old one might be hours away by the new."""
+        """Run everything now if the wall clock was set, because by the new clock the next run might be hours away."""
         apart = self._wall() - self._boot()
         jump, self._apart = apart - self._apart, apart
         if abs(jump) > JUMP_S:
@@ -278,13 +279,13 @@ class Watchdog:
 
 
 def _choose_boot_clock() -> Callable[[], float]:
-    """Seconds since boot, those asleep included where the system counts them."""
+    """Return a clock of the seconds since boot, including suspended time if the system counts it."""
     which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return lambda: time.clock_gettime(which)
 
 
 def _format_raise_place(error: BaseException) -> str:
-    """`round.py:81 played`: where it was raised, and none of the values that stood there."""
+    """Return where an error was raised, such as `round.py:81 played`, without any values."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,7 +1,7 @@
-"""What the watchdog is given to run, and how it remembers what failed.
+"""The watchdog's duties, and the record of their failures.
 
-Example: an account polled every 60 s whose poll raises: each failure is logged; with the third in a row the account is
-degraded and tried after 2, 4, 8 ... minutes, at most every ten; the first run that returns ends that.
+Example: an account polled every 60 s whose poll raises: each failure is logged; with the third in a row the account is degraded
+and polled again after 2, 4, 8 ... minutes, at most every ten; the first successful poll ends that.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ LONGEST_PAUSE_S = 600.0
 
 
 class Log(Protocol):
-    """Facts with fields, as structlog takes them."""
+    """A logger of events with fields, as structlog takes them."""
 
     def info(self, event: str, /, **fields: object) -> object:
-        """Something happened."""
+        """Log a normal event."""
 
     def warning(self, event: str, /, **fields: object) -> object:
-        """Something is not as it should be, and goes on by itself."""
+        """Log a problem after which work continues."""
 
     def error(self, event: str, /, **fields: object) -> object:
-        """Something failed."""
+        """Log a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """`run` it `every` so often, give or take `jitter`. It never runs twice at once. `name` stands in the log."""
+    """A function to `run` `every` interval, plus or minus `jitter`. It never runs twice at once. `name` is used in the log."""
 
     name: str
     run: Callable[[], object]
@@ -47,10 +47,11 @@ class Duty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duties:
-    """All there is to do. `polls`: one an account. `guard.run` returns whether its run was committed to the ledger.
+    """All duties of a watchdog.
 
-    `others` may wait: one that fails again and again is tried more rarely. The guard first runs when every account was polled
-    once, or after its own interval if that is sooner.
+    `polls`: one per account. `guard.run` returns whether its run was committed to the ledger. `others`: if one fails
+    repeatedly, it is retried less often. The guard first runs when every account was polled once, or after its own interval if
+    that is sooner.
     """
 
     polls: tuple[Duty, ...]
@@ -66,18 +67,18 @@ class Duties:
 
     @property
     def tried_always(self) -> frozenset[str]:
-        """The names of those that are never tried more rarely: the guard and the outbox."""
+        """The names of the duties that are never retried less often: the guard and the outbox."""
         return frozenset(duty.name for duty in (self.guard, self.outbox) if duty)
 
     @property
     def every(self) -> tuple[Duty, ...]:
-        """Each of them."""
+        """All duties."""
         return (*self.polls, self.guard, *((self.outbox,) if self.outbox else ()), *self.others)
 
 
 @dataclass(slots=True)
 class DutyHealth:
-    """How a duty fares. Instants are seconds of a clock that only runs forward. `not_before`: of the next try."""
+    """The state of a duty. Times are seconds of a monotonic clock. `not_before`: of the next try."""
 
     started: float | None = None
     running: bool = False
@@ -86,11 +87,11 @@ class DutyHealth:
 
     @property
     def degraded(self) -> bool:
-        """Whether it failed so often in a row that it is tried more rarely."""
+        """Whether it failed so many times in a row that it is retried less often."""
         return self.failures >= DEGRADED_AFTER
 
     def failed(self, every_s: float, now: float) -> float:
-        """Count a failure; seconds until it is tried again."""
+        """Count a failure, and return the seconds until the next try."""
         self.failures += 1
         pause = every_s * 2 ** min(self.failures - DEGRADED_AFTER + 1, 20) if self.degraded else 0.0
         pause = max(every_s, min(pause, LONGEST_PAUSE_S))

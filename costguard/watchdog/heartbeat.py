@@ -1,10 +1,10 @@
-"""The heartbeat: somebody outside is asked after each run that was committed, so that silence is noticed (a dead man's switch).
+"""The heartbeat: an external service is called after each committed run and alerts when calls stop (a dead man's switch).
 
-Example: runs at 12:00:00, 12:00:30 and 12:00:59, all committed: asked at 12:00:00 and at 12:00:59. The run of 12:01:30 could
-not be written: nobody is asked, and whoever listens there says so when its own patience ends.
+Example: runs at 12:00:00, 12:00:30 and 12:00:59, all committed: calls at 12:00:00 and at 12:00:59. The run of 12:01:30 could
+not be written: no call is made, and the service alerts when its own time limit expires.
 
-It is asked in a thread of its own, one at a time, so that no run waits for it. That it fails is logged once, and again only
-after it went well.
+The call is made in a separate thread, one at a time, so that no run waits for it. A failure is logged once, and again only
+after a success.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ minute, as runs every 60 s come a little early as often as late, and each of the
 
 
 class Heartbeat:
-    """`ask`: ask once; "" where it was heard or nobody listens, else why not. `clock`: seconds that only run forward."""
+    """`ask`: makes one call and returns "" if it succeeded or no service is set, else the reason.
+
+    `clock`: monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class Heartbeat:
         self._lock, self._last, self._thread, self._failing = Lock(), float("-inf"), Thread(), False
 
     def beat(self) -> None:
-        """A run was committed. Nothing is asked where that was done lately, or the one before still goes on."""
+        """Report a committed run; no call is made within `every` of the last one, or while that is still in progress."""
         with self._lock:
             now = self._clock()
             if now - self._last < self._every.total_seconds() or self._thread.is_alive():
@@ -45,7 +48,7 @@ class Heartbeat:
             self._thread.start()
 
     def wait(self, seconds: float) -> None:
-        """Until the one under way is over, `seconds` at most: a process that ends right after its run would cut it off."""
+        """Wait for the call in progress, at most `seconds`: a process that ends right after its run would cut it off."""
         with self._lock:
             thread = self._thread
         if thread.is_alive():

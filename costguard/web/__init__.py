@@ -1,1 +1,1 @@
-"""What the watchdog answers over HTTP: agents that report, readers that ask. The extra `web` (decision 0035)."""
+"""The watchdog's HTTP interface: agents report, readers get the status. Needs the extra `web` (decision 0035)."""

@@ -1,4 +1,4 @@
-"""The FastAPI application: routes and refusals, behind the limits of `middleware`."""
+"""The FastAPI application: routes and error responses, behind the limits of `middleware`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 def build_application(
     parts: WebServices, desk: AgentGateway, seal: Seal, agent_zip: Callable[[], bytes] | None = None
 ) -> FastAPI:
-    """All routes of `parts`. `agent_zip`: the agent as one file, None: as it is installed here."""
+    """Return the application with all routes. `agent_zip`: returns the agent as one file, None: the agent installed here."""
     app = FastAPI(
         title="costguard",
         version=__version__,
@@ -65,7 +65,7 @@ def _build_response(error: MessageRefusedError) -> Response:
 
 
 def _build_openapi(app: FastAPI) -> dict[str, Any]:
-    """As FastAPI makes it, without its own form of validation errors, of which there are none here."""
+    """Return FastAPI's schema without its validation errors, which are not used here, and with the token's security scheme."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         for path in made["paths"].values():

@@ -1,7 +1,7 @@
-"""The socket that is listened at: whom it lets in at all, how many at once, and how long one may take to agree on TLS.
+"""The listening socket: limits on peer addresses, on open connections, and on the time of a TLS handshake.
 
-What is refused here is closed before a byte was read, so that who connects and never says anything, not even a word of TLS,
-takes no more than its share of the files that this process may have open.
+A refused connection is closed before a byte is read, so that a client that connects and sends nothing, not even a TLS hello,
+uses no more than its share of the files that this process may have open.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ HEAD_S = 10.0
 
 
 class CountedConnection(socket.socket):
-    """A connection that counts for as long as it is open. `gone`: told once, when it is closed."""
+    """A connection that is counted while it is open. `gone`: called once, when it is closed."""
 
     gone: Callable[[], None] | None = None
 
     def close(self) -> None:
-        """Close it."""
+        """Close it, and call `gone`."""
         super().close()
         gone, self.gone = self.gone, None
         if gone is not None:
@@ -30,14 +30,17 @@ class CountedConnection(socket.socket):
 
 
 class LimitedListener(socket.socket):
-    """A socket that takes at most so many connections at once. `only`: the one address beside this machine's, "" for any."""
+    """A socket that accepts at most `most` connections at once.
+
+    `only`: the one remote address allowed besides this machine's, "" for any.
+    """
 
     most = 4000
     only = ""
     open = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that may be; BlockingIOError where there is none."""
+        """Return the next allowed connection; raises BlockingIOError if there is none."""
         while True:
             came, address = super().accept()
             if self.open < self.most and self._may(str(address[0])):
@@ -59,7 +62,7 @@ class LimitedListener(socket.socket):
 
 
 class ListenerLoop(asyncio.SelectorEventLoop):
-    """An event loop that does not wait for TLS as long as it takes."""
+    """An event loop with a shorter time limit for TLS handshakes."""
 
     async def create_server(self, *named: Any, ssl: Any = None, **more: Any) -> Any:  # noqa: ANN401 - as asyncio has it
         """As asyncio's own, with a limit on the handshake."""
@@ -68,6 +71,6 @@ class ListenerLoop(asyncio.SelectorEventLoop):
 
 
 def _parse_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address without a zone, and as IPv4 where IPv6 only carries one."""
+    """Parse an address without its zone, and an IPv4-mapped IPv6 address as IPv4."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found

@@ -1,11 +1,11 @@
-"""The door: what every request passes before anybody looks at what it says, and what every answer carries.
+"""Checks on every request before it is parsed, and headers on every response.
 
-    host known -> not too often -> no more than 64 KiB, not compressed, JSON, in time -> the route, in time -> headers
+    host known -> rate limit -> at most 64 KiB, not compressed, JSON, in time -> the route, in time -> headers
 
-A body is read here as a whole, so that routes see one that is small and complete. What is refused is one sentence of JSON; what
-breaks is logged with its name, and its caller learns no more than that it broke.
+A body is read completely here, so that routes get one that is small and complete. A refusal is one sentence of JSON; an
+internal error is logged with its name, and the client learns only that there was one.
 
-How often somebody may ask: a bucket of permissions each, which fills with time. Nobody waits: who has none is told when.
+Rate limits use a token bucket for each client, which fills with time. No request waits: a refusal states when to try again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ HEADERS = (
 
 
 class RequestMiddleware:
-    """Around `app`. `hosts`: the names it may be asked by, without a port."""
+    """ASGI middleware around `app`. `hosts`: the accepted host names, without a port."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], log: Log, secure: bool = False) -> None:
         self._app, self._hosts, self._log = app, frozenset(hosts), log
@@ -149,7 +149,7 @@ async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:
 
 
 def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
-    """A refusal as status, headers and body."""
+    """Return a refusal as status, headers and body."""
     said: dict[str, Any] = {"error": refused.name, "says": refused.says}
     body = json.dumps(said).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
@@ -161,14 +161,14 @@ def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], by
 
 
 class RateLimiter:
-    """Buckets by name: `per_s` permissions a second, at most `burst` at once. The `most` names used last are remembered."""
+    """Token buckets by name: `per_s` tokens a second, at most `burst`. The `most` most recently used names are kept."""
 
     def __init__(self, per_s: float, burst: float, *, most: int = 20_000, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._burst, self._most, self._clock = per_s, burst, most, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
-        """Seconds to wait; 0 where it may go now, which takes a permission."""
+        """Take a token and return 0; without a token return the seconds to wait."""
         left = self.left(name)
         if left < 1:
             return (1 - left) / self._per_s
@@ -176,11 +176,11 @@ class RateLimiter:
         return 0.0
 
     def spend(self, name: str) -> None:
-        """Take a permission, also where there is none: for what turned out to cost one."""
+        """Take a token even if none is left: for a request whose cost is known only afterwards."""
         self._put(name, max(0.0, self.left(name) - 1))
 
     def left(self, name: str) -> float:
-        """Permissions that `name` has now."""
+        """Return the tokens that `name` has now."""
         tokens, at = self._buckets.get(name, (self._burst, self._clock()))
         return min(self._burst, tokens + (self._clock() - at) * self._per_s)
 

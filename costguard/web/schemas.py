@@ -1,4 +1,4 @@
-"""JSON schemas of requests and answers for `/openapi.json`. `agents/messages.py` checks what agents send."""
+"""JSON schemas of requests and responses for `/openapi.json`. `agents/messages.py` validates agents' messages."""
 
 from __future__ import annotations
 
@@ -102,12 +102,15 @@ STATUS = {"type": "object", "required": ["schema", "at", "resources"]}
 
 
 def build_request_schema(schema: Schema) -> Schema:
-    """What a route is sent."""
+    """Return the OpenAPI entry for a route's request."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def build_response_schemas(of: dict[int, Schema | str]) -> dict[int | str, dict[str, Any]]:
-    """What a route answers: status -> schema, or the type of a body that is no JSON; and every refusal there is."""
+    """Return the OpenAPI entries for a route's responses:
+
+    status -> schema or media type of a non-JSON body; and all refusals.
+    """
     found: dict[int | str, dict[str, Any]] = {}
     for name, one in REFUSALS.items():
         told = f"{found[one.status]['description']}, {name}" if one.status in found else name

@@ -1,7 +1,7 @@
-"""The server: uvicorn in a thread of the watchdog's process. It ends with the watchdog, and never the other way around.
+"""The HTTP server: uvicorn in a thread of the watchdog's process. It ends with the watchdog; the watchdog outlives its failure.
 
-Who is slow is cut off: a head must be there within seconds (uvicorn waits for one as long as it takes), a body and an answer by
-the `door`. A process may have so many connections and no more (`listening`): the next one is refused, and the others go on.
+Slow clients are cut off: a request head must arrive within seconds (uvicorn has no limit), a body and an answer within the
+limits of `middleware`. The number of connections is limited (`listener`): one more is refused, and the others continue.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ SWITCH_S = 0.0005
 
 
 class TimedH11Protocol(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with a limit on the time that a head takes."""
+    """uvicorn's HTTP/1.1 protocol with a time limit for a request head."""
 
     _head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
-        """Somebody connects."""
+        """Start the head timer for a new connection."""
         super().connection_made(transport)
         self._head = self.loop.call_later(HEAD_S, self._abort_connection)
 
     def data_received(self, data: bytes) -> None:
-        """Something came: of a head for which a time is set, or of a body, whose time the door keeps."""
+        """Handle received bytes: of a head, which has a timer, or of a body, whose time `middleware` limits."""
         if self._head is None and (self.cycle is None or self.cycle.response_complete):
             self._head = self.loop.call_later(HEAD_S, self._abort_connection)
         super().data_received(data)
@@ -63,17 +63,17 @@ class TimedH11Protocol(H11Protocol):
             self._stop_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Somebody has gone."""
+        """Stop the timer of a closed connection."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """The next head has its own time, from its first byte on."""
+        """Stop the timer; the next head gets its own, from its first byte."""
         self._stop_timer()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
-        """What came is no HTTP: said as everything else is."""
+        """Refuse what is not HTTP, in the same form as any other refusal."""
         status, headers, body = build_refusal(MessageRefusedError(MALFORMED, "this is not an HTTP/1.1 request"))
         lines = [
             f"HTTP/1.1 {status} Bad Request",
@@ -95,9 +95,9 @@ class TimedH11Protocol(H11Protocol):
 
 @contextmanager
 def serve_http(parts: WebServices) -> Iterator[ListenAddress]:
-    """Answer at the address of the settings for as long as the block runs; where, with the port that was chosen for 0.
+    """Serve at the address of the settings during the block; yields that address with the actual port if 0 was set.
 
-    InputError where that address cannot be had, or TLS not be spoken with these files.
+    Raises InputError if it cannot listen at the address or use TLS with these files.
     """
     web = parts.web
     seal = open_seal(parts.key_file)
@@ -182,7 +182,7 @@ def _bind_socket(listen: ListenAddress) -> LimitedListener:
 
 
 def _raise_connection_limit() -> int:
-    """As many as this process may have open, once it has raised that to what the system allows."""
+    """Raise the limit of open files as far as the system allows, and return how many connections fit."""
     most: Any = CONNECTIONS
     with suppress(ImportError, OSError, ValueError):
         import resource

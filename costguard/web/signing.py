@@ -1,6 +1,6 @@
-"""The watchdog's key: answers to agents are signed with it, and their signatures are held against the keys they joined with.
+"""The watchdog's key: signs answers to agents; and verification of agents' signatures by the keys they joined with.
 
-It is a file of its own (0600), made where there is none. A ledger holds nothing that could sign in anybody's name.
+The key is in a separate file (0600), created if it is missing. The ledger contains no key that could sign.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELD = "web.key_file"
 
 
 class WatchdogSeal:
-    """Signs with `key`. Keys and signatures of others are base64."""
+    """Signs with `key`. Public keys and signatures are base64."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -29,19 +29,19 @@ class WatchdogSeal:
 
     @property
     def public_key(self) -> str:
-        """What agents know our answers by."""
+        """The key with which agents verify the watchdog's answers."""
         return self._public
 
     def sign(self, message: bytes) -> str:
-        """Our signature of `message`."""
+        """Return the signature of `message`."""
         return encode_base64(self._key.sign(message))
 
     def is_key(self, public_key: str) -> bool:
-        """Whether it is the public half of a key."""
+        """Return whether `public_key` is a valid public key."""
         return _parse_public_key(public_key) is not None
 
     def verify(self, public_key: str, message: bytes, signature: str) -> bool:
-        """Whether `signature` of `message` was made with the secret half of `public_key`."""
+        """Return whether `signature` of `message` was made with the private key of `public_key`."""
         key, signed = _parse_public_key(public_key), decode_base64(signature)
         if key is None or signed is None:
             return False
@@ -53,7 +53,10 @@ class WatchdogSeal:
 
 
 def open_seal(path: Path) -> WatchdogSeal:
-    """The seal whose key is kept at `path`, made where there is none. InputError where it is no key, or others can read it."""
+    """Return the seal with the key at `path`, which is created if it is missing.
+
+    Raises InputError if the file holds no key or other users can read it.
+    """
     try:
         return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(_read_key(path) or _create_key(path)))
     except OSError as error:
@@ -75,7 +78,7 @@ def _read_key(path: Path) -> bytes | None:
 
 
 def _create_key(path: Path) -> bytes:
-    """A new key at `path`; the one of another watchdog that was faster."""
+    """Create a key at `path` and return it; if another watchdog created one first, return that one."""
     key = os.urandom(KEY_BYTES)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")

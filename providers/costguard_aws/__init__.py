@@ -1,7 +1,7 @@
-"""AWS: EC2 instances, EBS volumes and Elastic IPs of every enabled region, of one account or many.
+"""AWS: EC2 instances, EBS volumes and Elastic IPs of every enabled region, of one or several accounts.
 
-Nothing of botocore is imported before an account is opened. What `README.md` beside this file says of credentials and rights
-stands in `MANIFEST` too.
+botocore is not imported before an account is opened. `MANIFEST` repeats what `README.md` beside this file states about
+credentials and rights.
 """
 
 from __future__ import annotations
@@ -115,23 +115,26 @@ TOKEN_HEADER, OK, UNAUTHORIZED = "X-aws-ec2-metadata-token", 200, 401
 
 
 class AwsPlugin:
-    """What `costguard.providers` loads."""
+    """The plug-in that `costguard.providers` loads."""
 
     @property
     def manifest(self) -> ProviderManifest:
-        """What it says of itself."""
+        """Return the plug-in's manifest."""
         return MANIFEST
 
     @property
     def bill_files(self) -> BillFiles:
-        """Cost and Usage Reports; what FOCUS files call it."""
+        """Return the reader of Cost and Usage Reports, and AWS's names in FOCUS files."""
         from costguard.bills.bill_files import BillFiles
         from costguard_aws.cost_exports import CUR_FORMAT
 
         return BillFiles(formats=(CUR_FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
 
     def fetch_spot_notice(self, metadata: MetadataService) -> str | None:
-        """`GET /latest/meta-data/spot/instance-action` by IMDSv2: 404 until there is a notice, then its action and time."""
+        """Return the action and time of a spot notice, None while there is none.
+
+        It requests `GET /latest/meta-data/spot/instance-action` by IMDSv2, which returns 404 until there is a notice.
+        """
         path = "/latest/meta-data/spot/instance-action"
         status, body = metadata.send(path, {TOKEN_HEADER: metadata.token} if metadata.token else {})
         if status == UNAUTHORIZED:
@@ -144,7 +147,7 @@ class AwsPlugin:
         return f"{said['action']} at {said.get('time', 'a time that it does not say')}"
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[AwsAccount]:
-        """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""
+        """Return an account for each profile and role, or for the default chain; raises CredentialsError if one has no key."""
         checked: dict[str, Any] = check_provider_table(table, MANIFEST.settings, "providers.aws")
         _check_settings(checked)
         account, sources_of = _load_account_class()
@@ -152,7 +155,7 @@ class AwsPlugin:
 
 
 def _load_account_class() -> Any:  # noqa: ANN401 - two names of modules that are imported here alone
-    """The class and the reader of its sources; InputError where AWS's SDK is not installed."""
+    """Return the account class and `parse_sources`; raises InputError if AWS's SDK is not installed."""
     try:
         from costguard_aws.account import AwsAccount
         from costguard_aws.credentials import parse_sources
@@ -165,7 +168,7 @@ def _load_account_class() -> Any:  # noqa: ANN401 - two names of modules that ar
 
 
 def _check_settings(table: Mapping[str, Any]) -> None:
-    """InputError for a region, an account or a time that cannot be one."""
+    """Raise InputError for an invalid region, account or time limit."""
     for region in table.get("regions", ()):
         if not _REGION.fullmatch(region):
             raise InputError(f"'{region}' is not a region", field="providers.aws.regions", hint='such as "us-east-1"')

@@ -1,7 +1,7 @@
-"""One AWS account: every port that it can keep, over one set of credentials.
+"""One AWS account: all provider ports that it supports, over one set of credentials.
 
-The account is what STS says it is, asked once: a key does not change its account, and a name that changed between two polls
-would charge everything twice.
+The account id is STS's answer, requested once: a key never changes its account, and an id that changed between two polls would
+charge everything twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOOK_S = 8.0
 
 
 class AwsAccount:
-    """What one `Source` can see and do. Nothing is asked before the first question."""
+    """An account accessed with one `CredentialSource`. Nothing is requested before the first call."""
 
     providers: Sequence[str] = (AWS,)
 
@@ -75,16 +75,19 @@ class AwsAccount:
         self._regions_at: datetime | None = None
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """The account in each of its enabled regions, or of those that the settings name."""
+        """Return the account's scope in each enabled region, or in the regions of the settings."""
         account = self.session.account or self._find_expected_account() or self.fetch_identity()
         return tuple(ScopeKey(AWS, account, region) for region in self.list_regions())
 
     def _find_expected_account(self) -> str:
-        """The one account that the settings expect: it is its scopes' name whether AWS answers or not, and a poll checks it."""
+        """Return the account id if the settings expect exactly one, else "".
+
+        It names the scopes even if AWS does not answer; each poll checks it.
+        """
         return next(iter(self._expected)) if len(self._expected) == 1 else ""
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """One region, read to its end."""
+        """Poll one region completely."""
         asked_at, deadline = self._clock.now(), Deadline(self._timeout_s)
         try:
             with limit_requests(deadline):
@@ -94,7 +97,7 @@ class AwsAccount:
         return self._listing.poll(scope, deadline.compute_left())
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """One instance with its protections, one volume or one address; None: EC2 says that there is none."""
+        """Return one instance with its protections, one volume or one address; None if it does not exist in EC2."""
         self._check_own(key.account, key.provider)
         place = ListingScope(key.account, key.region)
         if key.id.startswith("vol-"):
@@ -110,7 +113,7 @@ class AwsAccount:
         return seen if seen.state == "ended" else add_protections(seen, self._read_protections(key))
 
     def fetch_identity(self) -> str:
-        """The twelve digits of the account. InputError where the settings expect others."""
+        """Return the account's twelve digits; raises InputError if the settings expect another account."""
         with self._lock:
             if not self.session.account:
                 self.session.account = self._fetch_identity()
@@ -124,7 +127,7 @@ class AwsAccount:
         return found
 
     def list_regions(self) -> Sequence[str]:
-        """Those that are polled. The last answer holds where a new one cannot be had."""
+        """Return the regions to poll. If they cannot be fetched, the last answer is used."""
         if self._regions_stated:
             return self._regions_stated
         with self._lock:
@@ -138,31 +141,31 @@ class AwsAccount:
             return self._regions
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """What CloudWatch says of the running ones: their GPUs where an agent reports them, else their processors."""
+        """Return CloudWatch's metrics of the running machines: GPU if an agent reports it, else CPU."""
         return self._metrics.fetch_utilization([one for one in seen if one.key.account == self.session.account], period)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
-        """List and spot prices of types with GPUs in the regions that are polled."""
+        """Return list and spot prices of GPU types in the polled regions."""
         return self._offers.list_offers(self.list_regions(), gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """From an export file, or from Cost Explorer; neither is asked unless the settings say so."""
+        """Return bill lines from an export file or Cost Explorer; neither is read unless the settings enable it."""
         if self._bills is None:
             return BillLines(lines=(), why="set focus_export, or cost_explorer = true ($0.01 a request), in [providers.aws]")
         self.fetch_identity()
         return self._bills.fetch_bill_lines(period)
 
     def examine(self) -> Sequence[HealthCheck]:
-        """Key, reach, account, rights, clock and measures."""
+        """Check key, reachability, account, rights, clock and metrics."""
         return AccountExamination(self.session, self._ec2, self._clock, self._fetch_identity, self.list_regions).run_checks()
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
-        """Ask EC2 once to stop one instance."""
+        """Send EC2 one request to stop one instance."""
         with limit_requests(Deadline(LOOK_S)):  # its reads; the act has its own time
             return self._explain_foreign_key(key) or self._actor.stop(key, lose)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """Ask EC2, or its auto-scaling group, once to end one instance."""
+        """Send EC2, or the instance's auto-scaling group, one request to terminate one instance."""
         with limit_requests(Deadline(LOOK_S)):
             return self._explain_foreign_key(key) or self._actor.terminate(key)
 
@@ -171,7 +174,7 @@ class AwsAccount:
             raise RefusedError(f"{provider} account {account} is not that of {self.session.source.label}", provider=AWS)
 
     def _explain_foreign_key(self, key: ResourceKey) -> ActionResponse | None:
-        """The refusal of what is no instance of this account."""
+        """Return the refusal for a key that is no instance of this account; None if it is one."""
         if not key.id.startswith("i-"):
             return ActionResponse(said=REFUSED, why="only instances are stopped and ended")
         try:
@@ -181,7 +184,7 @@ class AwsAccount:
         return None
 
     def _read_protections(self, key: ResourceKey) -> tuple[str, ...]:
-        """None where the key may not ask for them: EC2 honours them whoever asks."""
+        """Return the protections; none if the key may not read them: EC2 enforces them in any case."""
         try:
             return self._ec2.list_protections(key.region, key.id)
         except ForbiddenError:
@@ -194,13 +197,16 @@ class AwsAccount:
 
 
 def _ignore_note(sentence: str) -> None:
-    """A single look has nowhere to put notes."""
+    """Drop a note: a single look-up has no place for notes."""
 
 
 def _choose_bill_source(
     table: Mapping[str, Any], session: AwsSession, around: ProviderContext, *, exports: bool
 ) -> FocusExport | CostExplorer | None:
-    """Exports hold all accounts, so one account reads them for all."""
+    """Return the configured bill source, None if there is none.
+
+    An export covers all accounts, so one account reads it for all.
+    """
     if "focus_export" in table:
         return FocusExport(table["focus_export"], around.bills, around.clock, session) if exports else None
     return CostExplorer(session, around.cache, around.clock) if table.get("cost_explorer") else None

@@ -1,8 +1,8 @@
-"""Stop and terminate: one instance, one request that changes something, after a look at what the instance is now.
+"""Stop and terminate: one instance, one changing request, after a check of the instance's current state.
 
-Nothing is forced, no protection is lifted, and no request is sent twice. What would be replaced at once (a member of a group, a
-persistent spot machine) is refused with whom to ask instead; a plain auto-scaling group is asked to end its member and want
-one less.
+Nothing is forced, no protection is lifted, and no request is sent twice. An instance that would be replaced at once (a member
+of a group, a persistent spot machine) is refused, with the place to change instead. A plain auto-scaling group is asked to
+terminate its member and reduce its desired capacity by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TypeLookup = Callable[[Element, str], GpuInstanceType | None]
 
 
 class InstanceActions:
-    """Acts of one account. Nothing here raises."""
+    """Acts of one account. No method raises."""
 
     def __init__(self, ec2: Ec2Api, kind: TypeLookup) -> None:
         self._ec2, self._kind = ec2, kind
@@ -36,12 +36,12 @@ class InstanceActions:
         return _receive_act(lambda: self._explain_no_stop(key, lose), lambda: self._send_stop(key))
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """End one instance."""
+        """Terminate one instance."""
         found: dict[str, Element] = {}
         return _receive_act(lambda: self._explain_no_end(key, found), lambda: self._send_terminate(key, found[key.id]))
 
     def _explain_no_stop(self, key: ResourceKey, lose: frozenset[str]) -> ActionResponse | None:
-        """Why the request is not to be sent; None: it is."""
+        """Return why the stop must not be sent; None if it may be."""
         item = self._ec2.find_instance(key.region, key.id)
         if item is None:
             return ActionResponse(said=MISSING)
@@ -68,7 +68,7 @@ class InstanceActions:
         return self._explain_spot_end(item, key) or self._explain_protection(key, "terminate")
 
     def _explain_kept_up(self, item: Element) -> ActionResponse | None:
-        """The refusal to stop what somebody would replace."""
+        """Return the refusal to stop an instance that a controller would replace; None if there is no controller."""
         controller = _find_controller_of_item(item)
         return _refuse(f"{controller.name} would terminate and replace it: {controller.ask}") if controller else None
 
@@ -86,7 +86,10 @@ class InstanceActions:
         return _refuse(f"its persistent spot request would launch another: {first}")
 
     def _explain_protection(self, key: ResourceKey, act: str) -> ActionResponse | None:
-        """The refusal where it is protected. A key that may not ask is no reason: EC2 itself honours the protection."""
+        """Return the refusal for a protected instance, else None.
+
+        A key that may not read the protection is no reason to refuse: EC2 enforces the protection.
+        """
         try:
             protected = act in self._ec2.list_protections(key.region, key.id)
         except ForbiddenError:
@@ -109,7 +112,7 @@ class InstanceActions:
 
 
 def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[], ActionResponse]) -> ActionResponse:
-    """What came of looking, and of acting if nothing speaks against it."""
+    """Run the check and, if it refuses nothing, the act; return the result."""
     try:
         refused = refusal()
     except (ProviderError, InputError) as broken:
@@ -127,7 +130,7 @@ def _receive_act(refusal: Callable[[], ActionResponse | None], act: Callable[[],
 
 
 def _judge_state_change(before: str, now: str, wanted: tuple[str, str]) -> ActionResponse:
-    """What the states before and after the act say."""
+    """Return the result of an act from the states before and after it."""
     if before in wanted:
         return ActionResponse(said=ALREADY, why=f"it was {before}")
     if now in wanted:

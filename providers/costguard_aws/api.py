@@ -1,7 +1,7 @@
-"""The questions that EC2, STS and auto-scaling are asked, each one request or the pages of one list.
+"""Requests to EC2, STS and auto-scaling: single ones, and the pages of lists.
 
-A list is read to its stated end; a page that fails, a token that comes twice, or more pages than anybody has is said, and
-never taken for the end.
+A list is read to its stated end. A page that fails, a token that is returned twice, or too many pages is reported, and never
+taken for the end.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ UNKNOWN_PARAMETER = ("UnknownParameter", "InvalidParameter", "InvalidParameterVa
 
 
 class CutShortError(Exception):
-    """A list ended before its stated end; what was read of it stands. `str()` says why."""
+    """A list ended before its stated end; the part that was read is valid. `str()` gives the reason."""
 
 
 class Ec2Api:
-    """What one session may ask."""
+    """The requests of one session."""
 
     def __init__(self, session: AwsSession) -> None:
         self._session = session
         self._unmanaged: set[str] = set()
 
     def fetch_account_id(self) -> str:
-        """The twelve digits of whoever the key belongs to."""
+        """Return the twelve digits of the key's account."""
         root = parse_tree(self._session.query("sts", self._session.region, "GetCallerIdentity"), "GetCallerIdentity")
         found = read_text(root, "GetCallerIdentityResult/Account")
         if not found.isdigit():
@@ -44,7 +44,7 @@ class Ec2Api:
         return found
 
     def list_regions(self) -> list[str]:
-        """Every region that is enabled for the account."""
+        """Return every region that is enabled for the account."""
         root = self._query_one(self._session.region, "DescribeRegions")
         listed = find_rows(root, "regionInfo", "DescribeRegions")
         found = [read_text(item, "regionName") for item in listed if read_text(item, "optInStatus") != "not-opted-in"]
@@ -53,7 +53,7 @@ class Ec2Api:
         return sorted(found)
 
     def list_instances(self, region: str, size: int = PAGE) -> Iterator[list[Element]]:
-        """Pages of instances, those that another AWS service runs among them."""
+        """Yield pages of instances, including those that other AWS services run."""
         return self._describe_instances(region, {}, size)
 
     def _describe_instances(self, region: str, asked: Mapping[str, str], size: int) -> Iterator[list[Element]]:
@@ -71,51 +71,57 @@ class Ec2Api:
             )
 
     def list_volumes(self, region: str, size: int = PAGE) -> Iterator[list[Element]]:
-        """Pages of EBS volumes, attached or not."""
+        """Yield pages of EBS volumes, attached or not."""
         return self._query_pages(region, "DescribeVolumes", "volumeSet", {}, size=size, read=list, most=MOST_VOLUMES)
 
     def list_addresses(self, region: str) -> list[Element]:
-        """Every Elastic IP: this list has no pages."""
+        """Return all Elastic IPs; this list has no pages."""
         root = self._query_one(region, "DescribeAddresses")
         return list(find_rows(root, "addressesSet", "DescribeAddresses"))
 
     def describe_types(self, region: str, names: Sequence[str]) -> Iterator[Element]:
-        """Those of `names` that the region knows."""
+        """Yield those of `names` that exist in the region."""
         asked = _build_filter("instance-type", names)
         for page in self._query_pages(region, "DescribeInstanceTypes", "instanceTypeSet", asked, size=TYPES_PAGE, read=list):
             yield from page
 
     def find_instance(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
-        """One instance, by a filter: asked by name, one that is gone would be an error like any other. None: there is none."""
+        """Return one instance; None if it does not exist.
+
+        It is requested by a filter, because a request by id reports a missing instance as an error like any other.
+        """
         return next(iter(self.list_existing(region, [id])), None)
 
     def list_existing(self, region: str, ids: Sequence[str]) -> list[Element]:
-        """Those of `ids`, at most 200, that are instances."""
+        """Return those of `ids`, at most 200, that are instances."""
         wanted = frozenset(ids)
         pages = self._read_all_pages(self._describe_instances(region, _build_filter("instance-id", ids), PAGE))
         return [item for page in pages for item in page if read_text(item, "instanceId") in wanted]
 
     def find_volume(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
-        """One volume; None: there is none."""
+        """Return one volume; None if it does not exist."""
         asked = _build_filter("volume-id", [id])
         pages = self._read_all_pages(self._query_pages(region, "DescribeVolumes", "volumeSet", asked, size=PAGE, read=list))
         return next((item for page in pages for item in page if read_text(item, "volumeId") == id), None)
 
     def find_address(self, region: str, id: str) -> Element | None:  # noqa: A002 - EC2's word
-        """One Elastic IP, by its allocation or, of an old one, by itself; None: there is none."""
+        """Return one Elastic IP by its allocation id or, for an old one, its address; None if it does not exist."""
         kind = "allocation-id" if id.startswith("eipalloc-") else "public-ip"
         root = self._query_one(region, "DescribeAddresses", _build_filter(kind, [id]))
         found = find_rows(root, "addressesSet", "DescribeAddresses")
         return next((item for item in found if id in (read_text(item, "allocationId"), read_text(item, "publicIp"))), None)
 
     def list_protections(self, region: str, id: str) -> tuple[str, ...]:  # noqa: A002 - EC2's word
-        """Acts that EC2 refuses until somebody lifts the protection of this instance: two requests."""
+        """Return the acts that EC2 refuses until the protection of this instance is lifted: two requests."""
         if self._read_attribute(region, id, "disableApiStop"):
             return ("stop", "terminate")
         return ("terminate",) if self._read_attribute(region, id, "disableApiTermination") else ()
 
     def read_spot_request_type(self, region: str, id: str) -> str:  # noqa: A002 - EC2's word
-        """The type of a spot request, "one-time" or "persistent"; "" where EC2 does not say, or it is over."""
+        """Return a spot request's type, "one-time" or "persistent"; "" if EC2 does not state it.
+
+        A cancelled or closed request counts as "one-time".
+        """
         asked = _build_filter("spot-instance-request-id", [id])
         root = self._query_one(region, "DescribeSpotInstanceRequests", asked)
         requests = find_rows(root, "spotInstanceRequestSet", "DescribeSpotInstanceRequests")
@@ -123,22 +129,25 @@ class Ec2Api:
         return read_text(found, "type") if read_text(found, "state") not in ("cancelled", "closed") else "one-time"
 
     def stop(self, region: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
-        """Ask once; the states before and after, as EC2 says."""
+        """Send one request, and return EC2's states before and after."""
         return self._change_state(region, "StopInstances", id)
 
     def terminate(self, region: str, id: str) -> tuple[str, str]:  # noqa: A002 - EC2's word
-        """Ask once; the states before and after, as EC2 says."""
+        """Send one request, and return EC2's states before and after."""
         return self._change_state(region, "TerminateInstances", id)
 
     def terminate_member(self, region: str, id: str) -> str:  # noqa: A002 - EC2's word
-        """Ask its auto-scaling group once to end it and to want one less; the state of what the group then does."""
+        """Send the auto-scaling group one request to terminate a member and reduce its desired capacity by one.
+
+        Returns the status of the group's activity.
+        """
         action = "TerminateInstanceInAutoScalingGroup"
         asked = {"InstanceId": id, "ShouldDecrementDesiredCapacity": "true"}
         root = parse_tree(self._session.query("autoscaling", region, action, asked), action)
         return read_text(root, f"{action}Result/Activity/StatusCode")
 
     def check_permission(self, region: str, action: str, more: Mapping[str, str]) -> bool:
-        """Whether a dry run of `action` would have worked; the ProviderError that says why not otherwise."""
+        """Return True if a dry run of `action` would have succeeded; raises the ProviderError of its failure otherwise."""
         try:
             self._session.query("ec2", region, action, {"DryRun": "true", **more})
         except ProviderError as said:
@@ -148,7 +157,7 @@ class Ec2Api:
         return True
 
     def _read_all_pages(self, pages: Iterator[list[Element]]) -> list[list[Element]]:
-        """Every page: what a filter finds may stand on any, and that it finds nothing is known after the last."""
+        """Return every page: a filter's matches may be on any page, and only the last one shows that there are none."""
         try:
             return [list(page) for page in pages]
         except CutShortError as short:
@@ -179,9 +188,9 @@ class Ec2Api:
         read: Callable[[Element], list[Element]],
         most: int = MOST_ITEMS,
     ) -> Iterator[list[Element]]:
-        """Each page, emptied when the next is asked for.
+        """Yield each page, which is emptied when the next one is requested.
 
-        A ProviderError where the first fails, CutShortError where a later one does or the list has no end.
+        Raises a ProviderError if the first page fails, CutShortError if a later one does or the list has no end.
         """
         token, seen, count = "", set[str](), 0
         for number in range(1, MOST_PAGES + 1):
@@ -208,7 +217,7 @@ class Ec2Api:
 
 
 def _unpack_reservations(reservations: Element) -> list[Element]:
-    """Every instance; a reservation that shows none, which EC2 does not have, as an item that cannot be read."""
+    """Return every instance; a reservation without one, which EC2 does not produce, becomes an unreadable item."""
     return [item for reservation in reservations for item in _list_held(reservation)]
 
 

@@ -1,17 +1,16 @@
-"""What CloudWatch measured of running machines: GPUs where the CloudWatch agent reports them, the CPU where it does not.
+"""CloudWatch's metrics of running machines: GPU where the CloudWatch agent reports it, CPU otherwise.
 
-CloudWatch matches exact sets of dimensions: asked for a GPU by InstanceId alone it answers with an empty series, which looks
-idle and is nothing. So the series are discovered first and asked for by all their dimensions. No data is no sample: a machine
-without data is named as blind, and never as idle.
+CloudWatch matches exact sets of dimensions: a request for a GPU by InstanceId alone returns an empty series, which looks idle
+but contains no data. So the series are discovered first and requested by all their dimensions. Without data there is no sample:
+such a machine is reported as blind, never as idle.
 
-Calls for one region: 1 to discover (more where over 500 GPUs report), then 1 for each 500 series. 4,000 machines without the
-agent: 1 + 8. CloudWatch takes about $0.01 for 1,000 series asked for (2026-11), so one fallback signal is asked for unless
-more are named.
+Requests for one region: 1 to discover (more if over 500 GPUs report), then 1 for each 500 series. 4,000 machines without the
+agent: 1 + 8. CloudWatch charges about $0.01 for 1,000 requested series (2026-11), so one fallback signal is requested unless
+the settings name more.
 
-The CloudWatch agent's GPU metrics: one series for each GPU, and what they come to for the machine. Pure.
-
-Example: two GPUs report 3 % and 97 % at 12:00: the machine's GPU utilisation is 97 %, as a machine is idle only when all its
-GPUs are. At 12:05 only one of them reports: there is no sample, as the other may be busy.
+GPU metrics of the agent: one series for each GPU, merged into one value for the machine by pure functions. Example: two GPUs
+report 3 % and 97 % at 12:00: the machine's GPU utilisation is 97 %, because a machine is idle only when all its GPUs are. At
+12:05 only one of them reports: there is no sample, because the other may be busy.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ SIGNALS = (GPU_UTIL, GPU_POWER, GPU_MEMORY_UTIL, GPU_TEMPERATURE, *FALLBACKS)
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """One series and where its values go."""
+    """One series, and the machine and signal for which it is requested."""
 
     key: ResourceKey
     signal: str
@@ -80,7 +79,10 @@ class _Query:
 
 
 class CloudWatchMetrics:
-    """The measures of one account. `signals`: of SIGNALS, those that are asked for. `namespace`: the agent's, if renamed."""
+    """The metrics of one account.
+
+    `signals`: the SIGNALS to request. `namespace`: the agent's, if it was renamed.
+    """
 
     def __init__(
         self, aws: AwsClients, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent"
@@ -89,7 +91,7 @@ class CloudWatchMetrics:
         self._aws, self._clock, self._namespace = aws, clock, namespace
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """Samples of the running instances among `seen`; one region that cannot be asked makes its own machines blind."""
+        """Return samples of the running instances among `seen`; if one region fails, only its machines are blind."""
         running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
         window = align_window(period, self._clock.now())
         samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
@@ -120,7 +122,10 @@ class CloudWatchMetrics:
         return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
     def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[GpuSeries, ...]], str]:
-        """The GPU series of each instance, and why some may be missing. Of one metric: the others have the same dimensions."""
+        """Return the GPU series of each instance, and why some may be missing.
+
+        Only one metric is listed: the others have the same dimensions.
+        """
         if not any(signal in GPU_METRICS for signal in self._signals):
             return {}, ""
         asked = {
@@ -137,7 +142,7 @@ class CloudWatchMetrics:
         return group_series(metrics, ids)
 
     def _build_queries(self, one: Observation, gpus: tuple[GpuSeries, ...]) -> Iterable[_Query]:
-        """What is asked of one machine: its GPUs where they report, else the fallbacks."""
+        """Yield the queries for one machine: its GPUs if they report, else the fallbacks."""
         for signal in self._signals:
             if signal in GPU_METRICS:
                 yield from (_Query(one.key, signal, series.derive_series(signal)) for series in gpus if series.can_tell(signal))
@@ -149,7 +154,7 @@ class CloudWatchMetrics:
     def _fetch_values(
         self, region: str, queries: Sequence[_Query], window: Period
     ) -> tuple[Mapping[ResourceKey, list[tuple[_Query, dict[datetime, float]]]], Mapping[ResourceKey, str]]:
-        """The points of every query by machine, and why a machine's could not be had."""
+        """Return the points of every query by machine, and why a machine's could not be fetched."""
         values: dict[ResourceKey, list[tuple[_Query, dict[datetime, float]]]] = {}
         lost: dict[ResourceKey, str] = {}
         for first in range(0, len(queries), QUERIES):
@@ -165,7 +170,7 @@ class CloudWatchMetrics:
         return values, lost
 
     def _fetch_batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
-        """Ask for one batch and fill `points`: a series may come in parts over several pages."""
+        """Fetch one batch into `points`; a series may be spread over several pages."""
         asked = {
             "MetricDataQueries": [_build_query(number, query.series) for number, query in enumerate(batch)],
             "StartTime": window.start,
@@ -194,7 +199,7 @@ class CloudWatchMetrics:
         raise InvalidAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
 
     def _explain_blindness(self, one: Observation, gpus: tuple[GpuSeries, ...], why: str, found: Sequence[Sample]) -> str:
-        """Why a machine is blind, in words."""
+        """Return why a machine is blind."""
         if why:
             return why
         if gpus:
@@ -206,7 +211,7 @@ class CloudWatchMetrics:
 
 
 def align_window(period: Period, now: datetime) -> Period | None:
-    """The whole buckets of `period` that CloudWatch can be asked for; None: there is none."""
+    """Return the whole buckets of `period` for which CloudWatch has data; None if there are none."""
     start, end = _floor_to_bucket(period.start + BUCKET - MICROSECOND), _floor_to_bucket(min(period.end, now - DELAY))
     return Period(start=start, end=end) if start < end else None
 
@@ -216,7 +221,7 @@ def _floor_to_bucket(at: datetime) -> datetime:
 
 
 def _build_query(number: int, series: GpuSeries) -> dict[str, Any]:
-    """One query. Its id begins with a letter and is unique in the call."""
+    """Return one query. Its id begins with a letter and is unique in the request."""
     metric = {
         "Namespace": series.namespace,
         "MetricName": series.name,
@@ -232,7 +237,7 @@ def _parse_query_number(stated: object, count: int) -> int | None:
 
 
 def _parse_points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[datetime, float]]:
-    """The values of one part that lie in the window; a time or value that is none is left out."""
+    """Yield the values of one part within the window; an invalid time or value is left out."""
     times, values = result.get("Timestamps"), result.get("Values")
     if (
         result.get("StatusCode") in ("InternalError", "Forbidden")
@@ -258,7 +263,7 @@ def _group_by_signal(
 
 
 def _build_fallback_samples(key: ResourceKey, mine: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
-    """Samples of AWS/EC2; a signal of two metrics only where both have a value."""
+    """Yield samples of AWS/EC2; for a signal of two metrics only where both have a value."""
     parts: dict[str, list[dict[datetime, float]]] = {}
     for query, points in mine:
         if query.signal in FALLBACKS:
@@ -272,7 +277,10 @@ def _build_fallback_samples(key: ResourceKey, mine: Iterable[tuple[_Query, dict[
 
 
 class _Metric(NamedTuple):
-    """`name`: the agent's. `least`, `most`: what can be believed. `together`: how the GPUs of a machine become one figure."""
+    """`name`: the agent's.
+
+    `least`, `most`: the plausible range. `together`: how the values of a machine's GPUs are combined.
+    """
 
     name: str
     least: float
@@ -291,7 +299,7 @@ GPU_METRICS: Mapping[str, _Metric] = {
 
 @dataclass(frozen=True, slots=True)
 class GpuSeries:
-    """One series of CloudWatch, by its exact dimensions. `rolled`: one series for all GPUs of the machine."""
+    """One CloudWatch series by its exact dimensions. `rolled`: one series for all GPUs of the machine."""
 
     namespace: str
     name: str
@@ -301,22 +309,22 @@ class GpuSeries:
 
     @property
     def index(self) -> str:
-        """Which GPU of the machine it is."""
+        """The index of the GPU in the machine."""
         return dict(self.dimensions).get("index", "")
 
     def can_tell(self, signal: str) -> bool:
-        """Whether it can tell `signal`: what one series says of all GPUs is their maximum, and no sum."""
+        """Return whether it can supply `signal`: a rolled-up series has the GPUs' maximum, not their sum."""
         return not self.rolled or GPU_METRICS[signal].together == "max"
 
     def derive_series(self, signal: str) -> GpuSeries:
-        """The series of another metric of the same GPU."""
+        """Return the series of another metric of the same GPU."""
         return replace(self, name=GPU_METRICS[signal].name)
 
 
 def group_series(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> tuple[dict[str, tuple[GpuSeries, ...]], str]:
-    """The series of each of `ids`: one for each GPU, or the roll-up over all where there is nothing else.
+    """Return the series of each of `ids`: one for each GPU, or the roll-up of all if there is nothing else.
 
-    And why there may be more: an agent that does not append InstanceId says of no instance which one it is on.
+    Also returns why there may be more: the series of an agent that does not append InstanceId belong to an unknown instance.
     """
     single, rolled, nameless = dict[str, list[GpuSeries]](), dict[str, list[GpuSeries]](), 0
     for metric in metrics:
@@ -340,7 +348,7 @@ def group_series(metrics: Iterable[Mapping[str, Any]], ids: Collection[str]) -> 
 def build_gpu_samples(
     one: Observation, told: Mapping[str, Sequence[tuple[GpuSeries, Mapping[datetime, float]]]], window: Period
 ) -> Iterable[Sample]:
-    """One sample for each instant at which every GPU of the machine has a value."""
+    """Yield one sample for each time at which every GPU of the machine has a value."""
     for signal, series in told.items():
         by_gpu: dict[str, dict[datetime, float]] = {}
         for which, points in series:
@@ -353,7 +361,7 @@ def build_gpu_samples(
 
 
 def _combine_gpus(one: Observation, signal: str, by_gpu: Mapping[str, Mapping[datetime, float]], gpus: int) -> Iterable[Sample]:
-    """The machine's figure at each instant at which `gpus` of them have one."""
+    """Yield the machine's value for each time at which `gpus` of its GPUs have one."""
     for at in sorted(set[datetime]().union(*by_gpu.values())):
         values = [points[at] for points in by_gpu.values() if at in points]
         if len(values) >= gpus:

@@ -1,7 +1,7 @@
-"""Cost Explorer's daily costs as bill lines. Off unless asked for: AWS takes $0.01 for every request, each page included.
+"""Cost Explorer's daily costs as bill lines. Off unless enabled: AWS charges $0.01 for every request, each page included.
 
-A line is one day of one kind of usage of one account, as Cost Explorer knows no machines (its resource level is paid and 14
-days short). Costs are amortised: what a savings plan covers is shown at what it cost, on the day it was used.
+A line is one day of one usage type of one account, because Cost Explorer has no machines (its resource level costs extra and
+covers 14 days only). Costs are amortised: usage covered by a savings plan is shown at its effective cost, on the day of use.
 
 Example: 2026-11-20, USE1-BoxUsage:g5.xlarge, 24.144 -> a line of charge "compute", region us-east-1, $24.144, estimated.
 """
@@ -44,7 +44,7 @@ SERVICES = ("Amazon Elastic Compute Cloud - Compute", "EC2 - Other")
 
 
 class _CachedMonth(msgspec.Struct):
-    """The answer as it is kept: the pages' results and when they were asked for."""
+    """A month's cached answer: the results of its pages and the time of the request."""
 
     at: datetime
     results: list[dict[str, Any]]
@@ -52,13 +52,13 @@ class _CachedMonth(msgspec.Struct):
 
 
 class CostExplorer:
-    """The daily costs of one account. `cache` keeps each month's answer, so that a bill is not asked for twice."""
+    """The daily costs of one account. `cache` stores each month's answer, so that it is not requested twice."""
 
     def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """Every line of `period`, by whole days in UTC. A ProviderError where Cost Explorer cannot be asked."""
+        """Return every line of `period`, by whole UTC days; raises a ProviderError if Cost Explorer cannot be read."""
         lines, why = list[BillLine](), list[str]()
         for month in _list_months(period, self._clock.now()):
             kept = self._read_month(month)
@@ -84,7 +84,10 @@ class CostExplorer:
         return kept
 
     def _fetch_month(self, month: Period) -> tuple[list[dict[str, Any]], bool]:
-        """Every page. botocore has no paginator for it; the End of its period is left out."""
+        """Return the results of every page, and whether the last page was reached.
+
+        botocore has no paginator for this operation. The End of its period is exclusive.
+        """
         asked: dict[str, Any] = {
             "TimePeriod": {"Start": f"{month.start:%Y-%m-%d}", "End": f"{month.end:%Y-%m-%d}"},
             "Granularity": "DAILY",
@@ -134,7 +137,10 @@ class _Group(msgspec.Struct, rename="pascal"):
 
 
 def parse_bill_lines(results: Iterable[object], account: str, period: Period) -> tuple[list[BillLine], str]:
-    """The lines of an answer, and how many of its days and groups could not be read. `account`: whose, where it is not said."""
+    """Return the lines of an answer, and how many of its days and groups could not be read.
+
+    `account`: used for lines that state none.
+    """
     lines, unread, first = list[BillLine](), 0, ""
     for stated in results:
         try:
@@ -177,7 +183,7 @@ def _make_line(group: _Group, result: _Result, account: str) -> BillLine:
 
 
 def _parse_money(cost: _Cost) -> Money:
-    """Amounts are strings of ten and more decimals, rounded half to even to the nano-unit."""
+    """Parse an amount, a string of ten or more decimals, rounded half to even to the nano-unit."""
     try:
         stated = Decimal(cost.amount)
     except InvalidOperation:
@@ -227,7 +233,7 @@ PREFIXES = {
 
 
 def parse_usage_region(usage: str) -> str:
-    """The region of a usage type; "" where its prefix is not known, which is better than a guess."""
+    """Return the region of a usage type; "" if its prefix is unknown."""
     prefix, dash, rest = usage.partition("-")
     if dash and prefix in PREFIXES:
         return PREFIXES[prefix]
@@ -235,7 +241,7 @@ def parse_usage_region(usage: str) -> str:
 
 
 def _list_months(period: Period, now: datetime) -> list[Period]:
-    """The calendar months that `period` touches, each from its first day to its end or to the end of today."""
+    """Return the calendar months that `period` touches, each from its first day to its end or the end of today."""
     months = list[Period]()
     start = period.start.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     tomorrow = EPOCH + ((now - EPOCH) // timedelta(days=1) + 1) * timedelta(days=1)

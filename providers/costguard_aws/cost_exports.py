@@ -1,12 +1,12 @@
-"""Where the bill files stand that AWS writes into S3 (FOCUS, CUR), or that were copied from there. Others read them.
+"""The bill files that AWS writes to S3 (FOCUS, CUR), or local copies of them; and the reader of CUR rows.
 
-The setting `focus_export` says where: a path, a folder or a pattern (`/exports/**/*.csv.gz`), or `s3://bucket/prefix`.
+The setting `focus_export` names their place: a path, a folder or a pattern (`/exports/**/*.csv.gz`), or `s3://bucket/prefix`.
+This module finds the files; `costguard.bills` reads them.
 
-Cost and Usage Reports (CUR, and CUR 2.0 as Data Exports write it) as bill lines: what AWS wrote before it wrote FOCUS.
-
-Costs are amortised, as AWS's own query library does it: what a savings plan or a reservation covers counts at its effective
-cost in the hour in which it was used, and of the commitment itself only what was not used. A row has an id that changes with
-every export, so a line is named by what it is about, as FOCUS rows are (bills/bill_files.py).
+Cost and Usage Reports (CUR, and CUR 2.0 of Data Exports) are AWS's format before FOCUS. Costs are amortised, as in AWS's own
+query library: usage covered by a savings plan or a reservation counts at its effective cost in the hour of use, and of the
+commitment itself only the unused part counts. A row's id changes with every export, so a line is identified by its content, as
+FOCUS rows are (bills/bill_files.py).
 
 Example: lineItem/LineItemType "Usage", lineItem/UsageType "USW2-BoxUsage:p5.48xlarge", lineItem/UnblendedCost "98.32".
 """
@@ -57,7 +57,10 @@ REGION = "us-east-1"
 
 
 class FocusExport:
-    """The export of one account. `where`: as the setting says it; of an s3:// address, `aws` asks in the bucket's `region`."""
+    """The export of one account.
+
+    `where`: the value of the setting; for an s3:// address `aws` sends requests to the bucket's `region`.
+    """
 
     def __init__(
         self, where: str, bills: BillReader, clock: Clock, aws: AwsClients | None = None, *, region: str = REGION
@@ -65,12 +68,15 @@ class FocusExport:
         self._where, self._bills, self._clock, self._aws, self._region = where, bills, clock, aws, region
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """The lines of `period`. InputError where there is no such file, or one cannot be read; a ProviderError of S3."""
+        """Return the lines of `period`.
+
+        Raises InputError if there is no such file or one cannot be read, and a ProviderError of S3.
+        """
         pieces = list(self._list_objects()) if self._where.startswith(S3) else self._bills.find_pieces(self._where)
         return self._bills.read_bill("aws", pieces, period, self._clock.now())
 
     def _list_objects(self) -> Iterator[BillFilePiece]:
-        """The export files under the prefix. InputError where there are none, or one is too large to be read from there."""
+        """Yield the export files under the prefix; raises InputError if there are none, or one is too large for this."""
         if self._aws is None:
             raise InputError("an s3:// address needs an AWS account", field="focus_export")
         parts, found = urlsplit(self._where), 0
@@ -91,13 +97,16 @@ class FocusExport:
 
 @contextmanager
 def _open_object(aws: AwsClients, region: str, bucket: str, key: str) -> Iterator[io.BufferedReader]:
-    """The bytes of one object. A ProviderError where it cannot be had."""
+    """Open the bytes of one object; raises a ProviderError if it cannot be fetched."""
     found = call_operation(aws, "s3", region, "get_object", Bucket=bucket, Key=key)
     yield io.BufferedReader(io.BytesIO(found["Body"].read()))
 
 
 def _list_keys(aws: AwsClients, region: str, bucket: str, prefix: str) -> Iterator[dict[str, Any]]:
-    """What S3 says of each export file under the prefix. A ProviderError where it cannot be listed, or has no end."""
+    """Yield S3's entry for each export file under the prefix.
+
+    Raises a ProviderError if it cannot be listed or the list has no end.
+    """
     token = ""
     for _ in range(MOST_PAGES):
         more: dict[str, Any] = {"ContinuationToken": token} if token else {}
@@ -140,12 +149,12 @@ _NAMED_LAST = ("lineitemlineitemdescription", "pricingterm", "lineitemcurrencyco
 
 
 def is_cur_row(record: BillFileRecord) -> bool:
-    """Whether a record is a row of a CUR."""
+    """Return whether a record is a row of a CUR."""
     return set(NEEDED) <= set(_map_columns(tuple(record)))
 
 
 def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
-    """The line that a row belongs to, and the row's part of it."""
+    """Yield the line to which a row belongs, and the row's part of it."""
     columns = _map_columns(tuple(record))
 
     def text(name: str) -> str:
@@ -187,7 +196,7 @@ def read_cur_row(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
 
 
 def _parse_cost(value: object, name: str) -> Decimal:
-    """An amount; a column that is empty or not there adds nothing but to usage, whose cost a row must state."""
+    """Parse an amount; an empty or missing column counts as 0, except for usage, whose cost a row must state."""
     if value is None or value == "":
         if name in (*NEEDED, "reservationeffectivecost", "savingsplansavingsplaneffectivecost"):
             raise InputError("is missing", field=name, hint="include the columns of costs in the export")
@@ -197,7 +206,7 @@ def _parse_cost(value: object, name: str) -> Decimal:
 
 @lru_cache(maxsize=8)
 def _map_columns(names: tuple[str, ...]) -> dict[str, str]:
-    """Folded name -> column: lineItem/UsageType and line_item_usage_type are one."""
+    """Map folded names to columns: lineItem/UsageType and line_item_usage_type are the same."""
     return {name.lower().replace("/", "").replace("_", ""): name for name in names}
 
 

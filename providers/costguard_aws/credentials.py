@@ -1,7 +1,7 @@
-"""Where AWS's keys are found: botocore's own chain, looked for in the environment and home that costguard was handed.
+"""AWS's keys: botocore's own chain, which reads the environment and home folder passed to costguard.
 
-One `Source` is one set of credentials, and so one account: the default chain, a profile, or a role that is assumed from one of
-them. Nothing is written anywhere, and keys that expire are renewed by botocore.
+A `CredentialSource` is one set of credentials, and so one account: the default chain, a profile, or a role assumed from one of
+them. Nothing is written, and botocore renews keys that expire.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ OF_FILES = ("shared-credentials-file", "config-file", "assume-role")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialSource:
-    """One set of credentials. `profile`: "default" for the whole chain. `role_arn`: "" where no role is assumed from it."""
+    """One set of credentials.
+
+    `profile`: "default" for the whole chain. `role_arn`: the role assumed from it, "" for none.
+    """
 
     profile: str = DEFAULT
     role_arn: str = ""
@@ -48,12 +51,12 @@ class CredentialSource:
 
     @property
     def label(self) -> str:
-        """How it is called in messages before its account is known."""
+        """Its name in messages before its account is known."""
         return self.role_arn or f"profile {self.profile}"
 
 
 def parse_sources(table: Mapping[str, Any]) -> Sequence[CredentialSource]:
-    """Every set of credentials that the settings name; the default chain where they name none."""
+    """Return every set of credentials of the settings; the default chain if they name none."""
     found = [CredentialSource(profile=name) for name in table.get("profiles", [])]
     for role in table.get("roles", []):
         arn = role.get("role_arn", "")
@@ -74,7 +77,7 @@ def parse_sources(table: Mapping[str, Any]) -> Sequence[CredentialSource]:
 
 
 def open_botocore_session(source: CredentialSource, environ: Mapping[str, str], home: Path) -> BotocoreSession:
-    """Botocore's session for `source`, which reads `environ` and `home` and nothing else of this machine."""
+    """Return botocore's session for `source`, which reads only `environ` and `home` of this machine."""
     session = BotocoreSession(profile=None if source.profile == DEFAULT else source.profile)
     chain, store = ConfigChainFactory(session=session, environ=environ), session.get_component("config_store")
     for name, (keys, variables, default, convert) in BOTOCORE_DEFAUT_SESSION_VARIABLES.items():
@@ -91,12 +94,12 @@ def open_botocore_session(source: CredentialSource, environ: Mapping[str, str], 
 
 
 def _resolve_home_path(default: Any, home: Path) -> Any:  # noqa: ANN401 - botocore's own defaults
-    """`~/.aws/config` of the home that was handed over."""
+    """Return a path such as `~/.aws/config` in the given home folder."""
     return str(home / default[2:]) if isinstance(default, str) and default.startswith("~/") else default
 
 
 def _build_resolver(session: BotocoreSession, environ: Mapping[str, str]) -> CredentialResolver:
-    """The default chain, with the places that look into the environment looking into `environ`."""
+    """Return the default chain, with `environ` in place of the process's environment."""
     with _named(session):
         providers = create_credential_resolver(session).providers
     off = environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
@@ -114,16 +117,16 @@ def _build_resolver(session: BotocoreSession, environ: Mapping[str, str]) -> Cre
 
 
 def _bypass_proxy(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
-    """It asks the machine itself: through a proxy of the environment, its keys would go to that one in the open."""
+    """Isable proxies for the metadata service, because a proxy of the environment would receive the machine's keys unencrypted."""
     fetcher = provider._role_fetcher  # noqa: SLF001 - botocore takes proxies from the environment, and no argument
     fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})  # noqa: SLF001 - the same
     return provider
 
 
 def load_credentials(source: CredentialSource, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
-    """Its credentials, renewed by themselves; CredentialsError where there are none.
+    """Return the source's credentials, which renew themselves; raises CredentialsError if there are none.
 
-    A role is not assumed before it is used, then by a client that `create` makes.
+    A role is assumed at its first use only, by a client that `create` makes.
     """
     with _named(session), translate_botocore_errors(source.label):
         found = session.get_credentials()
@@ -140,7 +143,7 @@ def load_credentials(source: CredentialSource, session: BotocoreSession, create:
 
 
 def _check_exposure(source: CredentialSource, session: BotocoreSession, method: str) -> None:
-    """ExposedError where the keys stand in a file that others on this machine can read."""
+    """Raise ExposedError if the keys are in a file that others on this machine can read."""
     for name in ("credentials_file", "config_file") if method in OF_FILES else ():
         path = Path(str(session.get_config_variable(name) or "")).expanduser()
         if others := describe_exposure(path):
@@ -149,7 +152,7 @@ def _check_exposure(source: CredentialSource, session: BotocoreSession, method: 
 
 
 class _named:  # noqa: N801 - reads as a function
-    """A profile that does not stand in the files is named, with the setting that asked for it."""
+    """Report a profile that is missing in the files, with the setting that names it."""
 
     def __init__(self, session: BotocoreSession) -> None:
         self._session = session

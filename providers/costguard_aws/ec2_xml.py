@@ -1,7 +1,7 @@
-"""EC2's XML, read by the standard library's C parser in place of botocore's, which takes five times as long over it.
+"""Read EC2's XML with the standard library's C parser; botocore's parser takes five times as long.
 
-botocore's own parser walks its model of 4,000 shapes for every element; here a page is a tree, and only the fields that are
-used are looked at. That both read the same is held by tests/providers/aws/test_fast_xml.py, field by field on the same bytes.
+botocore's parser walks its model of 4,000 shapes for every element; here a page is a tree, and only the fields in use are read.
+tests/providers/aws/test_fast_xml.py checks, field by field on the same bytes, that both read the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _HEAD = 1024
 
 
 def parse_tree(body: bytes, action: str) -> Element:
-    """The answer to `action` without namespaces; OddAnswerError where it is none, is cut short, or brings its own grammar."""
+    """Parse the answer to `action`, without namespaces.
+
+    Raises InvalidAnswerError if it is another document, incomplete, or defines its own entities.
+    """
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
         page = b"<html" in body[:_HEAD].lower() or b"doctype html" in body[:_HEAD].lower()
         raise InvalidAnswerError(f"{action} {'is a web page, not XML' if page else 'defines entities'}", provider=AWS)
@@ -41,7 +44,7 @@ def parse_tree(body: bytes, action: str) -> Element:
 
 
 def find_rows(root: Element, name: str, action: str) -> Element:
-    """The list called `name`; OddAnswerError where there is none: a list that is missing is not an empty one."""
+    """Return the list `name`; raises InvalidAnswerError if it is missing: a missing list is not an empty one."""
     found = root.find(name)
     if found is None:
         raise InvalidAnswerError(f"{action} answered without its {name}", provider=AWS)
@@ -49,25 +52,25 @@ def find_rows(root: Element, name: str, action: str) -> Element:
 
 
 def read_text(element: Element | None, path: str = "") -> str:
-    """The text under `path`, "" where there is none."""
+    """Return the text at `path`, "" if there is none."""
     if path and element is not None:
         element = element.find(path)
     return (element.text or "").strip() if element is not None else ""
 
 
 def read_flag(element: Element | None, path: str) -> bool:
-    """Whether a flag is there and true."""
+    """Return whether a flag is present and true."""
     return read_text(element, path).lower() == "true"
 
 
 def read_whole_number(element: Element | None, path: str) -> int | None:
-    """A whole number that is not negative; None where there is none."""
+    """Return a non-negative whole number; None if there is none."""
     text = read_text(element, path)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None  # noqa: PLR2004 - fits 64 bits
 
 
 def list_tags(element: Element | None) -> Iterator[tuple[str, str]]:
-    """The pairs of a tagSet."""
+    """Yield the pairs of a tagSet."""
     for item in element if element is not None else ():
         key = item.findtext("key")
         if key:

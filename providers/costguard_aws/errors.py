@@ -1,10 +1,10 @@
-"""What AWS means by an answer that is no good: its own code decides, the HTTP status only where it gives none.
+"""Classify AWS's error answers: by AWS's own code, and by the HTTP status only if there is no code.
 
-EC2 throttles with 503 and CloudWatch with 400, a wrong key is 401 here and 403 there, a dry run that would have worked is 412.
+EC2 throttles with 503 and CloudWatch with 400, a wrong key is 401 in one service and 403 in another, a dry run that would have
+succeeded is 412.
 
-The small seam between what is asked of AWS and how it is sent: prices, metrics and bills know nothing of credentials.
-
-`session.Session` keeps the promise with botocore over costguard's transport; a test may keep it with any botocore client.
+Also the interface between requests and credentials, so that prices, metrics and bills do not depend on credentials.
+`session.AwsSession` implements it with botocore over costguard's transport; a test may use any botocore client.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DRY_RUN = "DryRunOperation"
 
 
 def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[HttpResponse], ProviderError | None]:
-    """What a reply means where it is not good; `secrets` are taken out of whatever AWS says."""
+    """Return a function that gives the error of a reply, None if it succeeded; `secrets` are removed from AWS's text."""
     otherwise = make_status_fault_reader(AWS)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
@@ -68,7 +68,7 @@ def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Ht
 
 
 def _detect_web_page(reply: HttpResponse) -> ProviderError | None:
-    """A web page that says it is fine: some proxy's, and botocore would read an empty answer from it."""
+    """Return an error for a web page with a success status, which a proxy sends and botocore would read as an empty answer."""
     if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
         return None
     return InvalidAnswerError("answered with a web page", provider=AWS, status=reply.status)
@@ -83,7 +83,7 @@ _LOOKED_AT = 8192
 
 
 def parse_error_code(reply: HttpResponse) -> str:
-    """AWS's own word for what is wrong, from whichever of its four protocols; "" where it gives none."""
+    """Return AWS's error code from any of its four protocols; "" if there is none."""
     header = reply.headers.get("x-amzn-query-error", "") or reply.headers.get("x-amzn-errortype", "")
     if header:
         return header.split(";")[0].split(":")[0].rsplit("#", 1)[-1][:100]
@@ -93,7 +93,7 @@ def parse_error_code(reply: HttpResponse) -> str:
 
 
 def _parse_error_text(reply: HttpResponse) -> str:
-    """AWS's sentence, without the encoded message that only its own tools can read."""
+    """Return AWS's error message, without the encoded part that only AWS's tools can read."""
     head = reply.body[:_LOOKED_AT]
     found = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
     text = found[1].decode("utf-8", "replace") if found else ""
@@ -101,7 +101,7 @@ def _parse_error_text(reply: HttpResponse) -> str:
 
 
 def _classify_error(code: str, status: int) -> type[ProviderError] | None:
-    """What `code` is an instance of; None: what its HTTP status says."""
+    """Return the error class of `code`; None: use the HTTP status."""
     stem = code.removesuffix("Exception")
     if stem.startswith("Throttl"):
         return ThrottledError
@@ -164,7 +164,7 @@ _HINTS = {
 
 @contextmanager
 def translate_botocore_errors(account: str = "") -> Iterator[None]:
-    """Whatever botocore raises in this block, as a ProviderError. Its own sentences hold no secret: keys are never in them."""
+    """Raise botocore's errors in this block as ProviderErrors. botocore's messages never contain keys."""
     try:
         yield
     except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError) as none:
@@ -187,24 +187,24 @@ NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_
 
 
 def format_error(broken: ProviderError | InputError) -> str:
-    """What is wrong and what to do about it, in one line."""
+    """Return an error and its hint in one line."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
 
 
 class AwsClients(Protocol):
-    """One account's credentials, able to ask any service in any region."""
+    """Clients with one account's credentials for any service and region."""
 
     account: str
     """The twelve digits that STS calls the account; "" before it was asked."""
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
-        """Botocore's client of `service` in `region`."""
+        """Return botocore's client of `service` in `region`."""
 
 
 def call_operation(aws: AwsClients, service: str, region: str, operation: str, **arguments: Any) -> Mapping[str, Any]:  # noqa: ANN401 - AWS's words
-    """The answer of one operation, one page of it: `ask(aws, "pricing", "us-east-1", "get_products", ServiceCode=...)`.
+    """Call one operation and return one page of its answer; raises only ProviderErrors, whose `code` is AWS's.
 
-    A ProviderError, whose `code` is AWS's word, and nothing else.
+    Example: `call_operation(aws, "pricing", "us-east-1", "get_products", ServiceCode=...)`.
     """
     client = aws.client(service, region)
     with translate_botocore_errors(aws.account):

@@ -1,4 +1,4 @@
-"""`costguard doctor` for one AWS account: what it finds is proven by asking, and by dry runs where asking would act."""
+"""`costguard doctor` for one AWS account: checked by requests, and by dry runs where a request would act."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALLOWED_TAG = ("costguard", "allow-stop")
 
 
 class AccountExamination:
-    """One examination. `identity` and `regions` are the account's own questions."""
+    """One examination. `identity` and `regions`: the account's own requests."""
 
     def __init__(
         self, session: AwsSession, ec2: Ec2Api, clock: Clock, identity: Callable[[], str], regions: Callable[[], Sequence[str]]
@@ -55,7 +55,7 @@ class AccountExamination:
         self._region = session.region
 
     def run_checks(self) -> Sequence[HealthCheck]:
-        """What was found, in the order of looking."""
+        """Return the results, in the order of the checks."""
         found = self._check_reach(self._check_key())
         if any(check.outcome == CHECK_BAD for check in found):
             return [
@@ -78,7 +78,7 @@ class AccountExamination:
         return HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=told)
 
     def _check_reach(self, key: HealthCheck) -> list[HealthCheck]:
-        """The key again, whether STS answers, and whose key it says it is."""
+        """Return the result for the key, whether STS answers, and the account of the key."""
         if key.outcome == CHECK_BAD:
             return [key, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="not asked")]
         try:
@@ -143,7 +143,7 @@ class AccountExamination:
         return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
 
     def _find_test_instance(self) -> str:
-        """An instance to try a dry run on, best one that the policy allows; "" where there is none."""
+        """Return an instance for a dry run, preferably one that the policy allows; "" if there is none."""
         try:
             page = next(self._ec2.list_instances(self._region, size=50), [])
         except CostguardError:
@@ -180,7 +180,7 @@ class AccountExamination:
         )
 
     def _check_metrics(self) -> HealthCheck:
-        """Whether any agent reports GPUs where the examination looks."""
+        """Check whether any CloudWatch agent reports GPUs in the examined region."""
         try:
             found = call_operation(
                 self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H"

@@ -1,11 +1,9 @@
-"""Which GPUs a type has, asked of EC2 once for each type; where EC2 does not say, by the shipped table, then by the family.
+"""The GPUs of instance types: from EC2, requested once per type; otherwise from the shipped table, then from the family.
 
-The question goes by a filter: asked by name, one type that EC2 no longer sells (p3, g3) would fail the whole request.
+The request uses a filter: if requested by name, one type that EC2 no longer sells (p3, g3) would fail the whole request.
 
-EC2's types with GPUs and accelerators, for when EC2 cannot be asked: `types.csv`, and after it the family's name.
-
-Source: EC2's own catalogue as of 2026-11 with AWS's documentation for old types, in the project's provider notes. EC2's answer
-(`describe_instance_types`) goes before this table wherever there is one.
+The shipped table `types.csv` lists EC2's types with GPUs and accelerators. Source: EC2's own catalogue as of 2026-11 with AWS's
+documentation for old types, in the project's provider notes. EC2's answer (`describe_instance_types`) takes precedence.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ BATCH = 100
 
 
 class InstanceTypeCatalogue:
-    """The types of one account. Asked from several threads at once."""
+    """The types of one account. Thread-safe."""
 
     def __init__(self, ec2: Ec2Api, gpus: GpuNames, clock: Clock) -> None:
         self._ec2, self._gpus, self._clock = ec2, gpus, clock
@@ -50,7 +48,7 @@ class InstanceTypeCatalogue:
         self._lock = threading.Lock()
 
     def learn(self, names: Collection[str], region: str, told: Callable[[str], None]) -> None:
-        """Ask for those of `names` that are not known. That EC2 cannot be asked is told, and the shipped table answers."""
+        """Fetch those of `names` that are not known yet; if EC2 cannot be reached, note that and use the shipped table."""
         with self._lock:
             now = self._clock.now()
             missing = [name for name in names if name and self._is_due(name, now)]
@@ -67,7 +65,7 @@ class InstanceTypeCatalogue:
                         self._ask_again[name] = now + ASK_AGAIN
 
     def find_type(self, name: str) -> GpuInstanceType | None:
-        """The type, if it was learned; None where nobody knows it."""
+        """Return the type, if it was learned; None if it is unknown."""
         return self._kinds.get(name)
 
     def _is_due(self, name: str, now: datetime) -> bool:
@@ -97,7 +95,11 @@ class InstanceTypeCatalogue:
         )
 
     def _find_canonical_gpu(self, name: str, word: str, vram_gb: float | None, told: Callable[[str], None]) -> str:
-        """Our name of EC2's; with the memory it states, without it (Trainium2's is wrong there), by the table, else its own."""
+        """Return the canonical name of EC2's GPU name.
+
+        It is resolved with the memory that EC2 states, then without it (Trainium2's is wrong there), then by the table;
+        otherwise EC2's name is used.
+        """
         for size in (vram_gb, None):
             try:
                 return self._gpus.resolve(word, vram_gb=size).canonical
@@ -111,13 +113,13 @@ class InstanceTypeCatalogue:
 
 
 def _sum_local_gb(item: Element) -> int | None:
-    """GB of the disks inside the host; None where EC2 says that there are some and not how much."""
+    """Return the GB of the host's local disks; None if EC2 states that there are some but not their size."""
     stated = read_whole_number(item, "instanceStorageInfo/totalSizeInGB")
     return stated if stated is not None else None if read_flag(item, "instanceStorageSupported") else 0
 
 
 def _find_accelerator(item: Element) -> tuple[str, float, float | None]:
-    """EC2's word for its accelerator, how many of them, and GB of a whole one; "", 0 and None for a type without."""
+    """Return EC2's name of the accelerator, their number, and GB of a whole one; "", 0 and None for a type without."""
     for path in ("gpuInfo/gpus", "neuronInfo/neuronDevices", "inferenceAcceleratorInfo/accelerators"):
         devices = list(item.find(path) or ())
         if not devices:
@@ -135,7 +137,7 @@ def _find_accelerator(item: Element) -> tuple[str, float, float | None]:
 
 
 def _compute_share(device: Element) -> float:
-    """Of a GPU that is cut in slices, one slice; 1 of a whole one."""
+    """Return the share of a sliced GPU that one slice has; 1 for a whole GPU."""
     try:
         share = float(read_text(device, "gpuPartitionSize") or 1)
     except ValueError:
@@ -145,10 +147,10 @@ def _compute_share(device: Element) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInstanceType:
-    """`gpu` is canonical. `gpu_count` is a fraction where several machines share a GPU (g6f.large: 0.125 of an L4).
+    """`gpu` is canonical. `gpu_count` is a fraction if several machines share a GPU (g6f.large: 0.125 of an L4).
 
-    `vram_gb` is that of one whole GPU, as sold. `local_gb`: instance-store disks together, which a stop loses; 0: none;
-    None: it may have some, and nobody says how much.
+    `vram_gb` is that of one whole GPU, as sold. `local_gb`: all instance-store disks, which a stop loses; 0: none; None: there
+    may be some, of unknown size.
     """
 
     name: str
@@ -162,7 +164,7 @@ class GpuInstanceType:
 
 @cache
 def load_known_types() -> Mapping[str, GpuInstanceType]:
-    """Every type of the table by its name."""
+    """Return every type of the table by its name."""
     text = files("costguard_aws").joinpath("types.csv").read_text(encoding="utf-8")
     return {row["instance_type"]: _parse_row(row) for row in csv.DictReader(text.splitlines())}
 
@@ -180,19 +182,19 @@ def _parse_row(row: Mapping[str, str]) -> GpuInstanceType:
 
 
 def parse_family(instance_type: str) -> str:
-    """`p5en.48xlarge` is of family p5en."""
+    """Return the family of a type: p5en for `p5en.48xlarge`."""
     return instance_type.partition(".")[0]
 
 
 @cache
 def load_family_gpus() -> Mapping[str, str]:
-    """The canonical GPU of each family; no family has two."""
+    """Return the canonical GPU of each family; no family has two."""
     return {parse_family(kind.name): kind.gpu for kind in load_known_types().values()}
 
 
 def find_family_gpu(instance_type: str) -> str:
-    """The GPU of a type that the table lacks, by its family; "" where the family is unknown too, which says nothing.
+    """Return the GPU of a type that the table lacks, by its family; "" if the family is unknown, which proves nothing.
 
-    How many GPUs it has cannot be told from a name.
+    The number of GPUs cannot be derived from a name.
     """
     return load_family_gpus().get(parse_family(instance_type), "")

@@ -1,7 +1,7 @@
-"""One poll of a region: its instances, volumes and addresses, page by page, asked for at the same time.
+"""One poll of a region: its instances, volumes and addresses, fetched page by page and concurrently.
 
-Calls: one for every 1,000 instances and every 1,000 volumes, one for the addresses; types, prices and, where spot machines run,
-their history are asked beside it and kept. None for a single instance.
+Requests: one for every 1,000 instances and every 1,000 volumes, one for the addresses; types, prices and, if spot machines run,
+their price history are fetched beside it and cached. There is no request for a single instance.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ASKED_AFTER = 200
 
 @dataclass(slots=True)
 class _PollNotes:
-    """Sentences, each once, and no more than people read. `deadline`: of the poll."""
+    """The distinct notes of a poll, limited in number. `deadline`: of the poll."""
 
     deadline: Deadline
     notes: dict[str, None] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _PollNotes:
     """Why the listing is not whole."""
 
     def share_deadline(self) -> AbstractContextManager[None]:
-        """A third of the time that is left, for what is asked beside the listing: it must not starve the next page."""
+        """Limit requests beside the listing to a third of the remaining time, so that the next page still has enough."""
         return limit_requests(self.deadline.limit_to(self.deadline.compute_left() / 3))
 
     def note(self, sentence: str) -> None:
@@ -65,7 +65,7 @@ class _PollNotes:
 
 
 class RegionListing:
-    """Polls of one account's regions. Called from several threads at once, for different regions."""
+    """Polls of one account's regions. Different regions may be polled from several threads at once."""
 
     def __init__(
         self, ec2: Ec2Api, catalogue: InstanceTypeCatalogue, prices: OnDemandPrices, spot: SpotHistory, clock: Clock
@@ -73,7 +73,7 @@ class RegionListing:
         self._ec2, self._catalogue, self._prices, self._spot, self._clock = ec2, catalogue, prices, spot, clock
 
     def poll(self, scope: ScopeKey, timeout_s: float) -> Poll:
-        """What the region holds. It answers Failed where its instances cannot be listed, and raises nothing."""
+        """Poll the region; returns Failed if its instances cannot be listed, and raises nothing."""
         asked_at, told = self._clock.now(), _PollNotes(Deadline(timeout_s))
         with limit_requests(told.deadline):
             inventory = self._read_inventory(scope, told)
@@ -81,7 +81,7 @@ class RegionListing:
         return Poll(scope=scope, at=at, asked_at=asked_at, inventory=inventory, notes=tuple(told.notes))
 
     def observe_one(self, item: Element, place: ListingScope) -> tuple[Observation, tuple[str, ...]]:
-        """One instance that was asked for by itself, and what could not be learned of it."""
+        """Return one instance that was fetched alone, and notes of what could not be learned about it."""
         told = _PollNotes(Deadline(LOOK_S))
         found = self._read_page([item], place, told)
         if not found:
@@ -119,7 +119,7 @@ class RegionListing:
         return self._price_spot(found, spots, place.region, told) if spots else found
 
     def _read_page(self, page: Sequence[Element], place: ListingScope, told: _PollNotes) -> list[Observation]:
-        """The instances of one page; what types and list prices they need is learned first, all at once."""
+        """Return the instances of one page; all types and list prices that they need are learned first."""
         with told.share_deadline():
             self._catalogue.learn({read_text(item, "instanceType") for item in page}, place.region, told.note)
         keys = {
@@ -149,7 +149,7 @@ class RegionListing:
     def _price_spot(
         self, found: list[Observation], spots: list[_SpotInstance], region: str, told: _PollNotes
     ) -> list[Observation]:
-        """`found`, and its spot machines with what they have paid since their start."""
+        """Return `found`, with the prices that its spot machines have paid since their start."""
         now, markets = self._clock.now(), {spot.id: spot.market for spot in spots}
         wanted: dict[SpotMarket, datetime] = {}
         for seen in found:
@@ -169,9 +169,10 @@ class RegionListing:
         ]
 
     def _check_attached_volumes(self, unlisted: set[str], place: ListingScope, told: _PollNotes) -> None:
-        """A listing may be short and say that it is whole; disks that hang on unlisted machines give it away.
+        """Detect an incomplete listing that claims to be complete, by volumes attached to unlisted machines.
 
-        Asked for only then: a machine of another age of the two lists (just launched, just gone) looks the same at first.
+        Those machines are requested only in that case: one that was launched or terminated between the two lists looks the same
+        at first.
         """
         asked = sorted(unlisted)[:ASKED_AFTER]
         try:
@@ -184,7 +185,7 @@ class RegionListing:
             told.add_gap(f"{place.region}: the listing lacks {len(alive)} machines on which its disks hang")
 
     def _list_volumes(self, place: ListingScope, told: _PollNotes) -> tuple[list[Observation], set[str]]:
-        """Every volume, and the ids of the machines that they are attached to."""
+        """Return every volume, and the ids of the machines to which volumes are attached."""
         found: list[Observation] = []
         attached: set[str] = set()
         try:
@@ -208,7 +209,7 @@ class RegionListing:
 
 @dataclass(frozen=True, slots=True)
 class _SpotInstance:
-    """Which market's price a spot machine pays."""
+    """A spot machine and the market whose price it pays."""
 
     id: str
     market: SpotMarket
@@ -229,7 +230,7 @@ def _read_items(
     *,
     read: Callable[[Element], Observation | None],
 ) -> list[Observation]:
-    """Every item that can be read. One that cannot is tracked by its id alone; one without an id leaves the list partial."""
+    """Return every item; one that cannot be read is tracked by its id alone, and one without an id makes the list partial."""
     found: list[Observation] = []
     for item in page:
         try:

@@ -1,7 +1,7 @@
-"""What EC2 rents out now: its GPU types in each region, on demand by the price list and as spot by the spot history.
+"""EC2's current offers: its GPU types in each region, on demand by the price list and as spot by the spot history.
 
-The types are those of `types.csv`, so that the question is bounded: two or three requests a region. Shares of a GPU (g6f, gr6f)
-are left out, as an offer is of whole GPUs. That a price is listed does not say that there is capacity.
+The types are those of `types.csv`, which limits the requests to two or three a region. Shares of a GPU (g6f, gr6f) are left
+out, because an offer is of whole GPUs. A listed price does not mean that there is capacity.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class LiveOffers:
         self._aws, self._prices, self._clock = aws, prices, clock
 
     def list_offers(self, regions: Sequence[str], gpus: Collection[str] | None) -> OfferListing:
-        """What `regions` rent out of the canonical `gpus` (None: of every GPU). A type without any price there is no offer.
+        """Return the offers in `regions` with the canonical `gpus` (None: any GPU); a type without a price is no offer.
 
-        A ProviderError where no region could be asked for anything.
+        Raises a ProviderError if no region could be read.
         """
         kinds = [kind for kind in load_known_types().values() if _has_whole_gpus(kind) and (gpus is None or kind.gpu in gpus)]
         offers, why, broken = list[Offer](), list[str](), list[ProviderError]()
@@ -48,7 +48,7 @@ class LiveOffers:
         return OfferListing(offers=tuple(offers), why="; ".join(dict.fromkeys(why)))
 
     def _list_on_demand(self, region: str, kinds: Sequence[GpuInstanceType]) -> tuple[list[Offer], list[str]]:
-        """Those that the price list has, and why some may be missing although they are sold."""
+        """Return the offers in the price list, and why some may be missing although they are sold."""
         keys = {kind.name: PriceKey(kind.name, region) for kind in kinds}
         self._prices.learn(keys.values())
         offers, doubts = list[Offer](), list[str]()
@@ -61,7 +61,7 @@ class LiveOffers:
         return offers, doubts
 
     def _list_spot(self, region: str, kinds: Sequence[GpuInstanceType]) -> list[Offer]:
-        """The cheapest zone's price of each type, now."""
+        """Return the current price of each type in its cheapest zone."""
         now, offers = self._clock.now(), list[Offer]()
         newest: dict[tuple[str, str], tuple[datetime, Rate]] = {}
         for first in range(0, len(kinds), MOST_TYPES):
@@ -76,7 +76,10 @@ class LiveOffers:
     def _read_newest(
         self, region: str, kinds: Iterable[GpuInstanceType], now: datetime, newest: dict[tuple[str, str], tuple[datetime, Rate]]
     ) -> None:
-        """Fill in the last price of each type and zone: from now on, which includes the last change before it."""
+        """Add the latest price of each type and zone to `newest`.
+
+        The request starts now, which includes the last change before it.
+        """
         known = {kind.name: kind for kind in kinds}
         asked = {
             "InstanceTypes": list(known),

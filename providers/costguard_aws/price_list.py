@@ -1,14 +1,13 @@
-"""On-demand list prices from AWS's Price List: one price for each (type, region, operation, tenancy), kept for a day.
+"""On-demand prices from AWS's Price List: one price for each (type, region, operation, tenancy), cached for a day.
 
-The trap: a product stands in the list several times, by `capacitystatus`. `AllocatedCapacityReservation` costs $0 and
-`UnusedCapacityReservation` is billed where nothing runs, so only `Used` is asked for, and only `Used` is believed. What is
-left must have one price; two different ones are no price at all.
+A product is in the list several times, by `capacitystatus`. `AllocatedCapacityReservation` costs $0 and
+`UnusedCapacityReservation` is billed while nothing runs, so only `Used` is requested and accepted. The remaining entries must
+state one price; two different ones count as no price.
 
-The price list is public: every account reads the same one, and no price of it is a secret.
+The price list is public: every account reads the same one, and its prices are not secret.
 
-The Price List's products to prices: pure. What is asked for is checked again in the answer, as filters are easily forgotten.
-
-A product is a JSON text. Its price stands under keys that mean nothing (`sku.offerTermCode.rateCode`), so all are looked at.
+Products are parsed to prices by pure functions. The requested filters are checked again in the answer, in case the list ignores
+one. A product is a JSON text; its price is under opaque keys (`sku.offerTermCode.rateCode`), so all of them are read.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ LONGEST_VALUE = 1024
 
 
 class PriceKey(NamedTuple):
-    """What a price hangs on. `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host."""
+    """What determines a price. `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host."""
 
     instance_type: str
     region: str
@@ -61,7 +60,7 @@ class PriceKey(NamedTuple):
 
 
 class _CachedPrice(msgspec.Struct):
-    """A price as the cache holds it. `nano` None: there is none, and `why`."""
+    """A cached price. `nano`: None if there is no price, for the reason `why`."""
 
     at: datetime
     nano: int | None
@@ -72,9 +71,9 @@ class _CachedPrice(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceAnswer:
-    """A price, unknown with a `why`; a `why` beside a known price says how old it is and why.
+    """A price, or an unknown one with its reason `why`; with a known price `why` states how old it is and why.
 
-    `doubtful`: the list could not be asked, or its answer not be read; not set where the list has no such price.
+    `doubtful`: the list could not be fetched or read; False if the list has no such price.
     """
 
     price: Price
@@ -83,7 +82,7 @@ class PriceAnswer:
 
 
 class OnDemandPrices:
-    """Prices for all accounts of one process. Asked from several threads at once."""
+    """Prices for all accounts of one process. Thread-safe."""
 
     def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock
@@ -93,22 +92,22 @@ class OnDemandPrices:
         self._several: bool | None = None
 
     def find_rate(self, instance_type: str, region: str, operation: str = "RunInstances", tenancy: str = "default") -> Price:
-        """The price of one type; unknown (never zero) where the list has none, several, or cannot be asked."""
+        """Return the price of one type; unknown (never zero) if the list has none or several, or cannot be read."""
         return self.find_price(PriceKey(instance_type, region, operation or "RunInstances", tenancy or "default")).price
 
     def find_price(self, key: PriceKey) -> PriceAnswer:
-        """The same with the reason. It asks the list at most once a day for each key."""
+        """Return the price with its reason; the list is read at most once a day for each key."""
         self.learn((key,))
         return self.peek_price(key)
 
     def peek_price(self, key: PriceKey) -> PriceAnswer:
-        """What was learned of it. Nothing is asked: thousands of machines of one type cost a look into a table each."""
+        """Return the learned price without a request, which is fast for thousands of machines of one type."""
         return _make_answer(self._kept.get(key), self._clock.now(), self._silence)
 
     def learn(self, keys: Collection[PriceKey]) -> None:
-        """Ask for all of `keys` that are not known freshly, many types in one request; what cannot be asked stays unknown.
+        """Fetch all of `keys` whose price is missing or old, many types in one request; failures stay unknown.
 
-        Regions are asked for at the same time by whoever polls them, and each by one thread.
+        Regions are fetched concurrently by the threads that poll them, each region by one thread.
         """
         now = self._clock.now()
         missing = [key for key in dict.fromkeys(keys) if not self._peek_cached(key, now)]
@@ -160,7 +159,7 @@ class OnDemandPrices:
             self._cache.put(_build_cache_name(key), msgspec.json.encode(kept))
 
     def _fetch(self, types: list[str], region: str, operation: str, tenancy: str) -> Mapping[str, ListedPrice]:
-        """What the list says of `types`: all in one question where it understands that, else one by one."""
+        """Return the list's prices of `types`."""
         if tenancy == "host" or region.startswith("cn-"):
             return {}
         products: list[object] = []
@@ -170,7 +169,7 @@ class OnDemandPrices:
         return parse_prices(products, gpus, region=region, operation=operation, tenancy=tenancy, now=self._clock.now())
 
     def _fetch_batch(self, types: list[str], region: str, operation: str, tenancy: str) -> list[object]:
-        """All in one question; one by one where the list does not know that, or nothing yet shows that it does."""
+        """Fetch all types in one request; singly if the list does not support that, or has not yet been seen to support it."""
         if len(types) > 1 and self._several is not False:
             products = self._fetch_pages(build_filters(types, region, operation, tenancy))
             self._several = False if products is None else True if products else self._several
@@ -180,7 +179,7 @@ class OnDemandPrices:
         return [product for products in singly for product in products or ()]
 
     def _fetch_pages(self, asked: list[PriceFilter]) -> list[object] | None:
-        """The products of every page; None: the list does not know this kind of filter."""
+        """Return the products of every page; None if the list does not support this kind of filter."""
         products: list[object] = []
         token, seen = "", set[str]()
         endpoints: tuple[str, ...] = ENDPOINTS
@@ -199,7 +198,10 @@ class OnDemandPrices:
         return products
 
     def _fetch_page(self, asked: list[PriceFilter], token: str, endpoints: tuple[str, ...]) -> tuple[list[object], str, str]:
-        """One page, the next one's token, and the endpoint that gave it: the first that answers. A clear no holds for all."""
+        """Return one page, the next token, and the endpoint: the first that answers.
+
+        A definite refusal is not tried elsewhere.
+        """
         more = {"MaxResults": 100, **({"NextToken": token} if token else {})}
         for endpoint in endpoints:
             try:
@@ -216,7 +218,7 @@ class OnDemandPrices:
 
 
 def _parse_products(page: Mapping[str, object]) -> list[object]:
-    """The list of a page; OddAnswerError where there is none: a list that is missing is not an empty one."""
+    """Return a page's list; raises InvalidAnswerError if it is missing: a missing list is not an empty one."""
     found = page.get("PriceList")
     if not isinstance(found, list):
         raise InvalidAnswerError("answered without its PriceList", provider="aws")
@@ -241,12 +243,12 @@ def _explain_no_price(key: PriceKey) -> str:
 
 
 def _build_cache_name(key: PriceKey) -> str:
-    """The name of a cache entry: letters, digits, dots and dashes."""
+    """Return the name of a cache entry: letters, digits, dots and dashes."""
     return "-".join(("aws-price", *("".join(c if c.isalnum() or c == "." else "-" for c in part) for part in key)))
 
 
 def _split_batches(types: list[str]) -> list[list[str]]:
-    """`types` in lists whose names, joined by commas, a filter can hold."""
+    """Split `types` into lists whose comma-joined names fit into a filter."""
     batches: list[list[str]] = [[]]
     for one in sorted(types):
         if batches[-1] and sum(map(len, batches[-1])) + len(batches[-1]) + len(one) > LONGEST_VALUE:
@@ -256,7 +258,7 @@ def _split_batches(types: list[str]) -> list[list[str]]:
 
 
 def _bound_gpu_count(instance_type: str) -> float:
-    """How many GPUs bound its price; sixteen (p2.16xlarge, trn1.32xlarge) where the type is not known."""
+    """Return the number of GPUs that bounds the price; 16 (p2.16xlarge, trn1.32xlarge) if the type is unknown."""
     kind = load_known_types().get(instance_type)
     return max(1.0, kind.gpu_count) if kind else 16.0
 
@@ -308,7 +310,7 @@ class _Listed(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPrice:
-    """What the list says of one type. `why`: what it says instead of one price."""
+    """The list's price of one type. `why`: the reason if there is not one price."""
 
     rate: Rate | None = None
     since: datetime | None = None
@@ -319,7 +321,10 @@ _decoder = msgspec.json.Decoder(_Listed, float_hook=Decimal)
 
 
 def build_filters(types: Collection[str], region: str, operation: str, tenancy: str) -> list[PriceFilter]:
-    """What pins one product of each type. One type by TERM_MATCH, which every endpoint knows; several by ANY_OF."""
+    """Return the filters that select one product of each type.
+
+    One type uses TERM_MATCH, which every endpoint supports; several use ANY_OF.
+    """
     wanted = {
         "regionCode": region,
         "tenancy": TENANCIES.get(tenancy, tenancy),
@@ -337,9 +342,9 @@ def build_filters(types: Collection[str], region: str, operation: str, tenancy: 
 def parse_prices(
     products: Iterable[object], types: Mapping[str, float], *, region: str, operation: str, tenancy: str, now: datetime
 ) -> dict[str, ListedPrice]:
-    """The price of each of `types` that `products` state, or why it has none; a type that they do not state is left out.
+    """Return the price of each of `types` in `products`, or why it has none; types without a product are left out.
 
-    `types`: with the number of their GPUs, which bounds the price that is believed.
+    `types`: with their number of GPUs, which bounds the accepted price.
     """
     stated: dict[str, list[ListedPrice]] = {}
     for product in products:
@@ -354,7 +359,7 @@ def parse_prices(
 
 
 def _parse_product(product: object) -> _Listed | None:
-    """One entry of PriceList: JSON in a string. One that cannot be read is as if it were not there."""
+    """Parse one entry of PriceList, JSON in a string; None if it cannot be read."""
     if not isinstance(product, str):
         return None
     try:
@@ -364,7 +369,7 @@ def _parse_product(product: object) -> _Listed | None:
 
 
 def _list_prices(terms: _Terms, gpus: float, now: datetime) -> list[ListedPrice]:
-    """Every hourly price in USD that is in force by `now`."""
+    """Return every hourly price in USD that is in force at `now`."""
     prices = list[ListedPrice]()
     for term in terms.on_demand.values():
         since = parse_export_instant(term.effective_date)
@@ -378,7 +383,7 @@ def _list_prices(terms: _Terms, gpus: float, now: datetime) -> list[ListedPrice]
 
 
 def _agree_on_price(prices: list[ListedPrice]) -> ListedPrice:
-    """The one price that all agree on; the oldest date of it."""
+    """Return the one price that all entries state, with its oldest date; without a rate if they differ."""
     known = {price.rate for price in prices if price.rate}
     odd = next((price.why for price in prices if price.why), "")
     if len(known) != 1 or odd:

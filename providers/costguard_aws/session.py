@@ -1,11 +1,11 @@
-"""One set of credentials, and every way of asking AWS with it: botocore signs and serialises, costguard's transport carries.
+"""Requests to AWS with one set of credentials: botocore signs and serialises, costguard's transport sends.
 
-    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which tries
-    nothing twice
+    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which retries
+                              nothing
     query(service, region, action, params)   the XML of a Query API (EC2, STS, auto-scaling), without botocore's models,
                                              which cost 24 MB and twice the time that everything else here takes
 
-Whatever goes wrong is a ProviderError, with AWS's own code. Clients may be used from several threads at once.
+Every failure is a ProviderError with AWS's own code. Clients are thread-safe.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _bounds: ContextVar[_Bounds | None] = ContextVar("costguard_aws_bounds", default
 
 @contextmanager
 def limit_requests(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator[None]:
-    """Everything that is asked in this block, by this thread or one that was given its context, keeps to these bounds."""
+    """Apply these limits to every request in this block, by this thread or one that received its context."""
     token = _bounds.set(_Bounds(deadline=deadline, most_bytes=most_bytes))
     try:
         yield
@@ -87,9 +87,9 @@ def limit_requests(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator
 
 
 class AwsSession:
-    """What one `Source` may ask. `endpoint`: an address in place of all of AWS's own, "" for AWS's. Nothing is asked yet.
+    """Requests with one `CredentialSource`; sends nothing on creation, and raises CredentialsError without a key.
 
-    CredentialsError where the source has no key.
+    `endpoint`: an address that replaces all of AWS's, "" for AWS's own.
     """
 
     def __init__(self, source: CredentialSource, around: ProviderContext, *, endpoint: str = "", region: str = "") -> None:
@@ -109,7 +109,10 @@ class AwsSession:
         self._channels: dict[tuple[str, str], ProviderChannel] = {}
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
-        """Botocore's client. What it raises is a ProviderError, but for its own troubles: ask within `faults.in_words`."""
+        """Return botocore's client.
+
+        It raises ProviderErrors, except for botocore's own errors: call it within `translate_botocore_errors`.
+        """
         with self._lock:
             if (service, region) not in self._clients:
                 with translate_botocore_errors(self.account):
@@ -126,23 +129,23 @@ class AwsSession:
         *,
         deadline: Deadline | None = None,
     ) -> bytes:
-        """The good answer to one request of a Query API. An act is sent once."""
+        """Return the successful answer to one request of a Query API. An act is sent once."""
         fields = {"Action": action, "Version": VERSIONS[service], **(params or {})}
         request = self._sign(service, region, urlencode(fields).encode())
         return self._ask(request, service, region, action, deadline).body
 
     def read_server_date(self, service: str, region: str) -> datetime | None:
-        """What the clock of AWS said at its last answer; None where it was not asked."""
+        """Return AWS's clock at its last answer; None if there was none."""
         return self._open_channel(service, region).date
 
     def read_key_hint(self) -> str:
-        """The last four characters of the access key, for `doctor`."""
+        """Return the last four characters of the access key, for `doctor`."""
         with translate_botocore_errors(self.account):
             return Secret(self.credentials.get_frozen_credentials().access_key or "").get_hint()
 
     @property
     def method(self) -> str:
-        """Which place of the chain the key came from: env, shared-credentials-file, sso, assume-role, iam-role ..."""
+        """The place of the chain that supplied the key: env, shared-credentials-file, sso, assume-role, iam-role ..."""
         return str(self.credentials.method or "")
 
     def _sign(self, service: str, region: str, body: bytes) -> HttpRequest:
@@ -155,7 +158,7 @@ class AwsSession:
         return _to_transport_request(request.prepare())
 
     def _find_endpoint(self, service: str, region: str) -> str:
-        """Where `service` of `region` is asked: what the settings or the environment say, else where AWS has it."""
+        """Return the address of `service` in `region`: from the settings or the environment, else AWS's."""
         stated = self._find_stated_endpoint(service)
         if stated:
             return stated
@@ -165,7 +168,7 @@ class AwsSession:
         return f"https://{found['hostname']}"
 
     def _find_stated_endpoint(self, service: str) -> str:
-        """The address that somebody chose, as AWS's own tools look for it: for one service, for all, in the profile."""
+        """Return the configured address, looked up as AWS's own tools do: for the service, for all, in the profile."""
         named = self._around.environ.get(f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}")
         found = (
             self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._read_profile().get("endpoint_url")
@@ -184,14 +187,14 @@ class AwsSession:
             return ""
 
     def _make_client_creator(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as botocore's create_client
-        """A client that sends each request once, to no proxy: how and when to send again is the transport's business."""
+        """Return a client that sends each request once and uses no proxy: the transport handles both."""
         config = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=5, read_timeout=20, proxies={})
         more.setdefault("region_name", self._read_config("region") or FIRST_REGION)
         more.update(config=config, endpoint_url=self._find_stated_endpoint(service) or None)
         return self.botocore.create_client(service, **more)
 
     def _send(self, request: AWSPreparedRequest, event_name: str = "", **_more: Any) -> AWSResponse:  # noqa: ANN401 - botocore's
-        """Botocore's hook before it sends: our transport does, and hands back what came."""
+        """Send botocore's request through costguard's transport; botocore calls this hook before it sends."""
         _, service, operation = str(event_name).split(".", maxsplit=2)
         carried = _to_transport_request(request)
         self._tokens = (carried.headers.get("X-Amz-Security-Token"),)
@@ -228,9 +231,10 @@ class AwsSession:
             return found
 
     def _list_secrets(self) -> tuple[Secret, ...]:
-        """What must never be shown, should AWS or a proxy echo it: what requests were signed with.
+        """Return the secrets that must not be shown if AWS or a proxy echoes them: the credentials that signed requests.
 
-        Botocore is not asked for it here: it may be just fetching it, and holds a lock that it would wait for for ever.
+        They are not read from botocore: it may be fetching them at that moment, and reading them would wait on its lock for
+        ever.
         """
         return tuple(Secret(one) for one in (*self._signed_with, *self._tokens) if one)
 
@@ -243,12 +247,12 @@ class _Raw(BytesIO):
     """A body as botocore reads it."""
 
     def stream(self, **_: Any) -> Iterator[bytes]:  # noqa: ANN401 - urllib3's signature
-        """All of it, in one piece."""
+        """Yield the whole body in one piece."""
         yield self.read()
 
 
 def _to_transport_request(request: AWSPreparedRequest) -> HttpRequest:
-    """A signed request as the transport takes it."""
+    """Return a signed request in the transport's form."""
     headers = {k: v.decode("latin-1") if isinstance(v, bytes) else str(v) for k, v in request.headers.items()}
     headers.pop("Expect", None)
     body = request.body or b""
@@ -258,7 +262,7 @@ def _to_transport_request(request: AWSPreparedRequest) -> HttpRequest:
 
 
 def _parse_signed_region(request: AWSPreparedRequest) -> str:
-    """The region that the request was signed for: `Credential=KEY/20261121/us-east-1/ec2/aws4_request`."""
+    """Return the region for which a request is signed: `Credential=KEY/20261121/us-east-1/ec2/aws4_request`."""
     stated = request.headers.get("Authorization", "")
     text = stated.decode("latin-1") if isinstance(stated, bytes) else str(stated)
     parts = text.partition("Credential=")[2].split(",")[0].split("/")
@@ -266,6 +270,6 @@ def _parse_signed_region(request: AWSPreparedRequest) -> str:
 
 
 def _drop_encoding_headers(reply: HttpResponse) -> dict[str, str]:
-    """Its headers, which no longer speak of a packed body."""
+    """Return the headers without those of a compressed body."""
     kept = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
     return {**kept, "content-length": str(len(reply.body))}

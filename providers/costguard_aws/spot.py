@@ -1,10 +1,10 @@
-"""What a spot machine pays: the spot price of its type in its zone, which moves while it runs.
+"""The price that a spot machine pays: the spot price of its type in its zone, which changes while it runs.
 
-The history is asked for once a poll and region, for all types and zones together and only from where the last answer ended;
-what is known is kept. Its entries come in no promised order, the last one before the start included.
+The history is fetched once per poll and region, for all types and zones together and only from the end of the last answer;
+known prices are kept. Its entries come in no guaranteed order, including the last one before the start.
 
-Example: a g5.xlarge runs in us-east-1a since 10:20; the history has 0.40 at 09:00 and 0.45 at 11:00. Its prices are
-(0.40 since 09:00, 0.45 since 11:00), oldest first: the first of them was in force when it started.
+Example: a g5.xlarge runs in us-east-1a since 10:20; the history has 0.40 at 09:00 and 0.45 at 11:00. Its prices are (0.40 since
+09:00, 0.45 since 11:00), oldest first: the first of them was in force when it started.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_TYPES = 100
 
 
 class SpotMarket(NamedTuple):
-    """What has a spot price of its own. `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX."""
+    """The key of a spot price. `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX."""
 
     instance_type: str
     zone: str
@@ -50,7 +50,7 @@ class SpotMarket(NamedTuple):
 
 @dataclass(slots=True)
 class _MarketHistory:
-    """The history of one market: when each price came, oldest first. It is whole from `since` to `until`."""
+    """The price history of one market, oldest first, complete from `since` to `until`."""
 
     since: datetime
     until: datetime
@@ -60,7 +60,10 @@ class _MarketHistory:
 
 
 class SpotHistory:
-    """The spot prices of one account (zone names are an account's own). Asked from several threads, for different regions."""
+    """The spot prices of one account (zone names differ between accounts).
+
+    Different regions may be used from several threads.
+    """
 
     def __init__(self, aws: AwsClients) -> None:
         self._aws = aws
@@ -68,9 +71,9 @@ class SpotHistory:
         self._known: dict[SpotMarket, _MarketHistory] = {}
 
     def refresh(self, region: str, wanted: Mapping[SpotMarket, datetime], now: datetime) -> str:
-        """Learn what `wanted` (each market with the earliest start of its running machines) has cost up to `now`.
+        """Fetch the prices of `wanted` up to `now`: each market with the earliest start of its running machines.
 
-        "" or why it could not be learned: what is known from before stays, and can be asked for.
+        Returns "", or why they could not be fetched; then known prices stay available.
         """
         with self._lock:
             self._forget(now)
@@ -88,9 +91,9 @@ class SpotHistory:
         return f"no spot price of {_format_markets(silent)} in {region}" if silent else ""
 
     def list_prices(self, market: SpotMarket, start: datetime | None) -> tuple[Price, ...]:
-        """What a machine of `market` that started at `start` has paid, oldest first; unknown where nothing is known.
+        """Return the prices paid by a machine of `market` since `start`, oldest first; unknown if there are none.
 
-        `start` None: today's price alone. Machines that share a history share its tuple.
+        `start` None: the current price alone. Machines with the same history share one tuple.
         """
         known = self._known.get(market)
         if known is None or not known.prices:
@@ -99,20 +102,23 @@ class SpotHistory:
         return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
 
     def _find_start(self, market: SpotMarket, start: datetime, now: datetime) -> datetime:
-        """From when on the market is to be asked: from the start where it is new, from the last answer where it is known."""
+        """Return the start of the request for a market:
+
+        the machines' start for a new market, else the end of the last answer.
+        """
         earliest = max(start.astimezone(UTC), now - LONGEST)
         known = self._known.get(market)
         return earliest if known is None or known.since > earliest else max(known.until - OVERLAP, known.since)
 
     def _forget(self, now: datetime) -> None:
-        """Drop markets that nobody has asked about for a day: whoever comes back asks anew."""
+        """Drop markets that were not requested for a day; they are fetched again when needed."""
         for market in [market for market, known in self._known.items() if now - known.until > IDLE]:
             del self._known[market]
 
     def _read_entries(
         self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime
     ) -> dict[SpotMarket, dict[datetime, tuple[bool, Rate]]]:
-        """What the history says of the markets of `asked`; of two entries of one instant the one for VPC counts."""
+        """Return the history of the markets of `asked`; of two entries of one time the one for VPC is used."""
         found: dict[SpotMarket, dict[datetime, tuple[bool, Rate]]] = {}
         for entry in self._read_pages(region, asked, now):
             product = str(entry.get("ProductDescription") or "")
@@ -127,7 +133,7 @@ class SpotHistory:
         return found
 
     def _read_pages(self, region: str, asked: Mapping[SpotMarket, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
-        """Every entry since the earliest start; markets that are asked about from far apart are asked about apart."""
+        """Yield every entry since the earliest start; markets with very different starts are requested separately."""
         for group in _group_markets(asked, now):
             products = sorted({market.product for market in group})
             more: dict[str, Any] = {
@@ -154,7 +160,7 @@ class SpotHistory:
 
 
 def read_pages(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Every entry of every page of one question. An empty token ends it; OddAnswerError where it has no end."""
+    """Yield every entry of every page of one request; raises InvalidAnswerError if the list has no end."""
     token, seen = "", set[str]()
     for _ in range(MOST_PAGES):
         more = {"NextToken": token} if token else {}
@@ -172,7 +178,7 @@ def read_pages(aws: AwsClients, region: str, asked: Mapping[str, Any]) -> Iterab
 
 
 def _group_markets(asked: Mapping[SpotMarket, datetime], now: datetime) -> list[list[SpotMarket]]:
-    """Those whose last answer is known together, those that are new together; each at most `MOST_TYPES` types."""
+    """Group recently fetched markets, and new ones; each group has at most `MOST_TYPES` types."""
     recent = [market for market, start in asked.items() if now - start <= 3 * OVERLAP]
     groups = [sorted(recent), sorted(set(asked) - set(recent))]
     return [group[i : i + MOST_TYPES] for group in groups for i in range(0, len(group), MOST_TYPES)]

@@ -1,12 +1,11 @@
-"""EC2's words to costguard's: an instance, a volume, an address. Pure: no network and no clock.
+"""Translate EC2's instances, volumes and addresses to observations. Pure: no network and no clock.
 
-What EC2 does not say is left out. Times: LaunchTime is the start of the present or last run (it is set anew by every start,
-and not by a reboot); the first launch is when the first network interface or the root volume was attached.
+What EC2 does not state is left out. LaunchTime is the start of the current or last run (it is set at every start, and not by a
+reboot); the first launch is when the first network interface or the root volume was attached.
 
-Who would bring an instance back, read from its tags: whoever stops one of theirs gets a new one, and a bill for both.
-
-In this order, the outermost first: a node of EKS or Batch stands in an auto-scaling group too, and the group is the wrong
-one to ask. Source: aws.md section 7 of the project's provider notes, 2026-11.
+The controller that would replace an instance is read from its tags: stopping an instance of a controller causes a new one, and
+a bill for both. The outermost controller is checked first: a node of EKS or Batch is in an auto-scaling group too, and the
+group is the wrong place to change. Source: aws.md section 7 of the project's provider notes, 2026-11.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ BLOCK, HOST = "capacity block, paid up front", "dedicated host, billed in its pl
 
 @dataclass(frozen=True, slots=True)
 class ListingScope:
-    """Whose listing it is."""
+    """The account and region of a listing."""
 
     account: str
     region: str
@@ -67,14 +66,14 @@ class ListingScope:
 
 @dataclass(frozen=True, slots=True)
 class TypeAndPriceLookup:
-    """What was learned beside the listing: of types, and of prices. Both answer for every name, and say so once."""
+    """Look-ups of learned types and prices. Both answer for every name, and note a missing one once."""
 
     kind: Callable[[str], GpuInstanceType | None]
     price: Callable[[PriceKey], Price]
 
 
 def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
-    """One instance. `told` takes a sentence for whatever could not be read of it."""
+    """Return the observation of one instance. `told`: receives a sentence for each field that cannot be read."""
     fields = {child.tag: child for child in item}
     key = ResourceKey(AWS, place.account, place.region, read_text(fields.get("instanceId")))
     word = read_text(fields.get("instanceState"), "name")
@@ -104,7 +103,7 @@ def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLook
 
 
 def make_price_key(fields: dict[str, Element], type_name: str, region: str) -> PriceKey:
-    """What the list price of an instance hangs on."""
+    """Return the key of an instance's list price."""
     operation = read_text(fields.get("usageOperation")) or OPERATIONS.get(
         read_text(fields.get("platform")).lower(), "RunInstances"
     )
@@ -114,7 +113,7 @@ def make_price_key(fields: dict[str, Element], type_name: str, region: str) -> P
 def _list_prices(
     fields: dict[str, Element], type_name: str, region: str, tier: str, known: TypeAndPriceLookup
 ) -> tuple[Price, ...]:
-    """Of today by the list. Those of spot are learned apart; those of reserved capacity are not in EC2."""
+    """Return today's list price; spot prices are learned separately, and those of reserved capacity are not in EC2."""
     if tier == "reserved":
         return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block"),)
     if tier == "spot":
@@ -127,13 +126,13 @@ _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC
 
 
 def parse_left_at(reason: str) -> datetime | None:
-    """When the run ended, of `User initiated (2026-11-21 09:30:00 GMT)`; None of any other text."""
+    """Return when the run ended, from `User initiated (2026-11-21 09:30:00 GMT)`; None for any other text."""
     found = _LEFT.search(reason)
     return parse_instant(found[1]) if found else None
 
 
 def _find_created_at(fields: dict[str, Element], launched: datetime | None) -> datetime | None:
-    """The first launch: when interface 0 was attached, or the root volume; None where EC2 shows neither (terminated ones)."""
+    """Return the first launch: when interface 0 or the root volume was attached; None if EC2 shows neither (terminated)."""
     found: list[datetime | None] = []
     for interface in fields.get("networkInterfaceSet", ()):
         attachment = interface.find("attachment")
@@ -151,7 +150,7 @@ def _find_created_at(fields: dict[str, Element], launched: datetime | None) -> d
 
 
 def parse_labels(tag_set: Element | None) -> tuple[tuple[str, str], ...]:
-    """Sorted pairs. Equal words are kept once: thousands of machines have the same."""
+    """Return the sorted pairs. Equal strings are stored once: thousands of machines have the same."""
     return tuple(sorted((intern(key), intern(value)) for key, value in list_tags(tag_set)))
 
 
@@ -160,7 +159,7 @@ def _find_label(labels: tuple[tuple[str, str], ...], name: str) -> str:
 
 
 def _parse_role(profile: Element | None) -> str:
-    """The name of the role that it runs under: a hint of whose it is."""
+    """Return the name of the instance's role, which hints at its owner."""
     return read_text(profile, "arn").rsplit("/", 1)[-1]
 
 
@@ -175,7 +174,7 @@ def _parse_time(element: Element | None, id: str, name: str, told: Callable[[str
 def _make_handling(
     fields: dict[str, Element], labels: tuple[tuple[str, str], ...], word: str, tier: str, kind: GpuInstanceType | None
 ) -> Handling:
-    """What acting on it would do."""
+    """Return the effects of acting on the instance."""
     if word == "terminated":
         return UNKNOWN_HANDLING
     operator = fields.get("operator")
@@ -203,21 +202,24 @@ MOST_SHARED = 10_000
 
 
 def _can_stop(fields: dict[str, Element], word: str, tier: str, *, managed: bool) -> bool | None:
-    """Whether EC2 stops it: not from an instance-store root, not for another service; of spot only its request can tell."""
+    """Return whether EC2 can stop it; None if only its spot request shows that.
+
+    It cannot with an instance-store root, or if another service runs it.
+    """
     if managed or read_text(fields.get("rootDeviceType")) == "instance-store" or word in ("pending", "shutting-down"):
         return False
     return None if tier == "spot" or word not in STATES else True
 
 
 def list_local_losses(kind: GpuInstanceType | None) -> tuple[str, ...]:
-    """What a stop wipes: the disks inside the host."""
+    """Return what a stop erases: the host's local disks."""
     if kind is not None and kind.local_gb is None:
         return ("local disk of unknown size",)
     return (f"{kind.local_gb} GB of local disk",) if kind and kind.local_gb else ()
 
 
 def _describe_commitment(fields: dict[str, Element], tier: str) -> str:
-    """What goes on billing when it stops."""
+    """Return what is still billed when it is stopped."""
     reservation = read_text(fields.get("capacityReservationId"))
     if tier == "reserved":
         return f"{BLOCK} {read_text(fields.get('capacityBlockId')) or reservation}".rstrip()
@@ -227,7 +229,7 @@ def _describe_commitment(fields: dict[str, Element], tier: str) -> str:
 
 
 def observe_volume(item: Element, place: ListingScope, told: Callable[[str], None]) -> Observation:
-    """One EBS volume: it bills from its creation to its deletion, whatever it is attached to."""
+    """Return one EBS volume: billed from creation to deletion, attached or not."""
     key = ResourceKey(AWS, place.account, place.region, read_text(item, "volumeId"))
     word, size = read_text(item, "status"), read_whole_number(item, "size")
     state, kind = VOLUME_STATES.get(word, "unknown"), intern(read_text(item, "volumeType"))
@@ -249,7 +251,7 @@ def observe_volume(item: Element, place: ListingScope, told: Callable[[str], Non
 
 
 def observe_address(item: Element, place: ListingScope) -> Observation | None:
-    """One Elastic IP: it bills in use or idle until it is released. None of one that its owner brought, which is free."""
+    """Return one Elastic IP: billed in use or idle until it is released; None for a customer's own address, which is free."""
     if read_text(item, "publicIpv4Pool") not in ("", "amazon"):
         return None
     labels, name = parse_labels(item.find("tagSet")), read_text(item, "allocationId") or read_text(item, "publicIp")
@@ -265,7 +267,7 @@ def observe_address(item: Element, place: ListingScope) -> Observation | None:
 
 
 def add_protections(seen: Observation, acts: tuple[str, ...]) -> Observation:
-    """`seen` with the protections that were asked for."""
+    """Return `seen` with these protections."""
     return replace(seen, handling=replace(seen.handling, protected=acts)) if acts else seen
 
 
@@ -274,9 +276,9 @@ GROUP_TAG = "aws:autoscaling:groupName"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """`name`: what it is called to people ("auto-scaling group train"). `ask`: what to do in place of stopping its instance.
+    """`name`: for people ("auto-scaling group train"). `ask`: what to do instead of stopping its instance.
 
-    `group`: the auto-scaling group, where that and nothing above it is in charge: it can be asked to end one member.
+    `group`: the auto-scaling group, if it alone is the controller: it can be asked to terminate one member.
     """
 
     name: str
@@ -307,7 +309,10 @@ _BY_TAG_LAST = (
 
 
 def find_controller(tags: Mapping[str, str], *, managed: bool = False, principal: str = "") -> Controller | None:
-    """Who is in charge of the instance with these tags; None: its owner. `managed`: EC2 says that a service runs it."""
+    """Return the controller of an instance with these tags; None if there is none.
+
+    `managed`: EC2 states that a service runs it.
+    """
     if managed:
         who = f"AWS service {principal}" if principal else "an AWS service"
         return Controller(name=who, ask="change it in that service: EC2 refuses to stop it directly")

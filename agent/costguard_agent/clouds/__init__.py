@@ -1,15 +1,16 @@
-"""How this very machine is ended from inside: for the dead-man switch, and for `costguard run --then stop|terminate`.
+"""End this machine from inside: for the dead-man switch, and for `costguard run --then stop|terminate`.
 
-    place = where()
-    for way in ways(place):            # [] where nothing ends it from inside: place.why says why
+    place = locate_machine()
+    for way in list_shutdown_ways(place):   # [] if it cannot be ended from inside: place.why is the reason
         print(way.act, way.how, way.keeps, way.loses, way.bills_after, way.certain, way.why)
-    outcome = end(way)                 # accepted | refused (nothing happened) | unknown (look, never again at once)
+    outcome = end_machine(way)              # accepted | refused (nothing happened) | unknown (check, do not repeat at once)
 
-The request is sent once, within seconds, with a key that reaches this machine alone; no act stands for another, and a way
-that is not certain is refused. Addresses can be set by variables (COSTGUARD_AWS_METADATA, COSTGUARD_GCP_METADATA,
-COSTGUARD_RUNPOD_REST, COSTGUARD_RUNPOD_GRAPHQL, COSTGUARD_VAST_API), the command of a shutdown by COSTGUARD_SHUTDOWN.
+The request is sent once, within seconds, with a key that is valid for this machine alone. A stop never replaces a terminate or
+the other way round, and a way that is not certain is refused. Addresses can be set by variables (COSTGUARD_AWS_METADATA,
+COSTGUARD_GCP_METADATA, COSTGUARD_RUNPOD_REST, COSTGUARD_RUNPOD_GRAPHQL, COSTGUARD_VAST_API), the shutdown command by
+COSTGUARD_SHUTDOWN.
 
-The places that this agent knows: one file each, with the same four functions. What is not here is not ended from inside.
+There is one file per supported cloud, each with the same four functions. A machine of another cloud is not ended from inside.
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ NOWHERE = MachineIdentity(
 
 
 def locate_machine(around: HostView | None = None) -> MachineIdentity:
-    """Where this machine is; asks its metadata service, where it has one."""
+    """Return the cloud and id of this machine; queries the metadata service if there is one."""
     here = around or HostView.real()
     found = (one.detect_machine(here) for one in CLOUDS.values())
     return next((place for place in found if place is not None), NOWHERE)
 
 
 def list_shutdown_ways(place: MachineIdentity, around: HostView | None = None) -> list[ShutdownWay]:
-    """How it can be ended from inside, certain or not; asks, and ends nothing."""
+    """Return the ways to end it from inside, certain or not; sends queries, ends nothing."""
     if place.provider not in CLOUDS:
         return []
     return CLOUDS[place.provider].list_ways(place, around or HostView.real())
 
 
 def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | None = None) -> tuple[ShutdownWay | None, str]:
-    """The one certain way of `act`; or None and why there is none."""
+    """Return a certain way of `act`, and ""; or None and the reason."""
     if act not in ACTS:
         return None, f"{act!r} is not an act: write stop or terminate"
     every = list_shutdown_ways(place, around)
@@ -75,35 +76,35 @@ def choose_shutdown_way(place: MachineIdentity, act: str, around: HostView | Non
 
 
 def end_machine(way: ShutdownWay, around: HostView | None = None) -> ShutdownOutcome:
-    """End this machine, now; refused where the way is not certain."""
+    """End this machine now; refused if the way is not certain."""
     if not way.certain or way.place.provider not in CLOUDS:
         return ShutdownOutcome(REFUSED, way.why or "this way is uncertain")
     return CLOUDS[way.place.provider].send_shutdown(way, around or HostView.real())
 
 
 def read_machine_state(place: MachineIdentity, around: HostView | None = None) -> str:
-    """running, ended or unknown, as its provider has it: how an attempt is settled."""
+    """Return the provider's state of the machine: running, ended or unknown; an open attempt is settled by it."""
     if place.provider not in CLOUDS or not place.id:
         return UNKNOWN
     return CLOUDS[place.provider].read_state(place, around or HostView.real())
 
 
 class CloudPlugin(Protocol):
-    """What a file of this folder has. None of it raises."""
+    """The functions of each file of this folder; none of them raises."""
 
     NAME: str
 
     def detect_machine(self, around: HostView) -> MachineIdentity | None:
-        """This machine, where it is one of this provider's."""
+        """Return this machine if it belongs to this provider, else None."""
 
     def list_ways(self, place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-        """How it can be ended from inside; asks the provider, ends nothing."""
+        """Return the ways to end it from inside; queries the provider, ends nothing."""
 
     def send_shutdown(self, way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-        """The request, sent once."""
+        """Send the request once."""
 
     def read_state(self, place: MachineIdentity, around: HostView) -> str:
-        """running, ended or unknown, as the provider has it."""
+        """Return the provider's state of the machine: running, ended or unknown."""
 
 
 CLOUDS: dict[str, CloudPlugin] = {one.NAME: one for one in (runpod, vast, aws, gcp, lambda_)}

@@ -1,11 +1,10 @@
-"""EC2: an operating system's shutdown stops the instance, or terminates it, by an attribute of the instance.
+"""EC2: a shutdown of the operating system stops or terminates the instance, depending on an attribute of the instance.
 
-InstanceInitiatedShutdownBehavior cannot be read from inside without a key, so a person states it at install
-(`--shutdown-means stop|terminate`; `aws ec2 describe-instance-attribute --attribute instanceInitiatedShutdownBehavior` says
-it). The statement is kept with the instance's id: an image of this machine does not carry it to another. IMDSv2 says which
-machine this is, whether it is spot, and whether an auto-scaling group would replace it. Sources: the provider notes (aws.md,
-sections 6 and 7); instance metadata categories `instance-life-cycle`, `autoscaling/target-lifecycle-state` and
-`block-device-mapping/`.
+InstanceInitiatedShutdownBehavior cannot be read from inside without a key, so a person states it at install (`--shutdown-means
+stop|terminate`; `aws ec2 describe-instance-attribute --attribute instanceInitiatedShutdownBehavior` shows it). The statement is
+stored with the instance's id, so an image of this machine does not carry it to another one. IMDSv2 gives the instance's id,
+whether it is spot, and whether an auto-scaling group would replace it. Sources: the provider notes (aws.md, sections 6 and 7);
+instance metadata categories `instance-life-cycle`, `autoscaling/target-lifecycle-state` and `block-device-mapping/`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BY_SYSTEM = "shutdown of the operating system"
 
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
-    """This instance, where the firmware is EC2's."""
+    """Return this instance if the firmware is EC2's, else None."""
     if VARIABLE not in around.env and VENDOR not in shutdown.read_firmware(around, "sys_vendor", "bios_vendor"):
         return None
     try:
@@ -50,7 +49,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-    """The shutdown, as what a person stated that it is here."""
+    """Return the shutdown, as the act that a person stated for this instance."""
     if place.why or not place.id:
         return []
     means = read_shutdown_meaning(place, around)
@@ -86,7 +85,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-    """Shut down, once."""
+    """Shut down the operating system, once."""
     del way
     return shutdown.run_shutdown(around)
 

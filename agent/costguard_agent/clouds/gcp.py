@@ -1,6 +1,6 @@
-"""Compute Engine: a shutdown from inside stops the VM (state TERMINATED, which means stopped); its disks stay and bill.
+"""Compute Engine: a shutdown from inside stops the VM (state TERMINATED, which means stopped); its disks stay and are billed.
 
-The metadata server says who this machine is, and whether a group or a cluster would start it again. Sources: the provider notes
+The metadata server gives the VM's id, and whether a group or a cluster would start it again. Sources: the provider notes
 (gcp.md, sections 2, 5 and 7); metadata `instance/?recursive=true`.
 """
 
@@ -21,7 +21,7 @@ OK = 200
 
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
-    """This VM, where the firmware is Google's."""
+    """Return this VM if the firmware is Google's, else None."""
     if VARIABLE not in around.env and VENDOR not in shutdown.read_firmware(around, "product_name"):
         return None
     try:
@@ -46,7 +46,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-    """The shutdown, which stops."""
+    """Return the shutdown, which stops the VM."""
     del around
     if place.why or not place.id:
         return []
@@ -65,7 +65,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-    """Shut down, once."""
+    """Shut down the operating system, once."""
     del way
     return shutdown.run_shutdown(around)
 
@@ -74,7 +74,7 @@ read_state = shutdown.report_running
 
 
 def _find_owner(attributes: dict[str, Any]) -> str:
-    """Who made this VM and would make it again: a managed instance group, or a GKE cluster."""
+    """Return what created this VM and would recreate it: a managed instance group or a GKE cluster; "" if neither."""
     if "instanceGroupManagers" in str(attributes.get("created-by", "")):
         return "a managed instance group"
     return "its GKE cluster" if "cluster-name" in attributes else ""

@@ -1,9 +1,9 @@
-"""Lambda Cloud: nothing from inside stops billing.
+"""Lambda Cloud: billing cannot be stopped from inside the machine.
 
-There is no stop, an operating system's shutdown bills on, and a terminate needs the key of the whole account, which does not
-belong on a machine. Source: the provider notes (lambda.md, section 5).
+There is no stop, a machine whose operating system is shut down is still billed, and a terminate needs the key of the whole
+account, which does not belong on a machine. Source: the provider notes (lambda.md, section 5).
 
-Nothing on the machine says for sure that it is Lambda's, so a person states it: COSTGUARD_PLACE=lambda.
+Nothing on the machine identifies it reliably as Lambda's, so a person states it: COSTGUARD_PLACE=lambda.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ WHY = "on Lambda nothing from inside stops billing: only a terminate with the ac
 
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
-    """This machine, where a person stated it."""
+    """Return this machine if a person stated that it is Lambda's, else None."""
     return MachineIdentity(NAME, "", WHY) if around.env.get(VARIABLE) == NAME else None
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-    """None."""
+    """Return an empty list: there is no way."""
     del place, around
     return []
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-    """Refused: a shutdown would only hide that it bills."""
+    """Refuse: a machine that is shut down is still billed, but no longer visible as running."""
     del way, around
     return ShutdownOutcome(REFUSED, WHY)
 
 
 def read_state(place: MachineIdentity, around: HostView) -> str:
-    """Nobody here can tell."""
+    """Return unknown: the state cannot be read from inside."""
     del place, around
     return UNKNOWN

@@ -1,10 +1,10 @@
 """RunPod: the pod stops or deletes itself with the key that RunPod puts into every pod, for that pod (RUNPOD_API_KEY).
 
-What that key may do is not documented beyond "pod-scoped". Reported: it may stop its own pod by GraphQL, as the installed
-`runpodctl stop pod` does (live, 2026-08-02), and was refused the stop over REST v1 with 403. GraphQL goes away in early 2027.
-So both are tried by reading this pod, those that can read it are the channels, and a channel that says no for certain (401,
-403, 410) is followed by the other. Nothing else is ever sent twice. Sources: the provider notes (runpod.md, sections 3 to 6);
-docs.runpod.io/pods/templates/environment-variables.
+The permissions of that key are not documented beyond "pod-scoped". Reported: it may stop its own pod by GraphQL, as the
+installed `runpodctl stop pod` does (live, 2026-08-02), and its stop over REST v1 was refused with 403. GraphQL goes away in
+early 2027. So both are tested by reading this pod; those that can read it are the channels. If one channel refuses definitely
+(401, 403, 410), the other is tried. No other request is ever sent twice. Sources: the provider notes (runpod.md, sections 3 to
+6); docs.runpod.io/pods/templates/environment-variables.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STATES = {"RUNNING": RUNNING, "EXITED": ENDED, "TERMINATED": ENDED}
 
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
-    """This pod, by the variables that RunPod sets."""
+    """Return this pod, identified by the variables that RunPod sets; None if they are missing."""
     had = find_variables(around, POD, KEY, ENDPOINT)
     if not had[POD]:
         return None
@@ -64,7 +64,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-    """Stop and terminate, by the channels that can read this pod."""
+    """Return stop and terminate, through the channels that can read this pod."""
     if place.why or not place.id:
         return []
     read = {BY_GRAPHQL: _read_by_graphql(place, around), BY_REST: _read_by_rest(place, around)}
@@ -100,7 +100,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-    """The request by one channel; by the other only where the first said no for certain."""
+    """Send the request through one channel; through the other only if the first refused definitely."""
     outcome = ShutdownOutcome(REFUSED, "no channel could read this pod")
     for channel in way.place.facts.get("channels", ()):
         send = _end_by_rest if channel == BY_REST else _end_by_graphql
@@ -114,13 +114,13 @@ def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
 
 
 def read_state(place: MachineIdentity, around: HostView) -> str:
-    """What RunPod says of this pod."""
+    """Return RunPod's state of this pod."""
     said = _read_by_rest(place, around) or _read_by_graphql(place, around)
     return STATES.get(str(said.get("status")), UNKNOWN)
 
 
 def _judge_way(way: ShutdownWay, said: dict[str, Any]) -> ShutdownWay:
-    """Certain only where RunPod allows it now (v2 `actions`), or nothing speaks against it."""
+    """Return the way; certain only if RunPod allows it now (v2 `actions`) or, without that list, no exception is known."""
     if "actions" in said:
         allowed = way.act in said["actions"]
         return (
@@ -134,7 +134,7 @@ def _judge_way(way: ShutdownWay, said: dict[str, Any]) -> ShutdownWay:
 
 
 def _read_by_rest(place: MachineIdentity, around: HostView) -> dict[str, Any]:
-    """What v2 says of this pod; empty where it does not."""
+    """Return this pod's fields from REST v2; empty if they cannot be read."""
     try:
         reply = _send_rest(place, around, "GET")
     except UnansweredError:
@@ -199,7 +199,7 @@ def _end_by_graphql(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
 
 
 def _send_rest(place: MachineIdentity, around: HostView, method: str, path: str = "", body: bytes = b"") -> HttpReply:
-    """The id stands in the path: what was cut short names no other pod."""
+    """Send a REST request; the id is in the path, so a truncated request matches no other pod."""
     base = around.env.get(REST_VARIABLE, REST).rstrip("/")
     return send_request(
         f"{base}/pods/{place.id}{path}", method=method, headers=_build_headers(around), body=body, within_s=WITHIN_S

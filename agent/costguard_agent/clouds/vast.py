@@ -1,7 +1,7 @@
 """Vast: the instance stops or destroys itself with the key that Vast puts into its container (CONTAINER_API_KEY).
 
 Vast's FAQ (docs.vast.ai, instances): "A special instance API key is pre-installed", with `vastai stop instance $CONTAINER_ID`.
-The id is CONTAINER_ID, else VAST_CONTAINERLABEL without its "C."; login shells lack them, the first process and
+The id is CONTAINER_ID, else VAST_CONTAINERLABEL without its "C."; login shells lack these variables, the first process and
 /etc/environment have them. Sources: the provider notes (vast.md, sections 1 to 3).
 """
 
@@ -36,7 +36,10 @@ NO_MORE = "stopped"
 
 
 def detect_machine(around: HostView) -> MachineIdentity | None:
-    """This container, by the variables that Vast sets; another cloud's CONTAINER_ID is not taken for it."""
+    """Return this container, identified by Vast's variables; None if they are missing.
+
+    Another cloud's CONTAINER_ID alone is not accepted.
+    """
     had = find_variables(around, NUMBER, LABEL, KEY)
     labelled = LABELLED.fullmatch(had[LABEL])
     if not labelled and not (had[NUMBER] and had[KEY]):
@@ -48,7 +51,7 @@ def detect_machine(around: HostView) -> MachineIdentity | None:
 
 
 def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
-    """Stop and destroy, certain where the key can read this very instance."""
+    """Return stop and destroy, certain if the key can read this instance."""
     if place.why or not place.id:
         return []
     said, why = _read_instance(place, around)
@@ -75,7 +78,7 @@ def list_ways(place: MachineIdentity, around: HostView) -> list[ShutdownWay]:
 
 
 def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
-    """The request, once; the id stands in the path, so what was cut short names no other instance."""
+    """Send the request once; the id is in the path, so a truncated request matches no other instance."""
     try:
         if way.act == STOP:
             reply = _send_request(way.place, around, "PUT", b'{"state":"stopped"}')
@@ -94,7 +97,7 @@ def send_shutdown(way: ShutdownWay, around: HostView) -> ShutdownOutcome:
 
 
 def read_state(place: MachineIdentity, around: HostView) -> str:
-    """What Vast says that this instance should be."""
+    """Return the state that Vast intends for this instance."""
     said, why = _read_instance(place, around)
     if why:
         return UNKNOWN
@@ -102,7 +105,7 @@ def read_state(place: MachineIdentity, around: HostView) -> str:
 
 
 def _read_instance(place: MachineIdentity, around: HostView) -> tuple[dict[str, Any], str]:
-    """What Vast says of this instance; or why it does not."""
+    """Return Vast's fields of this instance and ""; or {} and why they cannot be read."""
     try:
         reply = _send_request(place, around, "GET")
     except UnansweredError as error:

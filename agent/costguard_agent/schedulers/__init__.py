@@ -1,6 +1,6 @@
-"""Schedulers on this machine: how many jobs are pending or running here? One file a scheduler.
+"""Schedulers on this machine: the number of pending and running jobs. One file per scheduler.
 
-A scheduler is asked only where it is there. One that is there and does not answer makes the count unknown, never zero.
+Only schedulers that are present are queried. If one that is present does not answer, the count is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from costguard_agent.signals import QUEUE_JOBS, ProbeResult
 
 
 class Scheduler(Protocol):
-    """What a file of this folder has."""
+    """The functions of each file of this folder."""
 
     NAME: str
 
     def is_present(self, around: HostView) -> bool:
-        """Whether it is on this machine; cheap, and asks nobody."""
+        """Return whether it is on this machine; cheap, sends no query."""
 
     def count_jobs(self, around: HostView) -> int:
-        """Jobs that are pending or running here; raises UnansweredError."""
+        """Return the number of jobs pending or running here; raises UnansweredError."""
 
 
 SCHEDULERS: tuple[Scheduler, ...] = (slurm, ray, skypilot, dstack)
 
 
 def probe_schedulers(around: HostView) -> ProbeResult:
-    """All jobs of all schedulers that are here; nothing at all where there is none."""
+    """Return the job count of all schedulers present; no signal if there is none."""
     counts, troubles = [], []
     for one in SCHEDULERS:
         if not one.is_present(around):

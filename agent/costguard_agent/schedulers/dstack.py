@@ -1,9 +1,9 @@
-"""dstack: the tasks that its daemon (dstack-shim) runs on this host, asked on loopback.
+"""dstack: the tasks that its daemon (dstack-shim) runs on this host, queried on loopback.
 
-`dstack ps` runs where people work, with a token for the whole project; on the host there is the shim: GET /api/tasks on port
+`dstack ps` runs on a user's machine, with a token for the whole project; on the host there is the shim: GET /api/tasks on port
 10998 (dstack 0.22.5, server/schemas/runner.py TaskListResponse: tasks with id and status pending, preparing, pulling, creating,
-running or terminated; before 0.19.26 ids alone). A dev environment is a task, too: whether somebody uses it cannot be told here
-(dstack's own `inactivity_duration` can).
+running or terminated; before 0.19.26 only ids). A dev environment is a task, too: whether it is in use cannot be determined
+here (dstack's own `inactivity_duration` can).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ OK = 200
 
 
 def is_present(around: HostView) -> bool:
-    """Its daemon runs here."""
+    """Return whether its daemon runs here."""
     return any(words[0].rpartition("/")[2] == DAEMON for _, words in list_command_lines(around))
 
 
 def count_jobs(around: HostView) -> int:
-    """Tasks that did not end; raises UnansweredError."""
+    """Return the number of tasks that have not ended; raises UnansweredError."""
     given = around.env.get(PORT_VARIABLE, "")
     reply = send_request(f"http://127.0.0.1:{given if given.isdigit() else PORT}/api/tasks")
     said = reply.parse_json()

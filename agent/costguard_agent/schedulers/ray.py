@@ -1,11 +1,10 @@
 """Ray: jobs of the cluster whose head is this machine, from its dashboard on loopback.
 
-`ray job list` and `ray status` say the same and take seconds of a core each time, so the address that they ask is asked
-directly: GET /api/jobs/ (ray 2.60, dashboard/modules/job: a list of JobDetails with `status` PENDING, RUNNING, STOPPED,
-SUCCEEDED or FAILED). Scripts that call ray.init() are in it as type DRIVER. Demands of `ray status` belong to one of them.
-The dashboard is found by its command line (_private/services.py: `.../dashboard/dashboard.py --host=... --port=...`).
-
-SkyPilot runs a Ray of its own (--temp-dir=/tmp/ray_skypilot); its jobs are counted as SkyPilot's.
+`ray job list` and `ray status` give the same and take seconds of a core each time, so their address is queried directly: GET
+/api/jobs/ (ray 2.60, dashboard/modules/job: a list of JobDetails with `status` PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED).
+Scripts that call ray.init() are in it as type DRIVER. Demands of `ray status` belong to one of them. The dashboard is found by
+its command line (_private/services.py: `.../dashboard/dashboard.py --host=... --port=...`). SkyPilot runs a Ray of its own
+(--temp-dir=/tmp/ray_skypilot); its jobs are counted as SkyPilot's.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ OK = 200
 
 
 def is_present(around: HostView) -> bool:
-    """A daemon of Ray runs here."""
+    """Return whether a daemon of Ray runs here."""
     return any(_is_daemon(words) for words in _list_ray_command_lines(around))
 
 
 def count_jobs(around: HostView) -> int:
-    """Pending and running jobs of all dashboards here; raises UnansweredError."""
+    """Return the number of pending and running jobs of all dashboards here; raises UnansweredError."""
     addresses = [
         _parse_address(words) for words in _list_ray_command_lines(around) if any(word.endswith(DASHBOARD) for word in words)
     ]
@@ -37,7 +36,7 @@ def count_jobs(around: HostView) -> int:
 
 
 def _list_ray_command_lines(around: HostView) -> list[list[str]]:
-    """Command lines of Ray, without those of SkyPilot's own."""
+    """Return the command lines of Ray, without those of SkyPilot's Ray."""
     every = [words for _, words in list_command_lines(around) if any("/ray/" in word for word in words[:3])]
     return [words for words in every if not any(SKYPILOTS in word for word in words)]
 

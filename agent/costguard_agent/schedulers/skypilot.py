@@ -1,8 +1,8 @@
 """SkyPilot: the job queue of this node, from the SQLite file that its daemon (skylet) keeps here.
 
-`sky queue` runs on the laptop that made the node; on the node itself there is ~/.sky/jobs.db (sky/skylet/job_lib.py, 0.14.1:
+`sky queue` runs on the laptop that created the node; on the node itself there is ~/.sky/jobs.db (sky/skylet/job_lib.py, 0.14.1:
 table jobs, status INIT, PENDING, SETTING_UP and RUNNING are not final; below SKY_RUNTIME_DIR, else the home). Without skylet
-nobody brings the states up to date: then an unfinished job is unknown.
+the states are not updated: then an unfinished job is unknown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ BUSY_S = 1.0
 
 
 def is_present(around: HostView) -> bool:
-    """Its queue is here, or its daemon runs."""
+    """Return whether its queue is here or its daemon runs."""
     return bool(_list_queue_files(around)) or _is_daemon_running(around)
 
 
 def count_jobs(around: HostView) -> int:
-    """Jobs that are not final; raises UnansweredError."""
+    """Return the number of jobs that are not final; raises UnansweredError."""
     files, served = _list_queue_files(around), _is_daemon_running(around)
     if not files:
         raise UnansweredError("skylet runs, and its queue cannot be read by this user")

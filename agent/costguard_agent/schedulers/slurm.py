@@ -1,9 +1,9 @@
 """Slurm: the jobs that run on this node, and those that wait for a partition it belongs to.
 
-Asked in text (`squeue --format`), which is the same since Slurm 2; `--json` needs a plug-in and has changed its shape in 21.08,
-22.05 and 23.02 (job_state became a list). A held job, or one whose dependency can never be met, waits for a person and not for
-this machine: it does not count. Without `--Node`, sinfo names partitions that have no such node, too (seen with 22.05.8, which
-all of this was tried with). Sources: squeue(1), sinfo(1), Slurm 24.05.
+It is queried in text (`squeue --format`), which is the same since Slurm 2; `--json` needs a plug-in and changed its format in
+21.08, 22.05 and 23.02 (job_state became a list). A held job, or one whose dependency can never be met, waits for a person and
+not for this machine, so it does not count. Without `--Node`, sinfo also lists partitions that have no such node (seen with
+22.05.8, with which all of this was tested). Sources: squeue(1), sinfo(1), Slurm 24.05.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WITHIN_S = 10.0
 
 
 def is_present(around: HostView) -> bool:
-    """Its command is here."""
+    """Return whether its command is installed."""
     return host.find_command("squeue", around) is not None
 
 
 def count_jobs(around: HostView) -> int:
-    """Running here, and waiting for a partition of this node; raises UnansweredError."""
+    """Return the number of jobs running here or waiting for a partition of this node; raises UnansweredError."""
     squeue, sinfo = (host.find_command(name, around) for name in ("squeue", "sinfo"))
     if squeue is None or sinfo is None:
         raise UnansweredError("squeue is here and sinfo is not")

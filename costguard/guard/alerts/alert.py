@@ -1,7 +1,7 @@
-"""Alerts, notifications and their delivery as values; alerts about one machine (idle, hung, wasted, stopped, unknown).
+"""Alerts, notifications and deliveries as values; alerts about one machine (idle, hung, wasted, stopped, unknown).
 
 Example: an 8xA100 at $32.77 an hour, idle from 18:05 to 18:50 (45 min): "so far: $24.58", "per hour: $32.7700". Sums have two
-decimals and rates four (DESIGN 5.1). What is not known is called unknown, never 0.
+decimals and rates four (DESIGN 5.1). An unknown value is shown as unknown, never as 0.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ REPEAT_INTERVALS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something to tell about one thing, derived anew in every run for as long as it holds.
+    """A condition to notify about, derived anew in every run for as long as it holds.
 
-    `topic`: what it is about, the same for as long as it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`:
-    of what ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: whose, "" where unknown. `what`: one sentence.
-    `facts`: (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps it, "" for none.
-    `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
-    `once`: it tells of an event: told once, and that it is over is no news. `ahead`: an act comes next, so that no limit on
-    messages may hold it back. `episode`: which climb of a policy it belongs to; a new one is told anew, since its grace counts
-    from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may have been
-    announced is held by something that does not pass by itself.
+    `topic`: its kind, constant while it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`: the affected
+    thing ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: its owner, "" if unknown. `what`: one sentence. `facts`:
+    (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps the machine, "" for none.
+    `stage`: rises when it gets worse (the number of the policy's step). `to`: the recipients, of AUDIENCES; () for everybody.
+    `once`: it is an event, notified once and without a message that it is over. `ahead`: an act comes next, so limits on
+    messages do not hold it back. `episode`: the escalation that it belongs to; a new one is notified anew, since its grace
+    period counts from that delivery. `due`: when the act is expected; None: no act is announced. `withdraws`: an act that may
+    have been announced has a lasting hold.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A file that goes with a message where the channel can take one. `packed`: its bytes as text, see `notifiers.packed`."""
+    """A file sent with a notification if the channel accepts files. `packed`: its bytes as text, see `notifiers.packed`."""
 
     name: str
     media: str
@@ -93,11 +93,11 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Notices of one owner and topic, or a letter, to be sent through one channel once. `id`: the same for every try.
+    """Alerts of one owner and topic, or a letter, to be sent once through one channel.
 
-    `told_at`: `at` as people are told it, in their zone; "" in UTC. `audit`: the head of the audit when it was written
-    ("1234:9f86d081884c7d65"), "" where it was not written. `letter`: paragraphs of lines that stand where notices would.
-    `days`: for how long it is worth another try.
+    `id`: the same for every attempt. `told_at`: `at` formatted in the recipients' zone; "" in UTC. `audit`: the head of the
+    audit log when it was written ("1234:9f86d081884c7d65"), "" if it was not written. `letter`: paragraphs of lines in place of
+    alerts. `days`: for how long it is worth a retry.
     """
 
     id: str
@@ -119,7 +119,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeDelivery:
-    """One notice that `channel` confirmed at `delivered_at`. `notice_at`: when it was written."""
+    """An alert whose delivery `channel` confirmed at `delivered_at`. `notice_at`: when it was written."""
 
     channel: str
     notice_at: datetime
@@ -128,7 +128,7 @@ class NoticeDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """`sent`; else `why`, and whether another try may help."""
+    """The result of one attempt: `sent`, or `why` not and whether a retry may help (`again`)."""
 
     sent: bool
     why: str = ""
@@ -143,11 +143,12 @@ GROUP_BY_FIELDS = ("owner", "policy", "topic", "subject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRoute:
-    """Where notices go. `name`: the same in every run. `channels`: names of channels, never their addresses, which are secret.
+    """Where alerts are sent. `name`: the same in every run. `channels`: names of channels, not their secret addresses.
 
-    `group_by`: of GROUPED_BY; () puts all of a run together. `repeat`: after the first message, the last one again and again;
-    () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`). `audience`:
-    of AUDIENCES, None for all; what is for everybody, or for somebody whom no route serves, goes to every route.
+    `group_by`: of GROUP_BY_FIELDS; () groups all alerts of a run. `repeat`: intervals after the first message, of which the
+    last recurs; () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`).
+    `audience`: of AUDIENCES, None for all. An alert for everybody, or for a recipient that no route serves, goes to every
+    route.
     """
 
     name: str
@@ -169,20 +170,20 @@ class AlertRoute:
 
 
 def is_admin_route(route: AlertRoute) -> bool:
-    """Whether `route` takes the warnings that no other route takes: it is limited to no owner and no topic."""
+    """Return whether `route` takes warnings that no other route takes: it is limited to no owner and no topic."""
     served = route.audience is None or "admin" in route.audience
     return route.owners is None and route.topics is None and served and route.min_severity != PAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
-    """What one route was told of one notice; (`route`, `topic`, `subject`, `owner`) is its key.
+    """What one route has sent about one alert; (`route`, `topic`, `subject`, `owner`) is its key.
 
-    `first_at`: when it was first found. `last_told_at` None and `times` 0: not told yet (snoozed, or too many came at once).
-    `stage`, `severity`, `what`: as they were told last. `resolved_at`: since when it holds no more; None while it holds.
-    `over`: nothing more is to be said of it, and it is kept for a while, so that what comes and goes is counted.
-    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour. `once`,
-    `episode`: of the notice. `due`: when the act was announced for; None: none was.
+    `first_at`: when it was first found. `last_told_at` None and `times` 0: not sent yet (snoozed, or over the hourly limit).
+    `stage`, `severity`, `what`: as last sent. `resolved_at`: since when it no longer holds; None while it holds. `over`:
+    nothing more is sent; the state is kept for a while, so that a flapping alert is counted. `snoozed`: it was found but not
+    sent because of a snooze. `recent`: when it was sent in the last hour. `once`, `episode`: of the alert. `due`: the announced
+    time of the act; None: none was announced.
     """
 
     topic: str
@@ -205,7 +206,7 @@ class AlertState:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What tells it from every other."""
+        """Return the unique key."""
         return (self.route, self.topic, self.subject, self.owner)
 
 
@@ -217,10 +218,10 @@ PRICE_NOT_KNOWN = "unknown: its price is not known"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSubject:
-    """What a notice about one resource speaks of. `told`: what it is ("8xA100-80GB p4d.24xlarge"). `rate` None: unknown.
+    """The resource that an alert is about. `told`: its shape ("8xA100-80GB p4d.24xlarge"). `rate` None: unknown.
 
-    `topic`: of the notice, "policy:idle-gpu". `name`: what its owner calls it, may be anything at all. `because`: why, where
-    that is not its state of work. `zone`: whose clocks people are told by. `to`: whom the notice is for, see Notice.
+    `topic`: of the alert, "policy:idle-gpu". `name`: given by its owner, any text. `because`: the reasons if they are not its
+    activity. `zone`: for the times in the text. `to`: the recipients, see Alert.
     """
 
     topic: str
@@ -235,36 +236,36 @@ class AlertSubject:
 
     @property
     def subject(self) -> str:
-        """Of what: its whole key."""
+        """Return its full key as text."""
         return "/".join(self.key)
 
     def format_moment(self, at: datetime) -> str:
-        """An instant as people are told it."""
+        """Format an instant in the recipients' zone."""
         return format_local_time(at, self.zone)
 
     @property
     def called(self) -> str:
-        """`train-3 (8xA100-80GB)`."""
+        """Return its name and shape: `train-3 (8xA100-80GB)`."""
         return f"{self.name or self.key.id}{f' ({self.told})' if self.told else ''}"
 
 
 def format_alert_sum(money: Money | None) -> str:
-    """`$33.86`."""
+    """Format a sum with two decimals: `$33.86`."""
     return PRICE_NOT_KNOWN if money is None else f"{get_currency_sign(money.currency)}{money.format()}"
 
 
 def format_alert_rate(rate: Rate | None) -> str:
-    """`$32.7700`, an hour."""
+    """Format an hourly rate with four decimals: `$32.7700`."""
     return PRICE_NOT_KNOWN if rate is None else f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
 
 
 def compute_rate_cost(rate: Rate | None, length: timedelta) -> Money | None:
-    """What `length` at `rate` costs, to the second."""
+    """Return the cost of `length` at `rate`, in whole seconds; None: unknown rate."""
     return None if rate is None else rate.multiply_seconds(int(length.total_seconds()))
 
 
 def compute_wasted_cost(rate: Rate | None, share: Fraction, length: timedelta) -> Money | None:
-    """What the idle share of its GPUs costs in `length`: 7/8 of $32.77 an hour over 6 h is $172.04."""
+    """Return the cost of the idle GPUs in `length`: 7/8 of $32.77 an hour over 6 h is $172.04. None: unknown rate."""
     if rate is None:
         return None
     nano = divide_half_even(rate.nano_per_hour * int(length.total_seconds()) * share.numerator, 3600 * share.denominator)
@@ -281,7 +282,7 @@ def build_idle_alert(
     then: str = "",
     then_at: datetime | None = None,
 ) -> Alert:
-    """It does nothing. `then`: what the ladder does next ("stop"), at `then_at`; "" for only this notification."""
+    """Build the alert of an idle machine. `then`: the next act ("stop"), at `then_at`; "" for only this notification."""
     facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", format_next_step(then, then_at, matter.zone)))
     return _build_alert(matter, WARNING, f"{matter.called} is idle since {matter.format_moment(since)}", at, facts)
 
@@ -300,7 +301,7 @@ def build_planned_alert(
     limit: str = "",
     wait: timedelta = timedelta(),
 ) -> Alert:
-    """An act is coming at `due`. `limit`: the limit of [rails] that it waits for until then, for `wait`; "" for none."""
+    """Build the alert of an act due at `due`. `limit`: the limit of [rails] that delays it by `wait`; "" for none."""
     coming = format_next_step(act, due, matter.zone)
     if limit:
         cost = format_alert_sum(compute_rate_cost(matter.rate, wait))
@@ -326,9 +327,9 @@ def build_done_alert(
     afterwards: Rate | None,
     stage: int = 2,
 ) -> Alert:
-    """The provider's own listing shows it as done. `idle_cost`: what idling cost.
+    """Build the alert of an act that the provider's listing confirmed. `idle_cost`: the cost while idle.
 
-    `saves`: what its computing cost an hour; `afterwards`: what still bills.
+    `saves`: its hourly compute cost until then; `afterwards`: the hourly cost that remains.
     """
     facts = (
         ("asked for", matter.format_moment(asked_at)),
@@ -343,7 +344,7 @@ def build_done_alert(
 def build_unconfirmed_alert(
     matter: AlertSubject, *, act: str, at: datetime, asked_at: datetime, sends: int, so_far: Money | None
 ) -> Alert:
-    """Asked for, and ten minutes later not proven: it may run and bill. A page."""
+    """Build the page of an act not proven ten minutes after its request: the machine may still run and bill."""
     still = "at an unknown price" if matter.rate is None else f"still {format_alert_rate(matter.rate)}/h"
     facts = (
         ("since", matter.format_moment(asked_at)),
@@ -369,7 +370,10 @@ def build_question_alert(
     yes: str = "",
     stage: int = 1,
 ) -> Alert:
-    """It is not done without a yes. `because`: why it is asked ("its provider has no stop"). `yes`: what allows it."""
+    """Build the question whether to do an act that needs an approval.
+
+    `because`: why it is asked ("its provider has no stop"). `yes`: the command that approves it.
+    """
     waiting = format_alert_sum(compute_rate_cost(matter.rate, WAITING_UNIT))
     facts = (
         *_list_activity_facts(matter, work, at, since, so_far),
@@ -383,7 +387,7 @@ def build_question_alert(
 
 
 def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, since: datetime, so_far: Money | None) -> Alert:
-    """It looks busy and makes no progress. A page; nothing is done by itself."""
+    """Build the page of a machine that is busy without progress. No act follows automatically."""
     facts = (*_list_activity_facts(matter, work, at, since, so_far), ("next", "nothing automatic: check the job"))
     return _build_alert(
         matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.format_moment(since)}", at, facts
@@ -393,7 +397,7 @@ def build_hang_alert(matter: AlertSubject, work: Activity, *, at: datetime, sinc
 def build_waste_alert(
     matter: AlertSubject, work: Activity, *, idle_gpus: int, gpus: int, at: datetime, since: datetime
 ) -> Alert:
-    """It works with a part of its GPUs, and the rest is paid for: "7 of 8 GPUs idle: $172.04"."""
+    """Build the alert of a machine that uses only part of its GPUs: "7 of 8 GPUs idle: $172.04"."""
     wasted = compute_wasted_cost(matter.rate, Fraction(idle_gpus, gpus), at - since)
     facts = (
         *_list_activity_facts(matter, work, at, since, None)[:2],
@@ -409,7 +413,7 @@ def build_waste_alert(
 def build_blind_alert(
     matter: AlertSubject, *, at: datetime, since: datetime | None, why: Sequence[str], so_far: Money | None
 ) -> Alert:
-    """Whether it works cannot be said, so nothing is done about it."""
+    """Build the alert of a machine of unknown activity, on which no act is done."""
     facts = (
         ("since", "it was first seen" if since is None else matter.format_moment(since)),
         ("why", "; ".join(why) or "its activity is not measured"),
@@ -421,7 +425,7 @@ def build_blind_alert(
 
 
 def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, within: timedelta, at: datetime) -> Alert:
-    """A controller replaces what ends, again and again. `matter`: of the member seen last."""
+    """Build the alert of a controller that keeps replacing ended machines. `matter`: the member seen last."""
     facts = (
         ("since", matter.format_moment(at - within)),
         ("why", f"replaced {times} times within {format_length(within)} by {controller}"),
@@ -434,13 +438,13 @@ def build_churn_alert(matter: AlertSubject, *, controller: str, times: int, with
 
 
 def format_keep_command(resource_id: str) -> str:
-    """What somebody may paste to keep it, whatever its id is made of."""
+    """Return the shell-quoted command that keeps the machine."""
     word = quote_shell_word(resource_id)
     return f"costguard keep --for {KEEP_FOR} -- {word}" if word.startswith("-") else f"costguard keep {word} --for {KEEP_FOR}"
 
 
 def format_next_step(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
-    """`stop at 2026-11-20 19:05 UTC`."""
+    """Format the next step: `stop at 2026-11-20 19:05 UTC`."""
     if not then:
         return "only this notification"
     return then if then_at is None else f"{then} at {format_local_time(then_at, zone)}"

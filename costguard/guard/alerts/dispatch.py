@@ -1,8 +1,8 @@
 """Decide which alerts are sent now and why: alerts of a run plus stored alert states become notifications.
 
-Example: a machine is found idle at 18:50: told (first). A second of the same owner and policy at 18:55: told (new in group).
-A stop is due: told (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: told (repeat
-due). It works again for two minutes: told once (resolved).
+Example: a machine is found idle at 18:50: sent (first). A second of the same owner and policy at 18:55: sent (new in group). A
+stop is due: sent (escalated). It still idles at 22:50, on the next day at 18:50, after a week, and every week: sent (repeat
+due). It works again for two minutes: sent once (resolved).
 
 A page is sent alone and at once. One group (or page) sends at most 6 notifications an hour; what was held back comes with the
 next one, resolved alerts included. Pure: the same facts give the same notifications with the same ids.
@@ -115,7 +115,7 @@ def _route_alerts(
 ) -> list[_RoutedAlert]:
     """Return the active alerts of this route (the most severe per key), then those that no longer hold.
 
-    `more`: alerts of `present` that it carries although its own match does not say so.
+    `more`: alerts of `present` that the route carries although its own match excludes them.
     """
     chosen = dict[AlertKey, Alert]()
     for notice in present:
@@ -197,7 +197,7 @@ def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now:
 
 
 def _find_change(notice: Alert, told: AlertState) -> str:
-    """Return the reason to notify of an announced act that will not come as announced; "" for none."""
+    """Return the reason to notify that an announced act will not happen as announced; "" for none."""
     if told.due is None:
         return ""
     later = notice.due is not None and notice.due - told.due > WITHDRAWN_AFTER
@@ -205,7 +205,7 @@ def _find_change(notice: Alert, told: AlertState) -> str:
 
 
 def _find_repeat(notice: Alert, told: AlertState, last: datetime, route: AlertRoute, now: datetime, *, after_gap: bool) -> str:
-    """Return the reason to notify again of what was told `last`; "" for none."""
+    """Return the reason to notify again about an alert last sent at `last`; "" for none."""
     if notice.once or notice.severity == INFO:
         return RESOLVED if notice.severity == INFO != told.severity else ""
     if SEVERITIES.index(notice.severity) > SEVERITIES.index(told.severity) or notice.stage > told.stage:
@@ -355,7 +355,7 @@ TextEncoder = Callable[[str], str]
 
 
 def format_title(message: Notification, encode: TextEncoder = encode_plain) -> str:
-    """One line: `costguard: PAGE: STOP NOT CONFIRMED ...`."""
+    """Return the title, one line: `costguard: PAGE: STOP NOT CONFIRMED ...`."""
     mark = (
         "over: " if message.why_now == RESOLVED and not message.title.startswith("over: ") else SEVERITY_MARKS[message.severity]
     )

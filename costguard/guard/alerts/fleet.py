@@ -40,7 +40,7 @@ NEW_MACHINE_POLLS, NEW_MACHINE_TOLD_FOR = 2, timedelta(hours=1)
 def list_fleet_alerts(
     survey: GuardEvaluation, rules: GuardConfig, sight: GuardSnapshot, scopes: Iterable[ScopeCoverage]
 ) -> Iterator[Alert]:
-    """All of them, at `survey.at`."""
+    """List all fleet alerts at `survey.at`."""
     yield from _list_budget_alerts(survey, sight)
     yield from _list_rail_alerts(survey, rules, sight)
     yield from _list_scope_alerts(scopes, rules, sight)
@@ -51,7 +51,7 @@ def list_fleet_alerts(
 
 
 def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...]:
-    """Why a hard cap acts: what is spent, how fast, how long a stop takes, and when the cap would be reached.
+    """Explain why a hard cap acts: the spend, its rate, how long a stop takes, and when the cap would be reached.
 
     Example: $484.00 of $500.00 at $98.32 an hour: 16.00 / 98.32 h, so it is reached in 9 min 45 s.
     """
@@ -69,7 +69,7 @@ def explain_cap(cap: CapForecast, now: datetime, zone: tzinfo) -> tuple[str, ...
 
 
 def _list_denial_alerts(sight: GuardSnapshot) -> Iterator[Alert]:
-    """A notice a budget that had no room for a run lately."""
+    """Yield an alert for each budget that recently refused a run."""
     for wish in sight.wishes:
         if wish.what == DENIED and is_override_open(wish, sight.now) and (told := build_denial_alert(wish)) is not None:
             yield told
@@ -129,7 +129,7 @@ def _list_rail_alerts(survey: GuardEvaluation, rules: GuardConfig, sight: GuardS
 
 
 def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """One notice a provider that was not read completely for too long."""
+    """Yield one alert for each provider that was not listed completely for too long."""
     down: dict[str, list[ScopeCoverage]] = defaultdict(list)
     for scope in scopes:
         seen_at = scope.last_complete_at or scope.since
@@ -153,7 +153,7 @@ def _list_scope_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sigh
 
 
 def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """One word of each machine that appeared while its account was watched, and that has no owner."""
+    """Yield one alert for each machine without an owner that appeared while its account was watched."""
     watched_since = {one.scope: one.first_at for one in scopes}
     for live in sight.live:
         seen, known = live.observation, sight.known.get(live.observation.key)
@@ -194,7 +194,7 @@ def _describe_shape(seen: Observation) -> str:
 
 
 def _list_balance_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """A notice an account whose balance ends soon, with what is lost then."""
+    """Yield an alert for each account whose balance ends soon, with what is lost then."""
     for balance in sight.balances:
         found = compute_runway(balance, sight.live, sight.now)
         if found.short and balance.amount is not None and found.hourly is not None and found.hourly.nano:
@@ -210,7 +210,7 @@ def _list_balance_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[A
 
 
 def _list_churn_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
-    """A notice a controller that brings back what ends, again and again."""
+    """Yield an alert for each controller that keeps replacing ended machines."""
     born = [(one.handling.controller, one.created_at) for one in sight.members]
     ended = [(one.handling.controller, one.stopped_at) for one in sight.members if one.state == ENDED]
     found = find_churning_controllers(
@@ -243,7 +243,7 @@ GAP_MINUTES_MAX = 60
 def build_budget_alert(
     name: str, *, owner: str, says: Sequence[str], spent: Money, cap: Money, rate: Rate | None, at: datetime
 ) -> Alert:
-    """A budget goes faster than it should. `says`: the sentences of its concerns."""
+    """Build the alert of a budget that is spent faster than planned. `says`: the sentences of its warnings."""
     facts = (
         ("why", "; ".join(says)),
         ("so far", f"{format_alert_sum(spent)} of {format_alert_sum(cap)}"),
@@ -267,11 +267,11 @@ def build_hard_cap_alert(
     asked: Sequence[str] = (),
     short: str = "",
 ) -> Alert:
-    """A hard cap is about to be reached, and `stops` are stopped for it. A page.
+    """Build the page of a hard cap that is about to be reached. `stops`: the machines stopped for it.
 
-    `asked`: about these people are asked, as a stop would lose data or there is none. `short`: why the rails are too narrow.
-
-    Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
+    `asked`: machines that people are asked about, because a stop would lose data or does not exist. `short`: why the limits are
+    too narrow. Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at
+    $483.61.
     """
     nothing = "no machine can be stopped: all are protected or not armed"
     goes = f"stopped for it: {join_names(stops)}" if stops else "" if asked else nothing
@@ -296,7 +296,10 @@ def build_hard_cap_alert(
 
 
 def build_refusal_alert(name: str, *, owner: str, wanted: Money, left: Money, at: datetime, who: str = "") -> Alert:
-    """A run was not admitted (`budget_cap`): 8.97 was wanted and 6.00 is left. `who` asked for it. Told once."""
+    """Build the alert of a refused run (`budget_cap`): 8.97 was wanted and 6.00 is left.
+
+    `who`: who requested the run. It is sent once.
+    """
     facts = (
         *((("who asked", who),) if who else ()),
         ("why", f"{format_alert_sum(wanted)} was requested, {format_alert_sum(left)} is left (budget_cap)"),
@@ -318,7 +321,10 @@ def build_refusal_alert(name: str, *, owner: str, wanted: Money, left: Money, at
 def build_runway_alert(
     account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequence[str], at: datetime, zone: tzinfo = UTC
 ) -> Alert:
-    """A prepaid balance ends soon. $41.20 at $11.96 an hour: 3.44 h. `losing`: machines that lose data at zero."""
+    """Build the alert of a prepaid balance that ends soon: $41.20 at $11.96 an hour lasts 3.44 h.
+
+    `losing`: machines that lose data at zero.
+    """
     hundredths = divide_half_even(max(balance.nano, 0) * 100, rate.nano_per_hour)
     left = f"{hundredths // 100}.{hundredths % 100:02d} h"
     ends = at + SECOND * (max(balance.nano, 0) * 3600 // rate.nano_per_hour)
@@ -333,7 +339,7 @@ def build_runway_alert(
 
 
 def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime, zone: tzinfo = UTC) -> Alert:
-    """Too many became idle or unknown at once: acts on them are held. One page."""
+    """Build the page of an open breaker: too many machines became idle or unknown at once, and acts on them are held."""
     turned, window = len(mass.keys), format_length(rails.breaker_window)
     asks, ends = mass.opened_at + rails.breaker_asks, mass.opened_at + rails.breaker_lasts
     facts = (
@@ -356,9 +362,9 @@ def build_breaker_alert(mass: Breaker, *, fleet: int, rails: Rails, at: datetime
 
 
 def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Alert:
-    """Every run comes after a gap and only observes, so nothing is ever stopped.
+    """Build the alert that every run comes after a gap and only observes, so that nothing is ever stopped.
 
-    Example: `*/5 * * * * costguard watch --once` with the usual interval of 60 s, which makes three minutes a gap.
+    Example: `*/5 * * * * costguard watch --once` with the default interval of 60 s, which makes three minutes a gap.
     """
     minutes = -(-apart // timedelta(minutes=1))
     stated = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
@@ -377,7 +383,7 @@ def build_gap_alert(*, apart: timedelta, interval: timedelta, rails: Rails, at: 
 
 
 def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: datetime, zone: tzinfo = UTC) -> Alert:
-    """Nobody watched from `since` until now: how many machines run, and what they cost meanwhile as far as is known."""
+    """Build the alert that no guard run took place since `since`: how many machines run, and their known cost meanwhile."""
     running = [one for one in live if one.observation.kind == INSTANCE and one.observation.state == RUNNING]
     rates = [rate for one in running if (rate := compute_burn_rate(one, at)) is not None and rate.currency == "USD"]
     nano = sum(rate.nano_per_hour for rate in rates)
@@ -396,7 +402,7 @@ def build_unwatched_alert(live: Sequence[LiveResource], *, since: datetime, at: 
 
 
 def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Alert:
-    """More than half of a scope vanished from one listing: believed only one by one."""
+    """Build the page that more than half of a scope is missing from one listing; each machine is then verified."""
     facts = (
         ("since", format_local_time(at, zone)),
         ("why", "one listing does not contain them; a wrong key or an incomplete page can be the cause"),
@@ -408,7 +414,7 @@ def build_inventory_drop_alert(scope: ScopeKey, *, gone: int, of: int, at: datet
 
 
 def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zone: tzinfo = UTC) -> Alert:
-    """Nothing can be written, so nothing is done. A page, for a channel that needs no disk."""
+    """Build the page that the ledger cannot be written, so no act is done. For a channel that needs no disk."""
     facts = (
         ("since", format_local_time(since, zone)),
         ("why", why),
@@ -426,7 +432,7 @@ def build_ledger_unwritable_alert(*, why: str, at: datetime, since: datetime, zo
 
 
 def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
-    """Somebody put an older ledger back, or another one in its place. A page: what people wished since then is not in it."""
+    """Build the page that the ledger was replaced by an older or another one, which lacks the overrides made since."""
     facts = (
         ("why", why),
         ("next", "observing only until the ledger is confirmed: costguard audit adopt --why ..."),
@@ -438,7 +444,7 @@ def build_older_ledger_alert(*, why: str, at: datetime) -> Alert:
 def build_provider_down_alert(
     provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime, zone: tzinfo = UTC
 ) -> Alert:
-    """A provider cannot be asked: one notice for all of its scopes."""
+    """Build one alert for all scopes of a provider that cannot be read."""
     facts: tuple[tuple[str, str], ...] = (
         ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
         ("why", why),
@@ -454,7 +460,7 @@ def build_provider_down_alert(
 
 
 def join_names(names: Sequence[str]) -> str:
-    """`a, b, c and 4 more`."""
+    """Join the first names and count the rest: `a, b, c and 4 more`."""
     shown, more = ", ".join(names[:NAMES_SHOWN]), len(names) - NAMES_SHOWN
     return shown if more <= 0 else f"{shown} and {more} more"
 
@@ -464,7 +470,7 @@ DENIAL_TOLD_FOR = timedelta(hours=1)
 
 
 def build_denial(hold: Hold, admission: Admission, now: datetime, wish_id: str) -> Override | None:
-    """What to record of `admission`; None where `hold` was admitted, or refused for another reason than its money."""
+    """Return the override that records a refused hold; None if it was admitted, or refused for another reason than money."""
     if admission.admitted or admission.reason != OVER_CAP or admission.left is None:
         return None
     asked, left = admission.asked, admission.left
@@ -476,7 +482,7 @@ def build_denial(hold: Hold, admission: Admission, now: datetime, wish_id: str) 
 
 
 def build_denial_alert(wish: Override) -> Alert | None:
-    """What is told of it; None where it was not written by `denial`."""
+    """Build the alert of a denial; None if `build_denial` did not write it."""
     wanted, _, rest = wish.value.partition(" ")
     left, _, rest = rest.partition(" ")
     currency, _, owner = rest.partition(" ")

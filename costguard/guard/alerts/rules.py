@@ -1,9 +1,11 @@
-"""List all alerts that hold after a guard run, computed anew each time. `dispatch` decides who is notified, and when again.
+"""List all alerts that hold after a guard run, computed anew each time.
+
+`dispatch` decides which are sent, and when again.
 
 Hook alerts: `checkpoint` exceeds its 5 min at 19:05: alert at once; the stop, due at 19:05, runs at 19:10 or later.
 
-Silent agents: the agent of train-1 last sent at 12:03. At 12:07 it no longer counts as evidence, and one alert says "its agent
-is silent since 2026-11-22 12:03 UTC". The provider's own samples still count.
+Silent agents: the agent of train-1 last sent at 12:03. At 12:07 it no longer counts as evidence, and one alert reports "its
+agent has not reported since 2026-11-22 12:03 UTC". The provider's own samples still count.
 """
 
 from __future__ import annotations
@@ -307,7 +309,7 @@ def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: Guard
 
 
 def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
-    """What comes although it went wrong."""
+    """Describe the act that follows although the hook failed."""
     acts = [
         one
         for one in survey.proposals
@@ -324,12 +326,12 @@ REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
 
 
 def index_agents(agents: Iterable[Agent]) -> Mapping[ResourceKey, Agent]:
-    """Those that may speak, by their machine: one each."""
+    """Return the agents that are not revoked, by machine; one per machine."""
     return {agent.key: agent for agent in agents if agent.revoked_at is None}
 
 
 def get_agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> str:
-    """How it stands: whether it reports, is silent, or belongs to a run of the machine that is over."""
+    """Return whether the agent reports, is silent, or belongs to an earlier incarnation of the machine."""
     life = identify_incarnation(live.observation) if live else None
     if agent.life is not None and life is not None and not is_same_life(agent.life, life):
         return OLD_LIFE
@@ -337,7 +339,7 @@ def get_agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> s
 
 
 def find_silent_agents(agents: Iterable[Agent], live: Iterable[LiveResource], now: datetime) -> dict[ResourceKey, str]:
-    """Of machines that run and whose agent is silent: since when, in words."""
+    """Return, for running machines whose agent is silent, a sentence with the time of its last report."""
     found, there = dict[ResourceKey, str](), index_agents(agents)
     if not there:
         return found

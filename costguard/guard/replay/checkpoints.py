@@ -1,10 +1,10 @@
-"""When a replay must evaluate again: at each record that could change the result, and between two of them by bisection.
+"""When a replay must evaluate: at each record that could change the result, and between two of them by bisection.
 
 Example: from 18:05 to 21:00 only quiet samples are recorded. A run at 18:05 finds an active machine, one at 18:52 an idle one:
-ten evaluations find the minute between them. After that both ends agree, and so does everything between.
+ten evaluations find the minute between them. After that both ends of the rest agree, so no run in between differs.
 
 Samples change the evidence only at some instants. Example: GPU duty 97, 96, 0, 0, ..., 0, 31 %: the third and the last sample
-do, and the quiet ones between need no evaluation. A sample that is missing when it was due does, and so does the next one.
+do, and the quiet ones between need no evaluation. A missing sample changes it when it was due, and so does the next one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ INTERVALS_BETWEEN_LOOKS = 15
 def find_next_difference(
     found: GuardEvaluation, limit: datetime, step: timedelta, look: EvaluateAt, sign: Signature
 ) -> datetime:
-    """The first run after `found` that finds otherwise by `sign`, or `limit` where none before it does."""
+    """Return the first run after `found` whose result differs by `sign`, or `limit` if none before it does."""
     at = found.at
     steps = (limit - at) // step - 1
     if steps < 1:
@@ -76,7 +76,7 @@ def find_next_difference(
 
 
 def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
-    """What a run comes to, without what merely moves on with time."""
+    """Return the result of a run without values that only advance with time."""
     cases = tuple(
         (
             case.verdict.policy.name,
@@ -105,12 +105,12 @@ def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
 
 
 def summarize_states(found: GuardEvaluation, at: datetime) -> object:  # noqa: ARG001 - a Sign
-    """The state of work as each policy asks for it."""
+    """Return the activity state for each policy."""
     return tuple((case.verdict.policy.name, case.verdict.work.state) for case in found.cases)
 
 
 def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
-    """Every time at which something was recorded that may change what a run finds of the resource."""
+    """Yield every time of a record that may change what a run finds for the resource."""
     past, back = scene.past, scene.backdrop
     for one in past.said:
         yield one.at
@@ -132,7 +132,7 @@ def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
 
 
 def _find_sample_interval(scene: ReplayedResource) -> timedelta:
-    """The least distance of two samples of one signal, at least the interval."""
+    """Return the least distance of two samples of one signal, at least the guard's interval."""
     least = [min(filter(None, map(sub, ats[1:], ats)), default=0) for ats, _ in scene.past.samples.values()]
     return max(min(filter(None, least), default=0) * MICROSECOND, scene.backdrop.rules.interval)
 
@@ -163,10 +163,9 @@ SampleColumn = tuple[Sequence[int], Sequence[float]]
 def find_change_points(
     samples: SampleColumns, poll: timedelta, window: timedelta, gpus: float, *, lag: timedelta = timedelta()
 ) -> list[datetime]:
-    """Every time at which what the samples say may turn, in order.
+    """Return, in order, every time at which the result of the samples may change.
 
-    `poll`: how often one is due. `window`: the longest that any policy looks at. `gpus`: of the machine. `lag`: how late
-    samples come; a signal that ends is stale two polls and the lag after its last sample.
+    `poll`: how often a sample is due. `window`: the longest window of any policy. `gpus`: the GPUs of the machine.
     """
     late = round(LATE_INTERVALS * (poll // MICROSECOND))
     stale = (2 * poll + lag) // MICROSECOND + 1
@@ -220,7 +219,10 @@ def _find_crossings(line: SampleColumn, one: float, other: float) -> Iterator[in
 
 
 def _find_power_changes(line: SampleColumn, limit: float) -> Iterator[int]:
-    """Where power leaves the band in which its own floor cannot make work of it; above it each sample counts."""
+    """Yield where power leaves the band in which it cannot count as work above its own floor.
+
+    Above the band every sample counts.
+    """
     if limit <= 0:
         return
     lowest = highest = line[1][0]
@@ -232,9 +234,10 @@ def _find_power_changes(line: SampleColumn, limit: float) -> Iterator[int]:
 
 
 def _find_busy_stretches(samples: SampleColumns, late: int, sure: int) -> list[tuple[int, int]]:
-    """Stretches in which every sample of GPU duty is work and none is missing: whatever else turns then, it works.
+    """Return stretches in which every sample of GPU duty is work and none is missing, so that the machine is active.
 
-    Not for a machine of which a hang could be told: that is judged by more than duty. `sure`: after so long there are enough.
+    Not used for a machine on which a hang could be detected, since that depends on more than duty. `sure`: the microseconds
+    after which there are enough samples.
     """
     if GPU_UTIL not in samples:
         return []

@@ -1,8 +1,8 @@
 """Replay one resource: evaluate it at every checkpoint, on what was recorded until then.
 
 Example: idle since 18:05 for 45 min. The run at 18:50 notifies, and the run at 19:05 wants to stop it. From then on it counts
-as stopped, until its real life ended or its real samples show work. No limit holds here, and other resources have no effect:
-`simulation` applies the limits. `every_step` evaluates at every interval instead, and must find the same.
+as stopped, until its real incarnation ended or its real samples show work. No limit applies here, and other resources have no
+effect: `simulation` applies the limits. `every_step` evaluates at every interval instead, and must give the same result.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ REST_ENDINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedAct:
-    """An act that a policy wants at `at`. `until`, `because`: how long it would have rested (see BECAUSE).
+    """An act that a policy wants at `at`. `until`, `because`: until when it would have rested, and why (REST_ENDINGS).
 
-    `told_at`: when the first notice of its ladder went out. `worked_at`: when it worked again, None: it did not, as far as is
-    known; `known`: its samples say whether it worked within the hour. `ended_at`: when a later step ended it for good.
+    `told_at`: when the first notification of the policy was sent. `worked_at`: when it worked again; None: it did not, as far
+    as is known; `known`: the samples show whether it worked within the hour. `ended_at`: when a later step terminated it.
     """
 
     at: datetime
@@ -74,7 +74,7 @@ class WantedAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldAct:
-    """An act that was due from `since` to `until`, and that something else than its grace held back: (reason, sentence)."""
+    """An act due from `since` to `until` that was held for other `reasons` than its grace period: (reason, sentence)."""
 
     case: PolicyCase
     proposal: Proposal
@@ -85,7 +85,7 @@ class HeldAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityTurn:
-    """It turned idle or unknown at `since`, was seen to be that from `seen` to `until`, and was neither before."""
+    """A change to idle or unknown at `since`, seen by the guard from `seen` to `until`."""
 
     since: datetime
     seen: datetime
@@ -94,9 +94,9 @@ class ActivityTurn:
 
 @dataclass(slots=True, kw_only=True)
 class ReplayResult:
-    """What came of one resource, which grows while it is replayed. `notices`, `questions`: how many, by policy.
+    """The result for one resource, which grows during the replay. `notices`, `questions`: counts by policy.
 
-    `blind`: (policy, reason) and for how long it could not be judged for that reason. `runs`: how often the guard looked.
+    `blind`: (policy, reason) -> for how long it could not be judged for that reason. `runs`: the number of evaluations.
     """
 
     wanted: list[WantedAct] = field(default_factory=list)
@@ -117,7 +117,7 @@ _FIGURES = re.compile(r"\d[\d:.-]*(?: \d\d:\d\d)?")
 
 @dataclass(slots=True, kw_only=True)
 class ResourceReplay:
-    """The replay of one resource; `found` grows."""
+    """The replay of one resource; `found` accumulates the result."""
 
     scene: ReplayedResource
     found: ReplayResult = field(default_factory=ReplayResult)
@@ -130,7 +130,7 @@ class ResourceReplay:
     _alone: Policy | None = None
 
     def run(self) -> ReplayResult:
-        """All of the period, or as much of it as its scope was seen."""
+        """Replay the period, up to the last complete listing of its scope."""
         scene, back = self.scene, self.scene.backdrop
         end = min(back.period.end, (scene.lookout.ends or back.period.start) + back.rules.interval)
         at = back.align_to_run(max(back.period.start, scene.past.first_seen_at))
@@ -174,7 +174,7 @@ class ResourceReplay:
     # What a run does
 
     def _apply_run(self, found: GuardEvaluation, at: datetime) -> Proposal | None:
-        """Do what tells, write down what is held, and say what acts."""
+        """Perform the notifying steps, record the held ones, and return the act to do; None: no act."""
         self.scene.climbs = {climb.policy: climb for climb in found.climbs}
         self.scene.sighted = found.sighted[0] if found.sighted else self.scene.sighted
         self._stepped, act = False, None
@@ -210,7 +210,7 @@ class ResourceReplay:
             self.found.questions[name] = self.found.questions.get(name, 0) + 1
 
     def _is_busy_now(self, case: PolicyCase, at: datetime) -> bool:
-        """Whether what is measured right before the act speaks against it: the last look of an idle rule."""
+        """Return whether the samples right before the act show work; this is the last check of an idle rule."""
         if case.verdict.policy.rule != IDLE_RULE or self.scene.rests_since is not None:
             return False
         past, backdrop = self.scene.past, self.scene.backdrop
@@ -234,7 +234,7 @@ class ResourceReplay:
             )  # fmt: skip
 
     def _record_holds(self, found: GuardEvaluation, cases: dict[str, PolicyCase], at: datetime) -> None:
-        """Write down what holds acts that are due."""
+        """Record what holds the acts that are due."""
         due = dict[tuple[str, int], HeldAct]()
         for one in found.proposals:
             reasons = tuple(r for r in one.held_by if r[0] not in PASSING_REASONS)
@@ -253,7 +253,7 @@ class ResourceReplay:
             self._held.setdefault(key, held)
 
     def _record_states(self, found: GuardEvaluation, at: datetime, then: datetime) -> None:
-        """What is so from `at` to `then`: what could not be judged, what turned, and what labels protect."""
+        """Record the states from `at` to `then`: unknown results, turns to idle or unknown, and protection by labels."""
         step, key = self.scene.backdrop.rules.interval, self.scene.past.key
         if found.sighted:
             self.scene.sighted = replace(found.sighted[0], at=max(at, then - step))
@@ -271,7 +271,7 @@ class ResourceReplay:
             self._turned = (work.since or at) if work.state == IDLE else at, at
 
     def _has_turned(self, at: datetime) -> bool:
-        """Whether the breaker would count it, were one enough to open it."""
+        """Return whether the breaker would count this change, if a single change were enough to open it."""
         scene, rules = self.scene, self.scene.backdrop.armed
         live = scene.get_resource(at)
         touchy = replace(rules, rails=replace(rules.rails, breaker_least=1, breaker_share=Fraction(0)))
@@ -288,7 +288,7 @@ class ResourceReplay:
     # After a stop
 
     def _rest_until_work(self, act: Proposal, at: datetime, end: datetime) -> datetime:
-        """It was stopped at `at`: go on until it ended in fact, stopped or worked, and say when the next run is."""
+        """Continue after a stop at `at` until the machine really ended, stopped or worked; return when the next run is."""
         scene, step = self.scene, self.scene.backdrop.rules.interval
         self._alone = act.verdict.policy
         real_end, because = self._find_real_end(at, end)
@@ -312,7 +312,7 @@ class ResourceReplay:
         return resumes
 
     def _find_real_end(self, at: datetime, end: datetime) -> tuple[datetime, str]:
-        """When the run that goes on at `at` really ended, and how."""
+        """Return when the incarnation that runs at `at` really ended, and how."""
         said = [one for one in self.scene.past.said if at < one.at < end]
         for number, one in enumerate(said):
             if one.seen is None:
@@ -327,7 +327,7 @@ class ResourceReplay:
         return max(at, min(end, self.scene.lookout.ends or end)), PERIOD_END
 
     def _find_next_work(self, act: Proposal, at: datetime, end: datetime) -> tuple[datetime, datetime] | None:
-        """When it worked again, and which run sees that, while it really ran on; None: it never did."""
+        """Return when it really worked again and which run sees that; None: it did not work until `end`."""
         name, step = act.verdict.policy.name, self.scene.backdrop.rules.interval
         here = at + step
         while here < end:
@@ -346,7 +346,7 @@ class ResourceReplay:
         return None
 
     def _is_measured(self, act: Proposal, at: datetime, end: datetime) -> bool:
-        """Whether its samples can say that it did not work within the hour after `at`."""
+        """Return whether its samples can prove that it did not work within the hour after `at`."""
         if end < at + HOUR or not self.scene.past.has_samples(at, at + HOUR):
             return False
         found = self._evaluate_real(self.scene.backdrop.align_to_run(at + HOUR) - self.scene.backdrop.rules.interval)
@@ -356,7 +356,7 @@ class ResourceReplay:
     # When to look again
 
     def _find_next_run(self, found: GuardEvaluation, at: datetime, end: datetime) -> datetime:
-        """The next run that may find something new."""
+        """Return the next run that may have a different result."""
         step, back = self.scene.backdrop.rules.interval, self.scene.backdrop
         waits = any(p.due_at <= at and {reason for reason, _ in p.held_by} <= PASSING_REASONS for p in found.proposals)
         if self._stepped or waits or back.every_step or any(climb.left_polls for climb in found.climbs):
@@ -377,5 +377,5 @@ class ResourceReplay:
 
 
 def _explain_blind(case: PolicyCase) -> str:
-    """Why nothing can be said, the weightiest of it."""
+    """Return the most important reason why the condition is unknown."""
     return case.verdict.truth.why or next(iter(case.verdict.reasons), "reason unknown")

@@ -1,9 +1,8 @@
-"""Recorded history of one resource, and the snapshot that a guard run would have had at any time of it.
+"""The recorded history of one resource, and the snapshot that a guard run would have had at any time of it.
 
-Example: logged at 16:00 as running and at 19:06 as stopped. At 19:05 it is running, with the spans that cover 19:05 and the
-samples of the 48 hours before; nothing that was recorded later is known. Where the replay stopped it at 19:05 while the real
-machine ran on, the run at 19:06 sees it stopped, with the charges that its provider's billing rule states for a stopped
-machine.
+Example: recorded at 16:00 as running and at 19:06 as stopped. At 19:05 it is running, with the spans that cover 19:05 and the
+samples of the 48 hours before; nothing recorded later is used. If the replay stopped it at 19:05 while the real machine ran on,
+the run at 19:06 sees it stopped, with the charges that its provider's billing rule states for a stopped machine.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ HANG_AVOIDED_BY = timedelta(minutes=9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChange:
-    """What was said of it at `at`, when it changed. `seen` None: complete listings lacked it from then on."""
+    """A recorded change of a resource at `at`. `seen` None: complete listings lacked it from then on."""
 
     at: datetime
     seen: Observation | None
@@ -54,9 +53,10 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceHistory:
-    """One resource as recorded. `said` and `spans` are in order of time. `samples`: in columns.
+    """One resource as recorded. `said` (its changes) and `spans` are ordered by time. `samples`: in columns.
 
-    `hourly_until`: before it only one row an hour is kept of some signals, and `hours` made samples of them; None: of none.
+    `hourly_until`: before it only one row an hour is kept for some signals, which `expand_sample_hours` turned into samples;
+    None: for no signal.
     """
 
     key: ResourceKey
@@ -68,7 +68,10 @@ class ResourceHistory:
     hourly_until: datetime | None = None
 
     def get_observation(self, at: datetime) -> tuple[Observation, datetime | None] | None:
-        """What is known of it at `at`, and since when listings lack it (None: they do not); None: nothing, or it has ended."""
+        """Return its observation at `at` and since when listings lack it (None: they contain it).
+
+        None: nothing was known of it, or it has ended.
+        """
         number = bisect_right(self.said, at, key=lambda one: one.at) - 1
         if number < 0:
             return None
@@ -79,7 +82,7 @@ class ResourceHistory:
     def select_samples(
         self, at: datetime, reach: timedelta = HISTORY_LOOKBACK
     ) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
-        """The samples of the last `reach` before `at`, in columns; a signal without any is left out."""
+        """Return the samples of the last `reach` before `at`, in columns; a signal without any is left out."""
         first, last = to_micros(at - reach), to_micros(at)
         found = {}
         for signal, (ats, values) in self.samples.items():
@@ -89,7 +92,7 @@ class ResourceHistory:
         return found
 
     def list_samples(self, at: datetime, reach: timedelta) -> list[Sample]:
-        """The same, one by one."""
+        """Return the same samples as a list of objects."""
         return [
             Sample(key=self.key, signal=signal, at=from_micros(when), value=value)
             for signal, (ats, values) in self.select_samples(at, reach).items()
@@ -97,22 +100,25 @@ class ResourceHistory:
         ]
 
     def has_samples(self, start: datetime, end: datetime) -> bool:
-        """Whether any sample lies in (start, end]."""
+        """Return whether any sample lies in (start, end]."""
         return bool(self.select_samples(end, end - start - MICROSECOND))
 
     def list_open_spans(self, at: datetime) -> tuple[Span, ...]:
-        """The lines that bill at `at`."""
+        """Return the spans that bill at `at`."""
         return tuple(span for span in self.spans if span.start <= at and (span.end is None or at < span.end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeListings:
-    """How well a scope was seen: its `stretches`, in order of time."""
+    """How completely a scope was listed: its poll `stretches`, ordered by time."""
 
     stretches: tuple[PollStretch, ...] = ()
 
     def find_last_listing(self, at: datetime) -> datetime | None:
-        """When its last complete listing before `at` was, as if those of a stretch had come evenly; None: there was none."""
+        """Return when its last complete listing before `at` was; None: there was none.
+
+        The listings of a stretch are taken to be evenly spaced.
+        """
         for one in reversed(self.stretches):
             if one.outcome == COMPLETE and one.start <= at:
                 if at >= one.end or one.polls < 2:  # noqa: PLR2004 - two make a distance
@@ -122,17 +128,17 @@ class ScopeListings:
         return None
 
     def count_listings(self, first: datetime, at: datetime) -> int:
-        """How many complete listings lie from `first` to `at`, as if those of a stretch had come evenly."""
+        """Count the complete listings from `first` to `at`. The listings of a stretch are taken to be evenly spaced."""
         return sum(_count_shared_polls(one, first, at) for one in self.stretches if one.outcome == COMPLETE)
 
     @property
     def ends(self) -> datetime | None:
-        """When it was last listed completely; None: never."""
+        """Return when it was last listed completely; None: never."""
         return max((one.end for one in self.stretches if one.outcome == COMPLETE), default=None)
 
 
 def rebuild_listing(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
-    """The resource as it was listed at `at`, without its money; None where nothing was known of it, or it had ended."""
+    """Rebuild the resource as listed at `at`, without its costs; None if it was not known yet or had ended."""
     known = past.get_observation(at)
     if known is None:
         return None
@@ -149,13 +155,13 @@ def rebuild_listing(past: ResourceHistory, lookout: ScopeListings, at: datetime)
 
 
 def rebuild_resource(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
-    """The resource as it stood at `at`, with what it billed."""
+    """Rebuild the resource at `at`, with its open spans and its cost so far; None as in `rebuild_listing`."""
     found = rebuild_listing(past, lookout, at)
     return None if found is None else replace(found, open=past.list_open_spans(at), spent=_sum_spent(past.spans, at))
 
 
 def find_gaps(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datetime, ...]:
-    """When each pause of all polls together ended that was longer than `longest`."""
+    """Return the ends of the pauses longer than `longest` in which no scope was polled."""
     reached, found = None, list[datetime]()
     for one in sorted(stretches, key=lambda s: s.start):
         if reached is not None and one.start - reached > longest:
@@ -167,11 +173,11 @@ def find_gaps(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[dat
 def expand_sample_hours(
     hours: Iterable[SampleHour], every: timedelta, runs: Sequence[tuple[datetime, datetime]]
 ) -> tuple[list[int], list[float]]:
-    """Samples that fit `hours` and hide no work: the highest, and every few minutes the lowest, as many as there were.
+    """Expand hourly rows to samples that hide no work: mostly the highest value, and the lowest every few minutes.
 
-    Example: 60 samples of GPU duty from 0 to 97 %: eight of 97, one of 0, and so on. So all of that hour counts as work,
-    wherever in it the work was; and with a low one every nine minutes none of it can look like a hang. `runs`: when each run
-    began; samples of an hour in which one did stand at the hour's end.
+    Each hour gets as many samples as it had. Example: 60 samples of GPU duty from 0 to 97 %: eight of 97, one of 0, and so on.
+    So the whole hour counts as work, wherever in it the work was, and a low sample every nine minutes prevents the detection of
+    a hang. `runs`: when each run began; if one began within an hour, the samples of that hour are put at its end.
     """
     ats, values, each = list[int](), list[float](), every // MICROSECOND
     cycle = max(2, HANG_AVOIDED_BY // every)
@@ -186,13 +192,13 @@ def expand_sample_hours(
 
 
 def estimate_hourly_interval(hours: Iterable[SampleHour], interval: timedelta) -> timedelta:
-    """How often a sample came, by the fullest of `hours`; never oftener than `interval`."""
+    """Estimate the sample interval from the fullest of `hours`; at least `interval`."""
     most = max((hour.count for hour in hours), default=0)
     return max(interval, HOUR / most) if most else interval
 
 
 def find_instance_runs(said: Iterable[RecordedChange]) -> tuple[tuple[datetime, datetime], ...]:
-    """(start, when it was said) of each run."""
+    """Return for each run its start and when it was first recorded."""
     found = dict[datetime, datetime]()
     for one in said:
         if one.seen is not None and one.seen.state == RUNNING:
@@ -211,7 +217,7 @@ def _count_shared_polls(stretch: PollStretch, first: datetime, at: datetime) -> 
 
 
 def _sum_spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
-    """All that it cost until then, in the currency that billed last."""
+    """Return its cost until `at`, in the currency that billed last."""
     begun = [span for span in spans if span.start <= at]
     currency = begun[-1].meter.price.currency if begun else "USD"
     parts = [
@@ -223,10 +229,11 @@ def _sum_spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySetup:
-    """`rules`: the settings that are tried. `period`: what is replayed, from `origin` on every `rules.interval`.
+    """The settings and shared inputs of a replay. `rules`: the settings to test.
 
-    `wishes`: all that were ever recorded. `gaps`: when each pause of all polls ended. `lags`: as in a `Sight`. `handling`: of
-    each provider, where the past does not say it. `billing`: how each provider bills. `every_step`: look at every interval.
+    `period`: what is replayed, with a guard run every `rules.interval` counted from `origin`. `wishes`: all recorded overrides.
+    `gaps`: the end of each pause of all polls. `lags`: as in GuardSnapshot. `handling`: of each provider, used if the history
+    lacks it. `billing`: how each provider bills. `every_step`: evaluate at every interval.
     """
 
     rules: GuardConfig
@@ -241,16 +248,16 @@ class ReplaySetup:
 
     @property
     def armed(self) -> GuardConfig:
-        """The rules as if each policy were armed for all that its ladder says, and without rails."""
+        """Return the settings with every policy fully armed, and without limits and budgets."""
         policies = tuple(replace(policy, arm=TERMINATE) for policy in self.rules.policies)
         return replace(self.rules, policies=policies, budgets=(), rails=Rails.unlimited(), admin_route=True)
 
     def align_to_run(self, at: datetime) -> datetime:
-        """The first guard run at or after `at`."""
+        """Return the first guard run at or after `at`."""
         return self.origin - ((self.origin - at) // self.rules.interval) * self.rules.interval
 
     def select_overrides(self, past: ResourceHistory) -> tuple[Override, ...]:
-        """Those that bear on one resource, with every policy armed."""
+        """Return the overrides that concern one resource, with every policy armed."""
         mine = (w for w in self.wishes if w.what != ARM and w.key in {None, past.key})
         arming = (
             Override(id=p.name, what=ARM, who="simulate", why="", at=datetime.min.replace(tzinfo=self.origin.tzinfo),
@@ -260,16 +267,16 @@ class ReplaySetup:
         return (*mine, *arming)
 
     def find_gap_end(self, at: datetime) -> datetime | None:
-        """When the last pause of all polls ended."""
+        """Return the run at the end of the last pause of all polls before `at`; None: there was none."""
         number = bisect_right(self.gaps, at)
         return self.align_to_run(self.gaps[number - 1]) if number and self.align_to_run(self.gaps[number - 1]) <= at else None
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplayedResource:
-    """One resource as the replay has it. `started_at`: when somebody started it again in the replay, after a stop of it.
+    """One resource in a replay. `started_at`: when it was started again in the replay after a stop.
 
-    `rests_since`: when the replay stopped it, None: it did not, or it runs again. `gone`: the replay ended it for good.
+    `rests_since`: when the replay stopped it; None: it did not, or it runs again. `gone`: the replay terminated it.
     """
 
     past: ResourceHistory
@@ -284,7 +291,7 @@ class ReplayedResource:
     gone: bool = False
 
     def get_resource(self, at: datetime, *, real: bool = False) -> LiveResource | None:
-        """The resource at `at` as a run would have it; `real`: whatever the replay stopped."""
+        """Return the resource as a run at `at` would see it; `real`: ignore the stops of the replay."""
         found = rebuild_resource(self.past, self.lookout, at)
         if found is None or (self.gone and not real):
             return None
@@ -297,10 +304,10 @@ class ReplayedResource:
         return found if real or self.rests_since is None else self._show_stopped(found, self.rests_since)
 
     def build_snapshot(self, live: LiveResource, at: datetime, policies: Sequence[Policy]) -> GuardSnapshot:
-        """What a run at `at` would have before it, of this resource alone.
+        """Build the snapshot of a run at `at`, for this resource alone.
 
-        What is empty here is not recorded (standings, balances, agents), or has no effect in a replay: it sends nothing, takes
-        each hook to end well at once, and applies the rails later, to all resources together.
+        An empty field is not recorded (budget statuses, balances, agents), or has no effect in a replay: a replay sends
+        nothing, assumes that each hook succeeds at once, and applies the limits later to all resources together.
         """
         return GuardSnapshot(
             now=at,
@@ -333,7 +340,7 @@ class ReplayedResource:
         )
 
     def start_again(self, at: datetime) -> None:
-        """Somebody started it at `at`, as far as the replay goes: a life of its own, with climbs of its own."""
+        """Start it again at `at` in the replay: a new incarnation without escalations."""
         known = self.past.get_observation(at)
         self.started_at, self.was, self.rests_since = at, identify_incarnation(known[0]) if known else None, None
         self.climbs.clear()
@@ -343,7 +350,7 @@ class ReplayedResource:
         return replace(live, observation=seen, open=self.list_rest_spans(seen, since))
 
     def list_rest_spans(self, seen: Observation, since: datetime) -> tuple[Span, ...]:
-        """What it bills while it is stopped, by its provider's rule."""
+        """Return what it bills while it is stopped, by its provider's billing rule."""
         rule = self.backdrop.billing.get(seen.key.provider)
         found = list_meters(replace(seen, state=STOPPED), rule, {}) if rule else {}
         return tuple(
@@ -351,7 +358,7 @@ class ReplayedResource:
         )
 
     def _bind_overrides(self, live: LiveResource) -> tuple[Override, ...]:
-        """Its wishes; one of the real life that was made since the replay started it anew is of this life."""
+        """Return its overrides, those of the real incarnation made since the replay restarted it bound to the new one."""
         if self.started_at is None or self.was is None:
             return self.wishes
         life, was, since = identify_incarnation(live.observation), self.was, self.started_at
@@ -361,7 +368,7 @@ class ReplayedResource:
         )
 
     def _collect_cost_facts(self, live: LiveResource, at: datetime, policies: Sequence[Policy]) -> CostFacts:
-        """What some condition asks the ledger for, as far as it is recorded: balances are not."""
+        """Return the ledger facts that some condition uses, as far as they are recorded; balances are not."""
         names = frozenset[str]().union(*(policy.when.names for policy in policies)) & LOOKED_UP_FACTS
         if not names or self.rests_since is not None:
             return NO_COST_FACTS
@@ -375,7 +382,7 @@ class ReplayedResource:
         return CostFacts(paid={key: paid}, stopped_since={key: stopped} if stopped else {}, runways={})
 
     def _sum_paid(self, start: datetime | None, at: datetime) -> Money | None:
-        """What it surely cost from `start` to `at` at stated prices; None: nothing did, or in several currencies."""
+        """Return its certain cost from `start` to `at` at stated prices; None: no cost, or several currencies."""
         if start is None:
             return None
         known = [s for s in self.past.spans if s.meter.price.known and s.start < at and (s.end is None or s.end > start)]

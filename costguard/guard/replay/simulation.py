@@ -1,11 +1,11 @@
-"""Results of a replay: which machines would have been stopped, what that saves, and where it was wrong; limits applied.
+"""Results of a replay: which machines would have been stopped, the saving, and the false stops; limits applied.
 
 Example: an 8xA100 at $32.77 an hour is stopped at 19:05 on Friday, and really idled until Monday 09:00: 61 h 55 min of
 computing, $2,029.01, less $3.39 for its disk of 500 GB. A stop of a machine that worked again within the hour is a suspected
-false stop: counted as such, and what it saved until then still counts.
+false stop: it is counted as one, and its saving until then still counts.
 
-Limits: two machines of ten are due at 19:05. With one act a run the first goes at 19:05, the other waits for `rate` and goes at
-19:06.
+Limits: two machines of ten are due at 19:05. With one act a run the first stops at 19:05; the other is held by `rate` and stops
+at 19:06.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ FALSE_STOP_ANSWERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedStop:
-    """An act that would have been done at `at`. `wanted_at`: when its policy wanted it; `held_by`: the rails that held it.
+    """An act that would have been done at `at`; its policy wanted it at `wanted_at`. `held_by`: limits that held it.
 
-    `until`, `because`: how long it would have rested. `false_stop`: one of FALSE_STOP. `avoided`: what its computing cost from
-    `at` to `until`; `at_rest`: what it would have cost at rest in that time; an interval a currency.
+    `until`, `because`: until when it would have rested, and why. `false_stop`: one of FALSE_STOP_ANSWERS. `avoided`: its
+    compute cost from `at` to `until`; `at_rest`: what it would have cost while stopped in that time; one interval per currency.
     """
 
     life: Incarnation
@@ -68,18 +68,18 @@ class SimulatedStop:
 
     @property
     def key(self) -> ResourceKey:
-        """Of the resource."""
+        """Return the key of the resource."""
         return self.life.key
 
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
-        """Net of what goes on: end by end against the other end of what goes on."""
+        """Return the avoided cost less the cost at rest; low is computed against high, and high against low."""
         return subtract_costs(self.avoided, self.at_rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedHold:
-    """An act that its policy wanted from `since` to `until`, and that was never done. `rails`: only rails held it."""
+    """An act that its policy wanted from `since` to `until` and that was never done. `rails`: only limits held it."""
 
     life: Incarnation
     name: str
@@ -94,7 +94,7 @@ class SimulatedHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindTime:
-    """For how long machines ran that a policy could not judge, summed over machines, and for which `reasons`."""
+    """For how long a policy could not judge running machines, summed over machines, and for which `reasons`."""
 
     total: timedelta = timedelta()
     reasons: tuple[tuple[str, timedelta], ...] = ()
@@ -102,7 +102,7 @@ class BlindTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySimulation:
-    """One policy over the period. `level`: how far it is armed today."""
+    """The results of one policy over the period. `level`: how far it is armed today."""
 
     name: str
     level: str
@@ -114,24 +114,24 @@ class PolicySimulation:
 
     @property
     def machines(self) -> int:
-        """How many resources it would have acted on."""
+        """Return on how many resources it would have acted."""
         return len({stop.key for stop in self.stops})
 
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
-        """By currency."""
+        """Return the saving of its stops, by currency."""
         return sum_cost_intervals(stop.saved for stop in self.stops)
 
     def count_false_stops(self, answer: str = YES) -> int:
-        """How many of its stops have this answer."""
+        """Count its stops with this answer."""
         return sum(stop.false_stop == answer for stop in self.stops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """All of it. `resources`: how many were replayed. `hourly_until`: before it samples are kept by the hour, None: nowhere.
+    """The whole simulation. `resources`: how many were replayed.
 
-    `not_replayed`: what history does not hold, in sentences.
+    `hourly_until`: before it samples are kept by the hour; None: nowhere. `not_replayed`: what the history lacks, in sentences.
     """
 
     period: Period
@@ -144,17 +144,17 @@ class Simulation:
 
     @property
     def stops(self) -> tuple[SimulatedStop, ...]:
-        """Of all policies, in order of time."""
+        """Return the stops of all policies, ordered by time."""
         return tuple(sorted((s for one in self.policies for s in one.stops), key=lambda s: (s.at, s.key, s.policy)))
 
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
-        """By currency."""
+        """Return the saving of all policies, by currency."""
         return sum_cost_intervals(one.saved for one in self.policies)
 
 
 def build_simulated_stop(let: LimitedAct, spans: Sequence[Span], rest: Sequence[Span]) -> SimulatedStop:
-    """The stop that was let go. `spans`: what the resource billed; `rest`: the lines that it bills at rest, open."""
+    """Build the stop that the limits allowed. `spans`: what the resource billed; `rest`: its open spans while stopped."""
     wanted = let.wanted
     at = let.at or wanted.at
     until, verdict, seen = max(at, wanted.until), wanted.proposal.verdict, wanted.case.live.observation
@@ -182,7 +182,7 @@ def build_simulated_stop(let: LimitedAct, spans: Sequence[Span], rest: Sequence[
 
 
 def sum_span_costs(spans: Iterable[Span], start: datetime, end: datetime) -> tuple[MoneyInterval, ...]:
-    """What `spans` cost from `start` to `end`, open ones going on until then, by currency."""
+    """Return the cost of `spans` from `start` to `end`, by currency; open spans go on to `end`."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for span in spans:
         for number, nano in enumerate(compute_amounts(span, to_micros(start), to_micros(end))):
@@ -191,7 +191,7 @@ def sum_span_costs(spans: Iterable[Span], start: datetime, end: datetime) -> tup
 
 
 def subtract_costs(avoided: Iterable[MoneyInterval], rest: Iterable[MoneyInterval]) -> tuple[MoneyInterval, ...]:
-    """`avoided` less `rest`: at least the least of the one less the most of the other."""
+    """Return `avoided` less `rest`, by currency: the low end is the low end of one less the high end of the other."""
     more, less = _sum_nanos([avoided]), _sum_nanos([rest])
     none = (0, 0, 0)
     return tuple(
@@ -206,12 +206,12 @@ def subtract_costs(avoided: Iterable[MoneyInterval], rest: Iterable[MoneyInterva
 
 
 def sum_cost_intervals(parts: Iterable[Iterable[MoneyInterval]]) -> tuple[MoneyInterval, ...]:
-    """All parts together, by currency."""
+    """Return the sum of all parts, by currency."""
     return tuple(_build_interval(currency, *nanos) for currency, nanos in sorted(_sum_nanos(parts).items()))
 
 
 def build_blind_time(parts: Mapping[str, timedelta]) -> BlindTime:
-    """`parts`: how long, by reason; the longest first."""
+    """Build the total from `parts`, the time by reason; the longest reason first."""
     reasons = sorted(parts.items(), key=lambda one: (-one[1], one[0]))
     return BlindTime(total=sum(parts.values(), timedelta()), reasons=tuple(reasons))
 
@@ -251,7 +251,7 @@ ListingCounter = Callable[[ResourceKey, datetime], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedAct:
-    """What became of an act that was wanted. `at`: when the rails let it go, None: never. `held`: the rails that held it."""
+    """A wanted act after the limits. `at`: when they let it run, None: never. `held`: the limits that held it."""
 
     wanted: WantedAct
     at: datetime | None
@@ -274,7 +274,7 @@ def apply_limits(
     polls: ListingCounter,
     back: ReplaySetup,
 ) -> list[LimitedAct]:
-    """Each of `wanted` with when the rails would have let it go, in order of time."""
+    """Return each of `wanted` with the time at which the limits would have let it run, ordered by time."""
     ahead = sorted(wanted, key=_order_acts)
     turns = sorted({back.align_to_run(at) for of in turned.values() for one in of for at in (one.seen, one.until)})
     waiting, found, sent = list[_WaitingAct](), list[LimitedAct](), list[Intent]()
@@ -302,7 +302,7 @@ def apply_limits(
 def _release_acts(
     waiting: Sequence[_WaitingAct], live: Sequence[LiveResource], polls: ListingCounter, around: RunConstraints
 ) -> list[_WaitingAct]:
-    """Those that this run does; what holds the others is written down with them."""
+    """Return the acts that this run does, and record on the others what holds them."""
     seen_at = {one.observation.key: one.seen_at for one in live}
     by_verdict, cases = dict[int, _WaitingAct](), list[PolicyCase]()
     for one in waiting:
@@ -360,7 +360,7 @@ def _build_sent_intent(wanted: WantedAct, at: datetime) -> Intent:
 def _find_next_run(
     at: datetime | None, ahead: Sequence[WantedAct], turns: Sequence[datetime], *, soon: bool, back: ReplaySetup
 ) -> datetime | None:
-    """The next run at which anything may go, or the breaker may open or close."""
+    """Return the next run in which an act may run, or the breaker may open or close; None: there is none."""
     found = [ahead[0].at] if ahead else []
     if ahead or soon:
         found += [next((turn for turn in turns if at is None or turn > at), datetime.max.replace(tzinfo=back.origin.tzinfo))]

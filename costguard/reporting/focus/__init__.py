@@ -1,1 +1,1 @@
-"""FOCUS, a standard of bills: its columns, charge items as its rows, and whether a file keeps to it."""
+"""FOCUS, the standard for billing data: its columns, charge items as its rows, and a validator of files."""

@@ -1,9 +1,7 @@
-"""What is wrong with a file: a line, a column, the rule, and what to write instead.
+"""Cells of a FOCUS file: each is parsed to a value or a fault; findings with line, column, rule and correction.
 
-One cell of a FOCUS file: its value, or what is wrong with how it is written.
-
-Examples: `1.50` and `1.5E-7` are decimals, `1,5`, `+1`, `1E+3` and `$1` are none; `2026-11-01T02:00:00Z` is an instant and
-`2026-11-01 02:00:00` is none; `GB-Months` is a unit and `gigabytes` is none.
+Examples: `1.50` and `1.5E-7` are decimals, `1,5`, `+1`, `1E+3` and `$1` are not; `2026-11-01T02:00:00Z` is an instant and
+`2026-11-01 02:00:00` is not; `GB-Months` is a unit and `gigabytes` is not.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ MOST_ALIKE = 20
 
 @dataclass(frozen=True, slots=True)
 class CellFault:
-    """What is wrong with a cell. `rule`: one of the above. `instead`: what to write."""
+    """A fault of a cell. `rule`: one of the rules above. `instead`: what to write."""
 
     rule: str
     what: str
@@ -55,7 +53,7 @@ class CellFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusFinding:
-    """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number"""
+    """A fault and its place. `line`: of the file, from 1, where the row ends; for a Parquet file the number of the row."""
 
     line: int
     column: str
@@ -64,13 +62,13 @@ class FocusFinding:
 
 @dataclass(slots=True)
 class FindingLog:
-    """What was found so far: the first ones of each kind, and how many there are of all."""
+    """The findings so far: the first ones of each kind, and the count of all."""
 
     told: list[FocusFinding] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, line: int, column: str, fault: CellFault, *, alike: str | None = None) -> None:
-        """One more. `alike`: the column that it counts with, where that is not its own."""
+        """Add a finding. `alike`: the column that it is counted under, if not its own."""
         kind = (column if alike is None else alike, fault.rule)
         self.counts[kind] += 1
         if self.counts[kind] <= MOST_ALIKE:
@@ -78,7 +76,7 @@ class FindingLog:
 
     @property
     def count(self) -> int:
-        """Of all, told or not."""
+        """Return the number of all findings, listed or not."""
         return self.counts.total()
 
 
@@ -107,7 +105,7 @@ FREE_COLUMNS = frozenset(
 
 
 def read_cell(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[CellValue | None, CellFault | None]:
-    """The value of a cell, None for null and where it has none, and what is wrong with it."""
+    """Return the value of a cell (None if null or invalid) and its fault (None if valid)."""
     if text in ("", NULL_TEXT):
         return None, None if column.null else CellFault(NULL_RULE, "is empty and must not be", _describe_wanted(column))
     if not text.strip():

@@ -1,10 +1,10 @@
-"""The columns of a FOCUS dataset "Cost and Usage" in versions 1.2, 1.3 and 1.4: who must be there, of which type, null or not.
+"""Columns of the FOCUS dataset "Cost and Usage" in versions 1.2, 1.3 and 1.4: required or not, type, nullable or not.
 
 From the specification's own pages of each column (FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec, tags v1.2, v1.3 and v1.4 of
-2026-06-04), read on 2026-11-22. Version 1.3 brought who serves and who hosts a thing, 1.4 took ProviderName and PublisherName
-away.
+2026-06-04), read on 2026-11-22. Version 1.3 added the service provider and the host provider, 1.4 removed ProviderName and
+PublisherName.
 
-The currencies of ISO 4217 that are in use, without those of funds and of metals, as of 2026-11.
+Also the ISO 4217 currencies in use, without those of funds and of metals, as of 2026-11.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUIRED, CONDITIONAL, RECOMMENDED = "required", "conditional", "recommended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusColumn:
-    """`level`: whether a dataset must have it. `kind`: what its cells hold. `null`: whether a cell may be empty."""
+    """A column. `level`: whether a dataset must have it. `kind`: type of its cells. `null`: whether a cell may be empty."""
 
     name: str
     level: str
@@ -175,7 +175,7 @@ PRICE_NUMBERS = (
 
 
 def get_columns(version: str) -> Mapping[str, FocusColumn]:
-    """The columns of `version`, by name, in alphabetical order; UnknownNameError where there is no such version."""
+    """Return the columns of `version` by name, in alphabetical order; raise UnknownNameError for an unknown version."""
     if version not in VERSIONS:
         near = find_nearest_names(version, VERSIONS)
         raise UnknownNameError("version", version, field="--focus-version", nearest=near, hint=f"known: {', '.join(VERSIONS)}")
@@ -183,7 +183,7 @@ def get_columns(version: str) -> Mapping[str, FocusColumn]:
 
 
 def get_all_columns() -> Mapping[str, FocusColumn]:
-    """The columns of all three versions, by name."""
+    """Return the columns of all three versions, by name."""
     return {column.name: column for column in _list_version_columns(NEWEST_VERSION)}
 
 

@@ -1,11 +1,11 @@
-"""Charge items as rows of FOCUS 1.2, 1.3 or 1.4: values, which a format writes as text or as types of its own.
+"""Charge items as rows of FOCUS 1.2, 1.3 or 1.4. Rows contain values; an output format converts them.
 
 Example: 1.5 Hours of i-0abc at $2.49 have PricingQuantity 1.5, ListUnitPrice 2.49 and ListCost 3.735.
 
-ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are what the
-ledger expects, to the nano-unit, and add up to it; they differ from the product by its rounding and no more (decision 0029).
+ListCost and ContractedCost are price times quantity in exact decimals, unrounded. BilledCost and EffectiveCost are the expected
+amounts of the ledger, to the nano-unit, and add up to it; they differ from the product only by its rounding (decision 0029).
 
-What FOCUS calls the service that a charge is of. A service has one category, so that disks are a service of their own.
+A FOCUS service has one category, so disks are a service of their own.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ CommitmentDiscountStatus stays, null: consumers (and focus-validator) ask whethe
 
 
 def list_header(version: str = NEWEST_VERSION) -> tuple[str, ...]:
-    """The columns that a row of `version` has, those of FOCUS first."""
+    """Return the columns of a row of `version`, those of FOCUS first."""
     return (*(name for name in get_columns(version) if name not in _LEFT_OUT), *CUSTOM_COLUMNS)
 
 
 def build_rows(items: ChargeItems | None) -> Iterator[dict[str, RowValue]]:
-    """Every column of every version, item by item; a format takes those of `header`. None: there are no items."""
+    """Yield each item with every column of every version; a format selects those of `list_header`. None: no items."""
     if items is not None:
         sellers = items.sellers
         for item in items:
@@ -139,13 +139,13 @@ _MONTH_UNITS = {GB_MONTH, *(unit for unit in FIXED_UNITS if unit != HOUR)}
 
 
 def _build_period(item: ChargeItem) -> dict[str, RowValue]:
-    """Whole seconds, which is all that FOCUS writes: both ends rounded down, and a second where nothing was left between."""
+    """Return the period in whole seconds, as FOCUS requires: both ends rounded down, at least one second long."""
     start, end = item.start.replace(microsecond=0), item.end.replace(microsecond=0)
     return {"ChargePeriodEnd": max(end, start + ONE_SECOND), "ChargePeriodStart": start}
 
 
 def _build_sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
-    """What is rented, without its price's terms, and its measures: the same name has the same measures always."""
+    """Return the SKU id, without terms of its price, and its details: equal ids have equal details."""
     of, details = item.attribution, dict[str, object]()
     if item.computes:
         count = int(of.gpu_count) if of.gpu_count == int(of.gpu_count) else of.gpu_count
@@ -163,12 +163,12 @@ def _build_sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
 
 
 def _escape_part(name: str) -> str:
-    """`name` as a part of an id: two lists of parts never make the same one."""
+    """Escape `name` as a part of an id, so that two different lists of parts never give the same id."""
     return name.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _get_pricing_category(item: ChargeItem) -> str:
-    """Of computing by its tier; what a disk or an address costs does not move with the market."""
+    """Return the category: for computing by its tier; disks and addresses have fixed prices."""
     if item.computes and item.attribution.tier == SPOT:
         return "Dynamic"
     return "Other" if item.computes and item.attribution.tier == "reserved" else "Standard"
@@ -210,18 +210,18 @@ def _build_custom_columns(item: ChargeItem) -> dict[str, RowValue]:
 
 
 def _format_region(region: str) -> str | None:
-    """Null also where a provider writes "unknown" or "N/A": FOCUS has no words for nothing."""
+    """Return the region, or None if it is blank or a placeholder ("unknown", "N/A"), which FOCUS does not allow."""
     return None if region.strip().casefold() in PLACEHOLDERS else _drop_blank(region)
 
 
 def _drop_blank(text: str) -> str | None:
-    """Null where there is nothing to read."""
+    """Return `text`, or None if it is blank."""
     return text if text.strip() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusService:
-    """What was used, in FOCUS's words. `meter`: what of it is counted."""
+    """The FOCUS service of a charge. `meter`: what is counted."""
 
     name: str
     category: str
@@ -230,7 +230,7 @@ class FocusService:
 
 
 def get_focus_service(seller: Seller, charge: str) -> FocusService:
-    """The service that a line of kind `charge` is of; what is neither computing, a disk nor an address is traffic."""
+    """Return the service of a charge; a charge that is neither compute, storage nor address is data transfer."""
     if charge == COMPUTE:
         return FocusService(name=seller.compute, category="Compute", subcategory=seller.runs, meter="Instance Hours")
     if charge == STORAGE:

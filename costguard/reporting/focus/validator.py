@@ -1,11 +1,10 @@
-"""What the cells of one row ask of each other: which are null together, price times quantity, periods, who collects the money.
+"""Validate a FOCUS 1.2, 1.3 or 1.4 file in one pass: its header, each cell, each row, and rows against each other.
 
-Example: a row with ListUnitPrice 2.49 and PricingQuantity 1.5 has ListCost 3.735, and no other.
+Rules within a row: which cells are null together, price times quantity, periods, and the invoice issuer. Example: a row with
+ListUnitPrice 2.49 and PricingQuantity 1.5 must have ListCost 3.735.
 
-Does a file keep to FOCUS 1.2, 1.3 or 1.4? Its header, each cell, each row, and the rows among each other, in one pass.
-
-Stricter than the Foundation's own validator, which lets a ListCost of 99 pass where price times quantity is 0.4153, and a
-ChargeCategory of Compute. Every finding names a line and a column and says what to write instead.
+It is stricter than the Foundation's own validator, which accepts a ListCost of 99 where price times quantity is 0.4153, and a
+ChargeCategory of Compute. Every finding names a line, a column and the correction.
 """
 
 from __future__ import annotations
@@ -54,42 +53,42 @@ RowFaults = Iterator[tuple[str, CellFault]]
 
 @dataclass(frozen=True, slots=True)
 class FocusRow:
-    """`values`: of the columns that are there; None is null. `broken`: whose cell cannot be read: nothing is known of it."""
+    """A parsed row. `values`: by column; None is null. `broken`: columns with an invalid cell, of unknown value."""
 
     values: Mapping[str, CellValue | None]
     broken: frozenset[str]
 
     def is_null(self, name: str) -> bool:
-        """Whether the column is there and its cell is empty."""
+        """Return whether the column exists and its cell is empty."""
         return name in self.values and self.values[name] is None and name not in self.broken
 
     def is_full(self, name: str) -> bool:
-        """Whether the cell holds anything, readable or not."""
+        """Return whether the cell is not empty, valid or not."""
         return self.values.get(name) is not None or name in self.broken
 
     def get_text(self, name: str) -> str:
-        """Its text, "" for none."""
+        """Return its text, "" for none."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
     def get_number(self, name: str) -> Decimal | None:
-        """Its number."""
+        """Return its number; None: it has none."""
         value = self.values.get(name)
         return value if isinstance(value, Decimal) else None
 
     def get_instant(self, name: str) -> datetime | None:
-        """Its instant."""
+        """Return its instant; None: it has none."""
         value = self.values.get(name)
         return value if isinstance(value, datetime) else None
 
     @property
     def correction(self) -> bool:
-        """Whether it mends a bill that was closed, so that many rules do not hold for it."""
+        """Return whether it corrects a closed bill; many rules do not apply to it."""
         return self.get_text("ChargeClass") == "Correction" or "ChargeClass" in self.broken
 
     @property
     def sold(self) -> bool:
-        """Whether something was used or bought, at a price."""
+        """Return whether it is usage or a purchase, which has a price."""
         return self.get_text("ChargeCategory") in ("Usage", "Purchase") and not self.correction
 
 
@@ -138,7 +137,7 @@ SAME_CURRENCY = {
 
 
 def find_row_faults(row: FocusRow) -> RowFaults:
-    """Every fault between the cells of `row`, with the column that it is best mended in."""
+    """Yield every fault between cells of `row`, with the column in which to correct it."""
     yield from _check_null_pairs(row)
     yield from _check_category(row)
     yield from _check_products(row)
@@ -192,7 +191,7 @@ def _check_category(row: FocusRow) -> RowFaults:
 
 
 def _check_commitment(row: FocusRow) -> RowFaults:
-    """Usage under a commitment is priced as Committed, and nothing else is."""
+    """Check that usage under a commitment, and no other usage, is priced as Committed."""
     priced = row.get_text("PricingCategory")
     if row.get_text("ChargeCategory") != "Usage" or row.correction:
         return
@@ -279,7 +278,7 @@ LEAST_DECIMALS = 4
 
 
 def _is_rounded(stated: Decimal, product: Decimal) -> bool:
-    """Whether `stated` is the product to fewer decimals, up or down."""
+    """Return whether `stated` is the product rounded up or down to fewer decimals."""
     exponent = stated.as_tuple().exponent
     places = -exponent if isinstance(exponent, int) else 0
     return places >= LEAST_DECIMALS and abs(EXACT.subtract(stated, product)) < Decimal(1).scaleb(-places)
@@ -314,7 +313,7 @@ TIME_COLUMNS = ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FocusCheckResult:
-    """What was found in a file of so many `rows`, held against `version`. `count`: of all findings, told or not."""
+    """The result for a file with `rows` rows, checked against `version`. `count`: of all findings, listed or not."""
 
     version: str
     rows: int
@@ -325,7 +324,7 @@ class FocusCheckResult:
 def check_focus_file(
     header: Sequence[str], lines: Iterable[FileLine], read_json: ReadJson, version: str | None = None
 ) -> FocusCheckResult:
-    """All that is wrong with a file. `version`: what it claims to be; None: what its columns look like."""
+    """Return all faults of a file. `version`: the claimed one; None: detected from the columns."""
     version = version or detect_version(header)
     known, found, rows = get_columns(version), FindingLog(), 0
     for name, fault in _find_header_faults(header, version, known):
@@ -346,7 +345,7 @@ def check_focus_file(
 
 
 def detect_version(header: Sequence[str]) -> str:
-    """By who serves: 1.2 knows the provider alone, 1.3 both names of it, 1.4 the service provider alone."""
+    """Detect the version: 1.2 has only ProviderName, 1.3 also ServiceProviderName, 1.4 only ServiceProviderName."""
     if "ServiceProviderName" not in header and "ProviderName" in header:
         return VERSIONS[0]
     return VERSIONS[1] if "ProviderName" in header or "PublisherName" in header else NEWEST_VERSION
@@ -388,14 +387,14 @@ def _find_header_faults(
 
 
 class _CellReader:
-    """Cells as values. What was said of a cell is remembered: the same text in the same column is the same again."""
+    """Parses cells. Results are cached by column and text."""
 
     def __init__(self, known: Sequence[FocusColumn | None], read_json: ReadJson) -> None:
         self._known, self._read_json = known, read_json
         self._verdicts: list[dict[str, tuple[CellValue | None, CellFault | None]]] = [{} for _ in known]
 
     def read_row(self, header: Sequence[str], cells: Sequence[str]) -> tuple[FocusRow, list[tuple[str, CellFault]]]:
-        """The row, and what is wrong with its cells by themselves."""
+        """Return the row, and the faults of its single cells."""
         values, faults = dict[str, CellValue | None](), list[tuple[str, CellFault]]()
         for name, column, verdicts, text in zip(header, self._known, self._verdicts, cells, strict=True):
             if column is None:
@@ -417,7 +416,7 @@ ONE_PARENT = (("ServiceName", "ServiceCategory"), ("SkuPriceId", "SkuId"))
 
 
 class _RowComparison:
-    """What earlier rows said, against what a later one says."""
+    """Compares each row with the rows before it."""
 
     def __init__(self, header: Sequence[str], found: FindingLog) -> None:
         self._found, self._places = found, [place for place, name in enumerate(header) if not _is_variable(name)]
@@ -427,7 +426,7 @@ class _RowComparison:
         self._months = dict[tuple[str, str], dict[tuple[datetime, datetime], int]]()
 
     def compare(self, line: int, row: FocusRow, cells: Sequence[str]) -> None:
-        """Add what is wrong with a row beside those before it."""
+        """Record the faults of a row against earlier rows."""
         self._check_parents(line, row)
         self._check_billing_periods(line, row)
         if row.get_text("ChargeCategory") != "Usage" or row.correction or not row.is_full("ResourceId"):
@@ -450,7 +449,7 @@ class _RowComparison:
                 self._found.add(line, parent, CellFault(CONSISTENT_RULE, what, hint))
 
     def _check_billing_periods(self, line: int, row: FocusRow) -> None:
-        """Billing periods of one account with one issuer are the same or lie apart."""
+        """Check that billing periods of one account and issuer are equal or disjoint."""
         first, last = row.get_instant("BillingPeriodStart"), row.get_instant("BillingPeriodEnd")
         if not (first and last) or first >= last or len(self._months) >= REMEMBERED_ROWS:
             return
@@ -467,7 +466,7 @@ class _RowComparison:
         others[first, last] = line
 
     def _check_overlap(self, about: int, period: tuple[int, int, int]) -> None:
-        """The same thing is charged for once in any second: `period` lies apart from all that it had."""
+        """Check that the same thing is not charged twice for any second: `period` overlaps none of its earlier ones."""
         others = self._periods.setdefault(about, [])
         place = bisect_left(others, period)
         start, end, line = period
@@ -483,5 +482,5 @@ class _RowComparison:
 
 
 def _is_variable(name: str) -> bool:
-    """Whether two rows about the same thing may differ in it: an amount, a quantity, a period."""
+    """Return whether rows about the same thing may differ in this column: an amount, a quantity or a period."""
     return name in AMOUNT_COLUMNS or name in TIME_COLUMNS or name.startswith("x_Cost")

@@ -1,7 +1,7 @@
-"""The statement: what `report` says of a period.
+"""The statement of a period, as printed by `report`.
 
-`sums` are its groups, `period` which period is asked for; `waste`, `saved`, `further` and `history` what is said beside them;
-`whole` all of it together.
+`groups` sums the costs by group, and `period` parses the requested period; `waste`, `savings`, `sections` and `history` hold
+the further sections; `statement` combines them.
 """
 
 from costguard.reporting.statement.groups import (

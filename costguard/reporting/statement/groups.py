@@ -1,10 +1,10 @@
-"""Sums: what was spent, in groups that add up to the total to the nano-unit.
+"""Cost groups that add up to the total to the nano-unit.
 
 Example: by provider and owner, $12.00 of aws/ada and $3.50 of vast/bob are two groups of a total of $15.50. Currencies are
 never added: each has sums of its own, US dollars first.
 
-What the ledger keeps with each amount (`KEPT`) is as it was when it billed. What is told of a resource (`TOLD`, and labels
-that spending is not grouped by otherwise) is as that resource was last seen.
+Attributes that the ledger stores with each amount (`LEDGER_KEYS`) are those of the time of billing. Attributes of a resource
+(`RESOURCE_KEYS`, and labels outside of `GROUPED_LABELS`) are those last seen.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ LONGEST_LABEL_KEY = 300
 
 
 class CostPart(Protocol):
-    """What is grouped: money, or waste."""
+    """A part to be grouped: money, or waste."""
 
     @property
     def attribution(self) -> Attribution:
-        """As it billed."""
+        """Return its attribution at the time of billing."""
 
     @property
     def charge(self) -> str:
-        """Of which kind."""
+        """Return the kind of charge."""
 
     @property
     def bearer(self) -> BilledResource | None:
-        """Of which resource; None where they are not told apart."""
+        """Return its resource; None if resources are not distinguished."""
 
 
 LEDGER_KEYS: Mapping[str, Callable[[CostPart], str]] = {
@@ -69,13 +69,12 @@ GROUP_KEYS = (*LEDGER_KEYS, *GROUPED_LABELS, *RESOURCE_KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostGroup:
-    """What one group cost. `by`: its keys with their values, "" where nobody stated one.
+    """The cost of one group. `by`: its keys with their values, "" for a missing value.
 
-    `us`: microseconds that instances probably computed, summed over instances; `gpu_milli_us`: the same, each times a
-    thousand times its GPUs. Disks, addresses and traffic have money here and no time. `unknown`: the part of `money` whose
-    price nobody stated, None where there is none. `computing`: what computing was expected to cost. `waste`: how much of it
-    could be judged, and did nothing; None: none of it could be judged. `before`: the same group in the period before, as
-    expected; None: not asked.
+    `us`: microseconds that instances probably ran, summed over instances; `gpu_milli_us`: the same, each times a thousand times
+    its GPUs. Disks, addresses and traffic have money here and no time. `unknown`: the part of `money` at estimated prices, None
+    if there is none. `computing`: the expected compute cost. `waste`: the judged and the wasted part of it; None: nothing could
+    be judged. `before`: the expected cost of the same group in the period before; None: not requested.
     """
 
     by: Mapping[str, str]
@@ -89,32 +88,32 @@ class CostGroup:
 
     @property
     def judged_share(self) -> Fraction | None:
-        """The share of the money of the compute cost with known activity; None: nothing computed."""
+        """Return the share of the compute cost with known activity; None: no compute cost."""
         return Fraction(self.waste.judged if self.waste else 0, self.computing) if self.computing else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencySums:
-    """One currency: the total, and the groups that add up to it, dearest first."""
+    """The total of one currency, and the groups that add up to it, the highest cost first."""
 
     total: MoneyInterval
     groups: tuple[CostGroup, ...] = ()
 
     @property
     def currency(self) -> str:
-        """ISO 4217."""
+        """Return the ISO 4217 code."""
         return self.total.low.currency
 
     @property
     def computing(self) -> int:
-        """Nano-units that computing was expected to cost."""
+        """Return the expected compute cost in nano-units."""
         return sum(group.computing for group in self.groups)
 
 
 def sum_by_currency(
     spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Waste] = ()
 ) -> tuple[CurrencySums, tuple[CurrencySums, ...]]:
-    """The sums in US dollars, and those of every other currency by its code."""
+    """Return the sums in US dollars, and those of every other currency, ordered by code."""
     by_currency: dict[str, list[Spending]] = defaultdict(list)
     for part in spending:
         by_currency[part.money.low.currency].append(part)
@@ -126,7 +125,10 @@ def sum_by_currency(
 
 
 def parse_group_keys(text: str | None) -> tuple[str, ...]:
-    """The keys of `--by`, as "provider,label:run"; each once. None: the usual ones. A label's key is taken as it is written."""
+    """Parse `--by`, such as "provider,label:run"; duplicates are dropped. None: the default keys.
+
+    The key of a label is taken as written.
+    """
     if text is None:
         return DEFAULT_GROUP_KEYS
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -136,12 +138,12 @@ def parse_group_keys(text: str | None) -> tuple[str, ...]:
 
 
 def needs_resources(by: Sequence[str]) -> bool:
-    """Whether these keys ask for what is known of each resource."""
+    """Return whether these keys need attributes of single resources."""
     return any(key not in LEDGER_KEYS and key not in GROUPED_LABELS for key in by)
 
 
 def get_group_value(part: CostPart, key: str) -> str:
-    """What `part` is in `key`, "" where nobody stated it."""
+    """Return the value of `part` for `key`, "" if there is none."""
     if key in LEDGER_KEYS:
         return LEDGER_KEYS[key](part)
     if key in GROUPED_LABELS:
@@ -172,7 +174,7 @@ def _parse_group_key(name: str, hint: str) -> str:
 
 
 def _get_label(labels: Sequence[tuple[str, str]], key: str) -> str:
-    """The label `key`; one that differs from it in case only, where there is none written like that."""
+    """Return the label `key`; if there is none with that spelling, one that differs only in case."""
     exact = next((value for name, value in labels if name == key), None)
     return exact if exact is not None else next((v for name, v in labels if name.casefold() == key.casefold()), "")
 

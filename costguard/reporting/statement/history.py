@@ -1,7 +1,7 @@
-"""The money of a period by day, and by hour of the week: what charts are drawn from.
+"""The cost of a period by day and by hour of the week, for charts.
 
-A day is one of UTC, as the ledger rolls them up, so the days of a period add up to it to the nano-unit whatever its zone; its
-first and last one may be a part of a day. Burn is spread evenly over each span, in floats: it is a picture and no sum.
+A day is a UTC day, as the ledger aggregates them, so the days of a period add up to it to the nano-unit in any zone; the first
+and the last day may be partial. The burn is spread evenly over each span, in floats, because it is only for a chart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOURS_A_DAY, DAYS_A_WEEK = 24, 7
 
 
 class DailyCost(NamedTuple):
-    """What was expected to be spent on a day (since 1970, UTC), in nano-units, by lines and attributions like these."""
+    """The expected cost of one day (since 1970, UTC), in nano-units, for one attribution and charge."""
 
     day: int
     attribution: Attribution
@@ -33,7 +33,7 @@ class DailyCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostByDay:
-    """`parts`: what each value of the key `by` cost on each of `days`, in nano-dollars; they add up to the period's total."""
+    """The cost of each value of the key `by` on each of `days`, in nano-dollars; `parts` add up to the period's total."""
 
     by: str
     days: tuple[date, ...]
@@ -43,14 +43,17 @@ class CostByDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeeklyBurn:
-    """Mean dollars an hour for each weekday (Monday first) and hour of `zone`; None: the period holds no such hour yet."""
+    """Mean dollars an hour for each weekday (Monday first) and hour of `zone`; None: the period has no such hour yet."""
 
     zone: str
     cells: tuple[tuple[float | None, ...], ...]
 
 
 class HourlyRateChanges(NamedTuple):
-    """What began and ended in an hour (since 1970): the sums of rates (nano-dollars a microsecond), and of rate x offset."""
+    """Rates that began and ended in an hour (since 1970): sums of rates and of rate x offset.
+
+    Rates are in nano-dollars per microsecond.
+    """
 
     began: float = 0.0
     began_offset: float = 0.0
@@ -59,7 +62,10 @@ class HourlyRateChanges(NamedTuple):
 
 
 def sum_by_day(sums: Iterable[DailyCost], by: str, first: date, last: date) -> CostByDay:
-    """`sums` by the key `by` and day from `first` to `last`, or the last that has any; by month where those are too many."""
+    """Sum `sums` by the key `by` and by day from `first` to `last`, or to a later day with costs.
+
+    A long period, from LONGEST_BY_DAY days on, is summed by month.
+    """
     sums = list(sums)
     last = max([last, *(EPOCH.date() + timedelta(days=day) for day in {one.day for one in sums})])
     monthly = (last - first).days >= LONGEST_BY_DAY
@@ -82,12 +88,12 @@ def sum_by_day(sums: Iterable[DailyCost], by: str, first: date, last: date) -> C
 
 
 def choose_day_key(by: Iterable[str]) -> str:
-    """By which key days are shown: the first that the roll-up knows, else the provider."""
+    """Return the key for daily costs: the first of `by` that the ledger aggregates, else the provider."""
     return next((key for key in by if key in LEDGER_KEYS or key in GROUPED_LABELS), "provider")
 
 
 def compute_weekly_burn(rates: Mapping[int, HourlyRateChanges], start_us: int, end_us: int, zone: tzinfo) -> WeeklyBurn:
-    """Mean dollars an hour from what began and ended in each hour of [start, end)."""
+    """Compute the mean dollars an hour from the rate changes in each hour of [start, end)."""
     sums = [[0.0] * HOURS_A_DAY for _ in range(DAYS_A_WEEK)]
     lengths = [[0] * HOURS_A_DAY for _ in range(DAYS_A_WEEK)]
     burning = 0.0

@@ -1,4 +1,4 @@
-"""Which period a report is of: a month, a day, a week, or from one instant to another, in some time zone; and the one before.
+"""The period of a report: a month, a day, a week, or from one instant to another, in a time zone; and the one before.
 
 Example: --week 2026-W40 in Europe/Berlin is [2026-09-27T22:00Z, 2026-10-04T22:00Z), and 2026-W39 is the week before it.
 """
@@ -28,7 +28,7 @@ FROM_OPTION, TO_OPTION = "from", "to"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPeriod:
-    """The period that was asked for, as people call it, and the one before it; None: there is none to compare with."""
+    """The requested period with its label, and the one before it; None: there is none to compare with."""
 
     period: Period
     label: str
@@ -37,9 +37,9 @@ class ReportPeriod:
 
 
 def parse_report_period(stated: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
-    """The period of --month, --day, --week, or --from and --to, by their names; the running month where none is stated.
+    """Return the period of --month, --day, --week, or --from and --to; the current month if none is stated.
 
-    They cannot be used together. --from alone reaches to `now`.
+    They cannot be combined. --from alone reaches to `now`.
     """
     given = {name: text for name, text in stated.items() if text is not None}
     kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in given))
@@ -59,7 +59,7 @@ def parse_report_period(stated: Mapping[str, str | None], now: datetime, zone: t
 
 
 def parse_month(text: str) -> tuple[int, int]:
-    """(year, month) of "2026-10"."""
+    """Parse "2026-10" to (year, month)."""
     found = MONTH_TEXT.fullmatch(text.strip())
     hint = "write --month 2026-10"
     require(found is not None, "--month", f"must be a year and a month, not {describe_value(text)}", hint)
@@ -72,7 +72,7 @@ def parse_month(text: str) -> tuple[int, int]:
 
 
 def parse_day(text: str) -> date:
-    """The day "2026-10-03"."""
+    """Parse the day "2026-10-03"."""
     found = DAY_TEXT.fullmatch(text.strip())
     hint = "write --day 2026-10-03"
     require(found is not None, "--day", f"must be a year, a month and a day, not {describe_value(text)}", hint)
@@ -86,7 +86,7 @@ def parse_day(text: str) -> date:
 
 
 def parse_week(text: str) -> date:
-    """The Monday of the ISO week "2026-W40"."""
+    """Return the Monday of the ISO week "2026-W40"."""
     found = WEEK_TEXT.fullmatch(text.strip())
     hint = "write --week 2026-W40"
     require(found is not None, "--week", f"must be a year and an ISO week, not {describe_value(text)}", hint)
@@ -103,7 +103,7 @@ def parse_week(text: str) -> date:
 
 
 def parse_report_instant(text: str, field: str, zone: tzinfo) -> datetime:
-    """The instant that `text` names: a day begins in `zone`, and a time without a zone of its own is one of `zone`."""
+    """Parse a day, which begins in `zone`, or a time, which is in `zone` unless it states a zone."""
     hint = f"write {field} 2026-10-01, or {field} 2026-10-01T18:00"
     bare, at = text.strip(), None
     if len(bare) <= LONGEST_INSTANT_TEXT and bare.isascii():

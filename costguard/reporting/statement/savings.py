@@ -1,16 +1,16 @@
-"""What the guard saved: acts that a listing confirmed, and what would have gone on without them.
+"""Savings of the guard: acts that a listing confirmed, and the cost that would have continued without them.
 
-Saved is what the act ended, at the price it had, for as long as it would have gone on, less what the machine went on billing
-at rest. It goes on until the first of these: the machine computes again; another act on it is confirmed; it ends without us;
-the period ends; and a horizon, since nobody knows when a person would have stopped it:
+A saving is what the act ended, at its price, for as long as it would have continued, less what the stopped machine went on
+billing. It continues until the first of these: the machine computes again; another act on it is confirmed; it ends for another
+reason; the period ends; or a horizon, since nobody knows when a person would have stopped it:
 
     low       nothing: its owner could have stopped it in the next minute
     expected  three days: a long weekend, Friday evening to Monday morning
     high      31 days: the bill would have shown it
 
 Example: an 8xA100 at $32.77 an hour with 500 GB of disk, stopped on Friday at 19:05, started on Monday at 09:00: 61 h 55 min,
-$2,029.01, less $3.39 for its disk: $2,025.62 expected. A machine that computed again within an hour is a suspected false stop:
-nothing is saved by it, whatever it did not bill in between.
+$2,029.01, less $3.39 for its disk: $2,025.62 expected. A machine that computed again within an hour is a suspected false stop,
+and its saving is zero.
 
 A stop ends computing. A termination ends every line that billed when it was sent.
 """
@@ -39,10 +39,10 @@ FALSE_STOP_WITHIN = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedAction:
-    """An act that a listing confirmed at `confirmed_at`, after the first request for it was let go at `sent_at`.
+    """An act that a listing confirmed at `confirmed_at`, first requested at `sent_at`.
 
     `spans`: what the machine billed from then on, and what billed when it was sent. `next_at`: when the next act on it was
-    confirmed. `ended_at`: since when it is known to be gone, None: it is not. `name`, `owner`: as it was last seen.
+    confirmed. `ended_at`: since when it is known to have ended, None: it has not. `name`, `owner`: as last seen.
     """
 
     intent_id: str
@@ -60,10 +60,10 @@ class ConfirmedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What one act saved in a period, in one currency. `at`: when the machine stopped billing for it. `until`: as expected.
+    """The saving of one act in a period, in one currency. `at`: when the billing ended; `until`: the expected horizon.
 
-    `avoided`: what would have gone on. `rest`: what it billed instead, as expected. `false`: it computed again within the hour,
-    from `again_at` on.
+    `avoided`: the cost that would have continued. `rest`: the expected cost that was billed instead. `again_at`: when it
+    computed again; within the hour this makes it a suspected false stop (`false`).
     """
 
     act: ConfirmedAction
@@ -75,12 +75,12 @@ class Saving:
 
     @property
     def false(self) -> bool:
-        """Whether it is suspected to have been a false stop."""
+        """Return whether it is a suspected false stop."""
         return self.again_at is not None and self.again_at - self.at < FALSE_STOP_WITHIN
 
     @property
     def usd(self) -> MoneyInterval:
-        """Net, in its currency: never less than nothing at the low end, which is an owner who stops it at once."""
+        """Return the net saving in its currency. The low end is at most zero: the owner might have stopped it at once."""
         if self.false:
             zero = replace(self.rest, nano=0)
             return MoneyInterval(low=zero, expected=zero, high=zero)
@@ -90,23 +90,23 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What all acts saved in a period: one interval a currency, and each act with what it came to."""
+    """The savings of all acts in a period: one net interval per currency, and each act's saving."""
 
     net: tuple[MoneyInterval, ...] = ()
     savings: tuple[Saving, ...] = ()
 
     @property
     def counted(self) -> tuple[Saving, ...]:
-        """Those that are no suspected false stops."""
+        """Return the savings without suspected false stops."""
         return tuple(one for one in self.savings if not one.false)
 
     @property
     def false(self) -> tuple[Saving, ...]:
-        """Those that are."""
+        """Return the suspected false stops."""
         return tuple(one for one in self.savings if one.false)
 
     def get_net(self, currency: str) -> MoneyInterval:
-        """The net of one currency."""
+        """Return the net saving in one currency."""
         zero = Money(nano=0, currency=currency)
         return next(
             (one for one in self.net if one.low.currency == currency), MoneyInterval(low=zero, expected=zero, high=zero)
@@ -114,7 +114,7 @@ class Savings:
 
 
 def compute_savings(acts: Iterable[ConfirmedAction], period: Period, as_of: datetime) -> Savings:
-    """What `acts` saved within `period`, as known at `as_of`."""
+    """Return the savings of `acts` within `period`, as known at `as_of`."""
     found = [saving for act in acts for saving in compute_action_savings(act, period, as_of)]
     sums: dict[str, MoneyInterval] = {}
     for one in found:
@@ -125,7 +125,7 @@ def compute_savings(acts: Iterable[ConfirmedAction], period: Period, as_of: date
 
 
 def compute_action_savings(act: ConfirmedAction, period: Period, as_of: datetime) -> list[Saving]:
-    """What `act` saved within `period`, by currency; nothing where it ended nothing, or all of it lies outside."""
+    """Return the savings of `act` within `period`, by currency; empty if it ended nothing, or lies outside."""
     ended = _list_ended_spans(act)
     if not ended:
         return []
@@ -163,7 +163,7 @@ def compute_action_savings(act: ConfirmedAction, period: Period, as_of: datetime
 
 
 def _list_ended_spans(act: ConfirmedAction) -> list[Span]:
-    """Of each line that the act was to end, the span that ended with it: the last one that began before it was confirmed."""
+    """Return, for each line that the act was to end, the last span that began before its confirmation, if it ended then."""
     lines = dict[Line, Span]()
     for span in sorted(act.spans, key=lambda span: span.start):
         if span.start <= act.confirmed_at and span.meter.unit != GB and (span.meter.charge == COMPUTE or act.act == TERMINATE):
@@ -173,7 +173,7 @@ def _list_ended_spans(act: ConfirmedAction) -> list[Span]:
 
 
 def _find_gone_at(act: ConfirmedAction, at: datetime) -> datetime | None:
-    """Since when a stopped machine is gone; what we terminated is gone by us."""
+    """Return since when a stopped machine has ended; None if it has not, or if the act itself terminated it."""
     return None if act.act == TERMINATE or act.ended_at is None else max(at, act.ended_at)
 
 
@@ -184,7 +184,7 @@ def _build_interval(currency: str, expected: int, high: int) -> MoneyInterval:
 
 
 def order_actions(found: Iterable[ConfirmedAction]) -> list[ConfirmedAction]:
-    """`found` in order of time, each with when the next act on its machine was confirmed."""
+    """Return `found` ordered by time, each with the confirmation of the next act on its machine."""
     later, made = dict[ResourceKey, datetime](), list[ConfirmedAction]()
     for one in sorted(found, key=lambda one: (one.confirmed_at, one.intent_id), reverse=True):
         made.append(replace(one, next_at=later.get(one.life.key)))

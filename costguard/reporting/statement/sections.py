@@ -1,9 +1,8 @@
-"""What a statement says beside its groups: the dearest resources, the period before, disks at rest, quotes, prices' sources.
+"""Further sections of a statement: top resources, the period before, stopped disks, quoted runs, price sources.
 
-Runs by job: what was quoted before its first attempt, beside what all of its attempts came to.
-
-Example: attempt 1 was quoted at $14.94 and ran for $6.20 until its machine was taken away; attempt 2 set $5.98 aside for what
-was left and ran for $4.10. The job was quoted at $14.94 and came to $10.30.
+Quotes by job compare the quote before the first attempt with the cost of all attempts. Example: attempt 1 was quoted at $14.94
+and ran for $6.20 until its machine was reclaimed; attempt 2 held $5.98 for the rest and ran for $4.10. The job was quoted at
+$14.94 and cost $10.30.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ _DATE_IN_SOURCE = re.compile(r"\b(20\d\d-\d\d)(-\d\d)?\b", re.ASCII)
 
 
 class ResourceCost(NamedTuple):
-    """What one kind of charge of one resource came to, in nano-units. `source`: of its price; a large fleet has many of these.
+    """The cost of one kind of charge of one resource, in nano-units. `source`: of its price.
 
-    `number` names the resource within one ledger. `us`: microseconds that it probably billed, of computing or not.
+    `number` identifies the resource within one ledger. `us`: microseconds that it probably billed, computing or not. A named
+    tuple, because a large fleet has many of them.
     """
 
     number: int
@@ -51,11 +51,11 @@ class ResourceCost(NamedTuple):
 
     @property
     def computes(self) -> bool:
-        """Whether its time is time of a machine."""
+        """Return whether its time is compute time of a machine."""
         return self.charge == COMPUTE and self.attribution.kind == INSTANCE
 
     def to_spending(self, bearer: BilledResource | None) -> Spending:
-        """The same as a sum of the ledger, of the resource `bearer`."""
+        """Convert to a sum of the ledger for the resource `bearer`."""
         return Spending(
             attribution=self.attribution,
             charge=self.charge,
@@ -68,7 +68,7 @@ class ResourceCost(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopResource:
-    """A resource and what it cost in one currency. `us`: microseconds that it probably computed."""
+    """A resource and its cost in one currency. `us`: microseconds that it probably computed."""
 
     bearer: BilledResource
     attribution: Attribution
@@ -78,10 +78,10 @@ class TopResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousPeriod:
-    """The period before. `usd`: all of it. `part`: as much of it as has passed of the one that runs, else all of it.
+    """The period before. `usd`: all of it. `part`: as much of it as has elapsed of a running period, else all of it.
 
-    `seen`: whether anybody looked then; `part_seen`: in that part of it, else nothing can be compared. `complete`: every scope
-    was seen all through that part.
+    `seen`: whether any scope was listed then; `part_seen`: in that part; if not, nothing can be compared. `complete`: every
+    scope was listed throughout that part.
     """
 
     period: Period
@@ -93,18 +93,18 @@ class PreviousPeriod:
     complete: bool = True
 
     def compute_change(self, now: CurrencySums) -> Money | None:
-        """By how much more was expected to be spent; None: not known."""
+        """Return the increase of the expected cost; None: not known."""
         return now.total.expected - self.part.total.expected if self.part_seen else None
 
     def compute_share(self, now: CurrencySums) -> Fraction | None:
-        """The same as a share of what it was; None: not known, or it was nothing."""
+        """Return the increase as a share of the earlier cost; None: not known, or that cost was zero."""
         was, change = self.part.total.expected.nano, self.compute_change(now)
         return Fraction(change.nano, was) if change is not None and was else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedDiskCost:
-    """What disks of machines cost while the machines did not run, by currency, and of how many machines."""
+    """The cost of the disks of machines while they did not run, by currency, and the number of those machines."""
 
     money: tuple[MoneyInterval, ...] = ()
     machines: int = 0
@@ -112,25 +112,25 @@ class StoppedDiskCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedRun:
-    """A run that was admitted with money set aside for it, and has ended: what it was to cost, and what it came to."""
+    """An ended run that was admitted with a hold: its quote and its actual cost."""
 
     hold: Hold
     actual: Money
 
     @property
     def job(self) -> str:
-        """The job that it was an attempt of, "" where it was of none that is known."""
+        """Return the job that it was an attempt of, "" if none is known."""
         return dict(self.hold.labels).get(JOB_LABEL, "")
 
     @property
     def over(self) -> Money:
-        """How much more than quoted; below nothing: less."""
+        """Return the cost above the quote; negative if below."""
         return self.actual - self.hold.money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSourceCost:
-    """How much was reckoned at prices of one source. `as_of`: the day that it names, None: they come with each listing."""
+    """The cost at prices of one source. `as_of`: the day that it names; None: the prices come with each listing."""
 
     source: str
     money: MoneyInterval
@@ -138,12 +138,12 @@ class PriceSourceCost:
     as_of: date | None = None
 
     def is_old(self, at: datetime) -> bool:
-        """Whether it was old at `at`."""
+        """Return whether the source is older than PRICE_OLD_AFTER at `at`."""
         return self.as_of is not None and at.astimezone(UTC).date() - self.as_of > PRICE_OLD_AFTER
 
 
 def sum_resource_costs(outlays: Iterable[ResourceCost]) -> list[Spending]:
-    """The sums of `outlays` of all resources together, by attribution, charge, currency, and whether the price is known."""
+    """Sum `outlays` over all resources, by attribution, charge, currency, and whether the price is known."""
     sums: dict[tuple[int, str, str, bool], list[int]] = {}
     attributions: dict[int, Attribution] = {}
     for one in outlays:
@@ -165,7 +165,7 @@ def sum_resource_costs(outlays: Iterable[ResourceCost]) -> list[Spending]:
 
 
 def rank_top_resources(outlays: Iterable[ResourceCost], most: int = MOST_TOP_RESOURCES) -> list[tuple[int, str]]:
-    """(resource, currency) of those that were expected to cost most, dollars first; what cost nothing is left out."""
+    """Return (resource, currency) with the highest expected cost, dollars first; zero costs are left out."""
     sums: dict[tuple[int, str], int] = defaultdict(int)
     for one in outlays:
         sums[one.number, one.currency] += one.expected
@@ -174,7 +174,7 @@ def rank_top_resources(outlays: Iterable[ResourceCost], most: int = MOST_TOP_RES
 
 
 def build_top_resource(bearer: BilledResource, outlays: Sequence[ResourceCost]) -> TopResource:
-    """What the `outlays` of one resource in one currency come to; described as it billed most."""
+    """Sum the `outlays` of one resource in one currency; the attribution is that of its main charge."""
     main = max(outlays, key=lambda one: (one.charge == COMPUTE, one.expected, one.charge, one.source))
     money = sum_intervals((one.to_spending(None).money for one in outlays), main.currency)
     return TopResource(
@@ -183,7 +183,7 @@ def build_top_resource(bearer: BilledResource, outlays: Sequence[ResourceCost]) 
 
 
 def find_stopped_with_disks(outlays: Iterable[ResourceCost]) -> list[int]:
-    """The machines whose disks billed for longer than they computed."""
+    """Return the machines whose disks billed for longer than they computed."""
     stored: dict[int, int] = defaultdict(int)
     computed: dict[int, int] = defaultdict(int)
     for one in outlays:
@@ -195,7 +195,10 @@ def find_stopped_with_disks(outlays: Iterable[ResourceCost]) -> list[int]:
 
 
 def compute_stopped_disk_cost(lines: Iterable[Sequence[tuple[Span, KnownUntil | None]]], period: Period) -> StoppedDiskCost:
-    """What the disks of each machine cost in `period` while it did not compute. `lines`: all that one machine billed."""
+    """Return the cost of machines' disks in `period` while they did not compute.
+
+    `lines`: all spans of each machine.
+    """
     sums: dict[str, MoneyInterval] = {}
     machines = 0
     for spans in lines:
@@ -210,7 +213,7 @@ def compute_stopped_disk_cost(lines: Iterable[Sequence[tuple[Span, KnownUntil | 
 
 
 def list_quoted_runs(holds: Iterable[Hold], period: Period) -> tuple[QuotedRun, ...]:
-    """The runs that ended in `period` of which somebody said what they came to, in order of time."""
+    """Return the runs that ended in `period` with a stated cost, ordered by time."""
     found = [
         QuotedRun(hold=hold, actual=hold.spent)
         for hold in holds
@@ -220,7 +223,7 @@ def list_quoted_runs(holds: Iterable[Hold], period: Period) -> tuple[QuotedRun, 
 
 
 def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCost, ...]:
-    """What was reckoned at prices of which source, the most first, dollars before all else."""
+    """Sum the cost by price source, the highest first, dollars before other currencies."""
     sums: dict[tuple[str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
     for one in outlays:
         of = sums[one.source, one.currency, one.known]
@@ -262,7 +265,7 @@ def _build_interval(nanos: Sequence[int], currency: str) -> MoneyInterval:
 
 
 def _parse_source_date(source: str) -> date | None:
-    """The last day that a source names; of a month its first."""
+    """Return the last day that a source names; for a month its first day."""
     found = list(_DATE_IN_SOURCE.finditer(source))
     try:
         return date.fromisoformat(f"{found[-1][1]}{found[-1][2] or '-01'}") if found else None
@@ -272,7 +275,7 @@ def _parse_source_date(source: str) -> date | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedJob:
-    """The attempts of one job that ended in a period, in one currency. `quoted`: of the first of them."""
+    """The attempts of one job that ended in a period, in one currency. `quoted`: the quote of the first attempt."""
 
     job: str
     attempts: int
@@ -281,7 +284,7 @@ class QuotedJob:
 
 
 def group_runs_by_job(quotes: Iterable[QuotedRun]) -> tuple[QuotedJob, ...]:
-    """The jobs of `quotes`, in the order in which their first attempts ended."""
+    """Return the jobs of `quotes`, in the order in which their first attempts ended."""
     found: dict[tuple[str, str], list[QuotedRun]] = {}
     for one in quotes:
         if one.job:

@@ -1,4 +1,4 @@
-"""A statement: what a period cost, in groups that add up to its total to the nano-unit, and all that is said beside them."""
+"""A statement: the cost of a period, in groups that add up to its total to the nano-unit, with all its sections."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ from costguard.values.resource import ScopeKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What `report` says of `period`, named `label` in the time zone `zone`, as known at `as_of`.
+    """The result of `report` for `period`, named `label` in the time zone `zone`, as known at `as_of`.
 
-    `not_modelled`: for each provider that the period has to do with, what its billing rule leaves out. `unseen`: the scopes
-    that were not read completely all through. `scopes`: how many there are. `misdated`: those whose last poll lies ahead of
-    `as_of`, since a wrong clock dated it.
-
-    `before`: the period before, None where there is none. `forecast`: what a running period comes to by its end, by
-    currency. `spenders`: the dearest resources. `rest`: what disks cost whose machines did not run. `saved`, `quotes`,
-    `prices`: see there. `days`, `burn`, `idle_days`: the same by day and by hour, for those who draw it. `held`: how
-    bills were compared with the charges last, of the providers `spent_at`. `beside`: whether all that was asked for; else
-    nothing is known of it.
+    `not_modelled`: for each provider of the period, what its billing rule leaves out. `unseen`: the scopes that were not listed
+    completely throughout. `scopes`: how many there are. `misdated`: scopes whose last poll is dated after `as_of`, by a wrong
+    clock. `before`: the period before, None if there is none. `forecast`: the total of a running period at its end, by
+    currency. `spenders`: the top resources. `rest`: the disks of machines that did not run. `saved`, `quotes`, `prices`: see
+    their classes. `days`, `burn`, `idle_days`: the same by day and by hour, for charts. `held`: the last comparisons of bills
+    with the charges, of the providers `spent_at`. `beside`: whether the further sections were requested; if not, they are
+    empty.
     """
 
     period: Period
@@ -60,26 +58,26 @@ class Statement:
 
     @property
     def ahead(self) -> bool:
-        """Whether all of the period lies in the future."""
+        """Return whether the whole period lies in the future."""
         return self.period.start > self.as_of
 
     @property
     def running(self) -> bool:
-        """Whether the period has begun and not ended."""
+        """Return whether the period has begun and not ended."""
         return self.period.start <= self.as_of < self.period.end
 
     @property
     def incomplete(self) -> bool:
-        """Whether something that has passed was not looked at: a scope, or everything where the ledger knows of none."""
+        """Return whether the elapsed part was not fully observed: a scope was not, or the ledger has no scope."""
         return not self.ahead and (self.scopes == 0 or bool(self.unseen))
 
     @property
     def blank(self) -> bool:
-        """Whether the ledger holds nothing of the part that has passed: no spending, and no scope was seen in it."""
+        """Return whether the ledger has nothing for the elapsed part: no spending, and no scope was listed in it."""
         spent = any(sums.groups for sums in (self.usd, *self.others))
         return not self.ahead and not spent and len(self.unseen) == self.scopes and all(u.never for u in self.unseen)
 
 
 def list_providers(spending: Iterable[Spending], scopes: Iterable[ScopeKey]) -> tuple[str, ...]:
-    """Every provider with spending or a scope, by name."""
+    """Return every provider with spending or a scope, ordered by name."""
     return tuple(sorted({*(s.attribution.provider for s in spending), *(scope.provider for scope in scopes)}))

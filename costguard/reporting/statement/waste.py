@@ -1,14 +1,14 @@
-"""Waste: how much of the money for computing did nothing, as far as anything measured it.
+"""Waste: the part of the compute cost in which nothing worked, as far as it was measured.
 
-Idle is a whole clock hour (UTC) of a machine in which nothing that was measured worked: no GPU above 5 % duty in any sample,
-no disk, network or CPU above what counts as work, no step, no key pressed. Partly idle is the share of a machine that worked
-in which some of its GPUs did nothing all hour, and a machine that idled while another of its group worked.
+Idle is a whole clock hour (UTC) of a machine in which no measured signal showed work: no GPU above 5 % duty in any sample, no
+disk, network or CPU above the threshold of work, no step, no key pressed. Partly idle is the share of a working machine's GPUs
+that did nothing all hour, and a machine that idled while another of its group worked.
 
 Example: $32.77 an hour for 8 GPUs, 6 h with one of them busy: 7/8 x 32.77 x 6 = $172.04 partly idle. At 0 % from 18:05 until it
-was stopped at 21:05: 19:00 to 21:00 is idle, $65.54; the hours from 18:00 and 21:00 each hold some work, or were not whole.
+was stopped at 21:05: 19:00 to 21:00 is idle, $65.54; the hours from 18:00 and 21:00 contain some work, or were not whole.
 
-It is careful to one side: an hour with any work in it is no idle hour, one that could not be judged is unknown, and what was
-set up less than 45 minutes before is not judged yet. So waste is at least this much, of the share with known activity.
+The result is a lower bound: an hour with any work is not idle, an hour that could not be judged is unknown, and a machine set
+up less than 45 minutes before is not judged yet. So at least this much was wasted, of the share with known activity.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ HOURS_A_DAY = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waste:
-    """Of the money for computing of one attribution, in expected nano-units: what could be `judged`, and did nothing.
+    """The judged part of the compute cost of one attribution, and its waste, in expected nano-units.
 
-    `idle`: all of the machine, `partly`: a part of it. Both lie within `judged`.
+    `judged`: could be judged. `idle`: the whole machine did nothing; `partly`: a part of it. Both are parts of `judged`.
     """
 
     attribution: Attribution
@@ -70,32 +70,32 @@ class Waste:
 
     @property
     def charge(self) -> str:
-        """Only computing idles."""
+        """Return COMPUTE, the only charge with waste."""
         return COMPUTE
 
     def add(self, other: Waste) -> Waste:
-        """Both together, of the attribution of this one."""
+        """Return the sum of both, with the attribution of this one."""
         return replace(
             self, judged=self.judged + other.judged, idle=self.idle + other.idle, partly=self.partly + other.partly
         )  # fmt: skip
 
 
 class JudgedHour(NamedTuple):
-    """What is known of an hour of a machine: its `state` (active or idle), and which share of it did nothing meanwhile."""
+    """The judgement of an hour of a machine: its `state` (active or idle), and the share of it that did nothing."""
 
     state: str
     share: Fraction = Fraction(0)
 
 
 class ComputeRun(NamedTuple):
-    """A span of computing, and until when it probably went on, in microseconds since 1970."""
+    """A span of computing, and until when it probably continued, in microseconds since 1970."""
 
     span: Span
     until_us: int
 
 
 class SampledHour(NamedTuple):
-    """The samples of one signal in an `hour` (since 1970): how many, and what they come to."""
+    """Aggregates of the samples of one signal in an `hour` (since 1970)."""
 
     hour: int
     samples: int
@@ -111,7 +111,7 @@ SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 
 
 def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
-    """What each hour says of a machine of `gpus` GPUs that computed as it `ran`."""
+    """Return the judgement of each hour of a machine with `gpus` GPUs that ran as in `ran`."""
     known = {
         s: rows
         for s, rows in measured.items()
@@ -140,10 +140,10 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
 def combine_group_hours(
     hours: Mapping[int, JudgedHours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[ComputeRun]]
 ) -> dict[int, JudgedHours]:
-    """`hours` by resource, where the members of each of `groups` work together (decision 0026).
+    """Return `hours` by resource, adjusted for `groups` whose members work together (decision 0026).
 
-    An hour in which one idles while another works is one in which a part of the group does nothing; one in which another ran
-    that nobody could judge says nothing of the group.
+    If one member idles while another works, the hour is partly idle. If another member ran but could not be judged, the hour
+    becomes unknown.
     """
     found = dict(hours)
     for members in groups:
@@ -163,7 +163,7 @@ def combine_group_hours(
 
 
 def sum_waste(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> list[Waste]:
-    """What the judged hours of a machine cost between `start_us` and `end_us`, by attribution and currency."""
+    """Return the cost of a machine's judged hours from `start_us` to `end_us`, by attribution and currency."""
     sums: dict[tuple[Attribution, str], list[int]] = {}
     judged, wasted = _mark_judged(hours), _select_wasted(hours)
     for one in ran:
@@ -181,7 +181,7 @@ def sum_waste(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_
 
 
 def sum_waste_by_day(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
-    """Day (since 1970, UTC) -> the dollars for computing with known activity, and those that did nothing, in nano-units."""
+    """Return, by day (since 1970, UTC), the judged compute cost and the wasted part, in nano-dollars."""
     judged, wasted = _mark_judged(hours), _select_wasted(hours)
     costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
     for one in ran:
@@ -196,7 +196,7 @@ def sum_waste_by_day(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: in
 
 
 def _split_at_midnight(stretches: Iterable[tuple[int, int, JudgedHour]]) -> Iterator[tuple[int, int, JudgedHour]]:
-    """The same, cut where a day ends."""
+    """Yield the same stretches, split at the end of each day."""
     for begin, last, hour in stretches:
         reached = begin
         while reached < last:
@@ -206,12 +206,12 @@ def _split_at_midnight(stretches: Iterable[tuple[int, int, JudgedHour]]) -> Iter
 
 
 def _take_share(hour: JudgedHour, cost: int) -> int:
-    """How much of `cost` was for what did nothing in `hour`."""
+    """Return the part of `cost` that was wasted in `hour`."""
     return cost if hour.state == IDLE else cost * hour.share.numerator // hour.share.denominator
 
 
 def _join_equal_hours(hours: JudgedHours, first: int, last: int) -> Iterator[tuple[int, int, JudgedHour]]:
-    """The parts of [first, last) in which `hours` says the same of each hour, where it says anything."""
+    """Yield the parts of [first, last) with equal judgements, joined; hours without a judgement are left out."""
     number, end = first // HOUR_US, -(-last // HOUR_US)
     while number < end:
         begin, hour = number, hours.get(number)
@@ -223,17 +223,17 @@ def _join_equal_hours(hours: JudgedHours, first: int, last: int) -> Iterator[tup
 
 
 def _mark_judged(hours: JudgedHours) -> JudgedHours:
-    """All of them, as if there were no difference between them."""
+    """Return all hours with the same state."""
     return dict.fromkeys(hours, JudgedHour(ACTIVE))
 
 
 def _select_wasted(hours: JudgedHours) -> JudgedHours:
-    """Those that hold any waste."""
+    """Return the hours with any waste."""
     return {number: hour for number, hour in hours.items() if hour.state == IDLE or hour.share}
 
 
 def _sum_running(ran: Sequence[ComputeRun]) -> dict[int, int]:
-    """Hour -> microseconds of it in which it computed."""
+    """Return by hour the microseconds in which the machine computed."""
     found: dict[int, int] = defaultdict(int)
     for one in ran:
         first, last = to_micros(one.span.start), one.until_us
@@ -243,7 +243,7 @@ def _sum_running(ran: Sequence[ComputeRun]) -> dict[int, int]:
 
 
 def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
-    """Hour -> whether the run in it began long enough before it."""
+    """Return by hour whether its run began at least 45 minutes before it."""
     found = dict[int, bool]()
     for one in ran:
         warm = to_micros(one.span.anchor) + WARMUP_US
@@ -253,7 +253,7 @@ def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
 
 
 def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus: float) -> dict[int, JudgedHour]:
-    """Of `hours` of a machine that works, those in which some GPUs did nothing: of which none was ever busy beside the rest."""
+    """Return those of `hours` of a working machine in which some GPUs did nothing: never were all GPUs busy together."""
     found = dict[int, JudgedHour]()
     for row in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
         share = 1 - Fraction(int(row.highest), int(gpus))
@@ -263,7 +263,7 @@ def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus:
 
 
 def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, limit: float) -> set[int]:
-    """The hours of a signal that hold any work. `limit`: the watts that one GPU may draw, 0 where nobody says."""
+    """Return the hours in which a signal shows work. `limit`: the watts that one GPU may draw, 0 if unknown."""
     kind = SIGNAL_KINDS[signal]
     if kind.reading == ALIVE:
         return set()

@@ -1,1 +1,1 @@
-"""A program of the user's under `costguard run`: begun as a shell begins it, attended to until it ends, never in its way."""
+"""The user's program under `costguard run`: started as a shell starts it, and supervised until it ends."""

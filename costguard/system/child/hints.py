@@ -1,8 +1,8 @@
-"""Hints from the program: it tells its steps by datagram, each read as it comes, in a thread of its own.
+"""Receive progress hints from the program: datagrams with its current step, read in a separate thread.
 
-Whoever sends more than are read waits (the kernel holds ten), and a job must never wait for us. The socket lies in a folder of
-this user's alone, and $COSTGUARD_HINTS tells the program where. Where an agent listens on this machine, every hint is handed on
-to it as it came. Whatever comes is bounded, and what cannot be read is left out.
+A sender blocks when the kernel's queue of ten datagrams is full, and a job must never wait for costguard. The socket is in a
+folder that only this user can access, and $COSTGUARD_HINTS holds its path. If an agent listens on this machine, every hint is
+forwarded to it unchanged. The size of a datagram is limited, and datagrams that cannot be parsed are ignored.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ CLOSES_WITHIN_S = 2.0
 
 
 class HintReceiver:
-    """Where the program's hints come in. `path`: of the socket, "" where none could be made: then there are no hints.
+    """Receives the program's hints on a socket.
 
-    `agents`: sockets of the agent, the first that is there is handed what comes.
+    `path`: of the socket, "" if none could be created; then no hints are received. `agents`: possible socket paths of the
+    agent; hints are forwarded to the first that exists.
     """
 
     def __init__(self, agents: Sequence[str] = ()) -> None:
@@ -45,24 +46,24 @@ class HintReceiver:
             self._socket = None
 
     def begin(self) -> None:
-        """Read from now on."""
+        """Start to read hints."""
         if self._socket is not None:
             self._reader = threading.Thread(target=self._read, args=(self._socket,), daemon=True, name="hints")
             self._reader.start()
 
     def take_steps(self) -> list[int]:
-        """The first and the newest of the steps that were told since the last look."""
+        """Return the first and the latest of the steps received since the last call."""
         with self._lock:
             found = [step for step in (self._first, self._last) if step is not None]
             self._first = self._last = None
         return found
 
     def build_environment(self) -> dict[str, str]:
-        """What the program is told."""
+        """Return the environment variables that the program gets."""
         return {SOCKET_ENV: self.path} if self.path else {}
 
     def close(self) -> None:
-        """Read what has come, and have no socket any more."""
+        """Read the remaining datagrams, and remove the socket."""
         if self._socket is not None:
             self._closing = True
             with suppress(OSError):
@@ -100,7 +101,7 @@ class HintReceiver:
 
 
 def _parse_step(data: bytes) -> int | None:
-    """The step that a datagram tells; None where it tells none."""
+    """Return the step in a datagram; None if it contains none."""
     if len(data) > HINT_MOST:
         return None
     try:

@@ -1,18 +1,17 @@
-"""The program itself: begun with all that costguard was given, and nothing that costguard made of itself.
+"""Start the user's program with costguard's inherited state, and supervise it until it ends.
 
 Its standard streams, other open files, umask, core limit, ignored signals and environment are those that costguard was started
 with. With a terminal it shares costguard's process group, so that keys reach it as they would without costguard, and Ctrl-Z
-stops both as one job of the shell; without one it has a group of its own. Where costguard is ended by a signal that nobody can
-catch, the kernel asks the program to end (SIGTERM), unless it was to outlive costguard.
+stops both as one job of the shell; without a terminal it has its own group. If costguard is ended by a signal that cannot be
+caught, the kernel sends the program SIGTERM, unless the program is meant to outlive costguard.
 
-Attending: signals passed on as a shell user expects them, until the program has ended.
+While it runs, signals are passed on as a shell user expects. A key on the terminal (Ctrl-C, Ctrl-Z) reaches the program
+directly if it shares costguard's group: such a signal comes from the kernel (SI_KERNEL) and is not sent twice. A signal sent to
+costguard by another process, and the hangup of a closed terminal, are passed on.
 
-A key on the terminal (Ctrl-C, Ctrl-Z) reaches the program by itself where it shares costguard's group: the kernel says that it
-sent it (SI_KERNEL), and it is not sent twice. What somebody sent to costguard, and that the terminal has closed, is passed on.
-
-    Ctrl-C      the program has it
-    again       it is asked to end (SIGTERM)
-    again       it is ended, with all that it began (SIGKILL)
+    Ctrl-C      the program receives it
+    again       the program is asked to end (SIGTERM)
+    again       the program and its child processes are killed (SIGKILL)
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ LONGEST_SHOWN = 120
 
 
 class CommandStartError(CostguardError):
-    """The command cannot be run; `exit_code` is what a shell answers."""
+    """The command cannot be run; `exit_code` is the one that a shell returns in that case."""
 
     def __init__(self, what: str, *, field: str, hint: str, exit_code: int) -> None:
         super().__init__(what, field=field, hint=hint)
@@ -50,23 +49,23 @@ class CommandStartError(CostguardError):
 
 
 class ChildProcess:
-    """The program while it runs. `own_group`: whether it is alone in its process group."""
+    """The running program. `own_group`: whether it is alone in its process group."""
 
     def __init__(self, process: subprocess.Popen[bytes], *, own_group: bool, attempt: str = "") -> None:
         self._process, self.own_group, self._attempt = process, own_group, attempt
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     def get_exit_code(self) -> int | None:
-        """How it ended: its exit code, 128 and the number of the signal that ended it; None while it runs."""
+        """Return the exit code, or 128 plus the number of the signal that ended it; None while it runs."""
         code = self._process.poll()
         return None if code is None else code if code >= 0 else SIGNAL_EXIT_BASE - code
 
     def send(self, number: int) -> None:
-        """Pass a signal on: to its whole group where that is its own, as a terminal would."""
+        """Send a signal to the program; to its whole process group if it has its own, as a terminal does."""
         with suppress(ProcessLookupError, PermissionError):
             if self.own_group:
                 os.killpg(self.pid, number)
@@ -74,7 +73,10 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def end_all(self) -> None:
-        """SIGKILL to it and to all that it has begun, the youngest last: what is stopped begins nothing new."""
+        """Send SIGKILL to the program and all its descendants.
+
+        They are stopped (SIGSTOP) first, so that none starts new processes.
+        """
         tree = self._list_tree()
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in tree:
@@ -83,7 +85,7 @@ class ChildProcess:
             tree = list(dict.fromkeys((*tree, *self._list_tree())))
 
     def _list_tree(self) -> list[int]:
-        """It, those that descend from it, and those that only its environment tells: their parents have ended before."""
+        """Return the pids of the program, its descendants, and orphans recognised by their environment only."""
         strays = list_attempt_processes(self._attempt) if self._attempt else []
         return list(dict.fromkeys((self.pid, *_list_descendants(self.pid), *strays)))
 
@@ -91,9 +93,10 @@ class ChildProcess:
 def start_child(
     command: Sequence[str], environment: Mapping[str, str], *, blocked: Collection[int] = (), outlives: bool = False
 ) -> ChildProcess:
-    """Begin `command`. CannotBeginError where there is none such. Call it in the main thread, before there are others.
+    """Start `command`; call it in the main thread, before other threads exist.
 
-    `blocked`: the signals that costguard was started with blocked.
+    Raises CommandStartError if the command cannot be run. `blocked`: the signals that were blocked when costguard was started.
+    `outlives`: whether the program goes on when costguard ends.
     """
     own_group = not has_terminal()
     shown = shorten(command[0], LONGEST_SHOWN)
@@ -120,7 +123,7 @@ def start_child(
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal whose keys reach this process, now or when its job is brought to the front."""
+    """Return whether this process has a controlling terminal, in the foreground or not."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -129,12 +132,15 @@ def has_terminal() -> bool:
 
 
 def list_attempt_processes(attempt: str) -> list[int]:
-    """The processes of the attempt of this id that still run, of this user on this machine: they carry it about."""
+    """Return this user's running processes on this machine that belong to the attempt of this id.
+
+    They are recognised by their environment.
+    """
     return list_attempts().get(attempt, [])
 
 
 def list_attempts() -> dict[str, list[int]]:
-    """The processes of every attempt that run here and can be seen, by its id; without this one."""
+    """Return the visible running processes of every attempt on this machine, by its id; without this process."""
     mark, found = f"{RUN_ENV}=".encode(), dict[str, list[int]]()
     for pid in sorted(_list_pids()):
         with suppress(OSError):
@@ -146,7 +152,7 @@ def list_attempts() -> dict[str, list[int]]:
 
 
 def list_ancestor_processes(pid: int) -> list[int]:
-    """Its parent, that one's parent, and so on."""
+    """Return the parent of `pid`, the parent's parent, and so on."""
     found: list[int] = []
     while (parent := _read_parent(pid)) and parent not in found:
         found.append(parent)
@@ -155,7 +161,7 @@ def list_ancestor_processes(pid: int) -> list[int]:
 
 
 def _list_descendants(pid: int) -> list[int]:
-    """The processes that `pid` began, and those that they began, as they are now."""
+    """Return the current descendants of `pid`."""
     children: dict[int, list[int]] = {}
     for one in _list_pids():
         parent = _read_parent(one)
@@ -170,7 +176,7 @@ def _list_descendants(pid: int) -> list[int]:
 
 
 def _build_preexec(blocked: Collection[int], *, outlives: bool) -> Callable[[], None]:
-    """What the new process does before it becomes the program."""
+    """Return the function that the new process runs before it executes the program."""
     libc, ours, plain = ctypes.CDLL(None, use_errno=True), os.getpid(), build_state_restorer(blocked)
 
     def prepare() -> None:
@@ -184,7 +190,7 @@ def _build_preexec(blocked: Collection[int], *, outlives: bool) -> Callable[[], 
 
 
 def build_state_restorer(blocked: Collection[int]) -> Callable[[], None]:
-    """What a new process does to have the umask, the limits and the blocked signals that costguard was started with."""
+    """Return a function that restores the umask, limits and blocked signals that costguard was started with."""
 
     def prepare() -> None:
         file_security.restore_process()
@@ -228,7 +234,7 @@ def _read_state(pid: int) -> str:
 
 
 def _read_stat_fields(pid: int) -> list[str]:
-    """The fields of its stat after its name, which may hold anything."""
+    """Return the fields of /proc/PID/stat after the name, which may contain any character."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
@@ -247,7 +253,7 @@ ENDED_AT_ONCE_TEXT = "the job was ended (SIGKILL)"
 
 
 class BlockedSignals(NamedTuple):
-    """`numbers`: the signals that wait until they are asked for. `before`: those that were blocked before."""
+    """`numbers`: the signals that are now blocked and fetched explicitly. `before`: those that were blocked before."""
 
     numbers: frozenset[int]
     before: frozenset[int]
@@ -255,9 +261,9 @@ class BlockedSignals(NamedTuple):
 
 @contextmanager
 def block_signals() -> Iterator[BlockedSignals]:
-    """Signals wait until they are asked for; those that were ignored when costguard began stay ignored.
+    """Block signals in this block, so that they are fetched explicitly; ignored signals stay ignored.
 
-    At the end those that still wait are dropped: a Ctrl-C that came too late must not end what comes after.
+    At the end pending ones are dropped: a late Ctrl-C must not end what follows.
     """
     heard = frozenset(int(number) for number in HANDLED_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
@@ -270,7 +276,7 @@ def block_signals() -> Iterator[BlockedSignals]:
 
 
 def take_end_signal(heard: BlockedSignals) -> int | None:
-    """The signal that asked costguard to end while nothing ran; None where none did."""
+    """Return the pending signal that asks costguard to end, received while no program ran; None if there is none."""
     asked = frozenset(int(number) for number in END_SIGNALS) & heard.numbers
     caught = signal.sigtimedwait(asked, 0) if asked else None
     return None if caught is None else caught.si_signo
@@ -278,7 +284,11 @@ def take_end_signal(heard: BlockedSignals) -> int | None:
 
 @dataclass(slots=True)
 class ChildSupervisor:
-    """`tick`: called twice a second. `say`: tells a person. `ending`: told of the first signal that asks the program to end."""
+    """Waits for a program and passes signals on to it.
+
+    `tick`: called twice a second. `say`: writes a message to the user. `ending`: called with every signal that asks the program
+    to end.
+    """
 
     child: ChildProcess
     heard: BlockedSignals
@@ -289,7 +299,7 @@ class ChildSupervisor:
     _pressed_at: float = field(default=-1e9)
 
     def wait_until_ended(self) -> int:
-        """Its exit code, as a shell has it."""
+        """Wait until the program has ended, and return its exit code as a shell reports it."""
         due_s = monotonic() + TICK_S
         while (code := self.child.get_exit_code()) is None:
             caught = signal.sigtimedwait(self.heard.numbers, max(0.0, due_s - monotonic()))
@@ -328,14 +338,14 @@ class ChildSupervisor:
 
 
 def _suspend() -> None:
-    """Stop, as Ctrl-Z wants it, until somebody lets it go on."""
+    """Stop this process, as Ctrl-Z does, until it is continued."""
     os.kill(os.getpid(), signal.SIGTSTP)
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTSTP,))  # here it stops
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def format_signal_name(status: int) -> str:
-    """`SIGTERM` of 143; "" of a status that no signal made."""
+    """Return the signal's name for an exit status (`SIGTERM` for 143); "" if no signal caused it."""
     try:
         return signal.Signals(status - SIGNAL_EXIT_BASE).name if status > SIGNAL_EXIT_BASE else ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""Spot notices: a provider states on the machine itself that it is about to take the machine away.
+"""Spot notices: a provider announces on the machine that it will reclaim the machine.
 
-Where it says so, and how early, stands in the plug-in (`MachineTraits`, `fetch_spot_notice`): AWS two minutes ahead, GCP about
-30 s, both on their metadata service. This module asks every five seconds, with a bound on time and bytes.
+The plug-in defines where, and how long before (`MachineTraits`, `fetch_spot_notice`): AWS two minutes, GCP about 30 s, both on
+their metadata service. This module asks every five seconds, with a limit on time and bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_ANSWER_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class SpotNotice:
-    """`cloud` will take the machine away. `text`: its words. `within_s`: seconds that are left, as a rule."""
+    """`cloud` will reclaim the machine. `text`: the notice as sent. `within_s`: the usual number of seconds left."""
 
     cloud: str
     text: str
@@ -29,13 +29,16 @@ class SpotNotice:
 
 @dataclass(slots=True)
 class MetadataService:
-    """The metadata service at `base`, asked without a proxy and without redirects. `token`: of its session, if any."""
+    """The metadata service at `base`, requested without proxy and redirects. `token`: of its session, if any."""
 
     base: str
     token: str = ""
 
     def send(self, path: str, headers: Mapping[str, str], method: str = "GET") -> tuple[int, str]:
-        """The status and the first bytes of the body; OSError or HTTPException where there is no answer within two seconds."""
+        """Return the status and the start of the body (at most 4096 bytes).
+
+        Raises OSError or HTTPException if there is no answer within two seconds.
+        """
         parts = urlsplit(self.base)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=WITHIN_S)
         try:
@@ -48,7 +51,7 @@ class MetadataService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotNoticeSource:
-    """Who is asked for notices. `fetch`: the notice's text, None while there is none. `within_s`: as in SpotNotice."""
+    """A source of notices. `fetch`: returns the notice's text, None while there is none. `within_s`: as in SpotNotice."""
 
     cloud: str
     base: str
@@ -58,9 +61,9 @@ class SpotNoticeSource:
 
 @dataclass(slots=True)
 class SpotNoticeWatcher:
-    """Asks `source` in a thread of its own, until there is a notice or `end` is called. No answer means no notice.
+    """Polls `source` in a separate thread until a notice arrives or `end` is called; no answer means no notice.
 
-    `source`: None asks nobody. `notice`: the one that came; whoever reads it sets it to None.
+    `source`: None for no polling. `notice`: the one received; its reader sets it to None.
     """
 
     source: SpotNoticeSource | None
@@ -69,12 +72,12 @@ class SpotNoticeWatcher:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> None:
-        """Ask from now on."""
+        """Start polling."""
         if self.source is not None:
             threading.Thread(target=self._run, args=(self.source,), daemon=True, name="spot-notices").start()
 
     def end(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._over.set()
 
     def _run(self, source: SpotNoticeSource) -> None:

@@ -1,7 +1,7 @@
-"""The terminal beside a running program: a title, a question, a countdown; all on standard error, nothing on its output.
+"""Terminal output beside a running program: title, question, countdown; all on standard error, never on standard output.
 
-A title is written with OSC 2 in one piece, and only while costguard's job is in front, so that it can neither stop the job nor
-stand in another one's window.
+A title is written with OSC 2 in one write, and only while costguard's job is in the foreground, so that it can neither stop the
+job nor appear in the window of another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITABLE_WITHIN_S = 1.0
 
 
 def write_message(text: str) -> None:
-    """Tell people a line or several, marked as ours. A terminal that has gone is no reason to stop."""
+    """Write one or several lines to the user, prefixed with `costguard: `; a closed terminal is no error."""
     lines = "".join(f"costguard: {line}\n" for line in replace_unprintable(text).splitlines())
     with suppress(OSError, ValueError):
         sys.stderr.flush()
@@ -42,7 +42,10 @@ def write_message(text: str) -> None:
 
 
 def write_stderr(text: str) -> bool:
-    """Write it on standard error, unless nobody takes it there: what is said is not worth a job that nobody attends to."""
+    """Write `text` to standard error and return whether all was written.
+
+    It gives up if the terminal accepts nothing within a second, so that the job stays supervised.
+    """
     data = text.encode(sys.stderr.encoding or "utf-8", errors="replace")
     with suppress(OSError, ValueError):
         waits = select.poll()
@@ -53,24 +56,27 @@ def write_stderr(text: str) -> bool:
 
 
 def can_ask() -> bool:
-    """Whether a person can be asked: they see standard error and type into standard input."""
+    """Return whether standard error and standard input are terminals, so that a person can answer."""
     return _is_terminal(STDIN) and _is_terminal(STDERR)
 
 
 def can_keep() -> bool:
-    """Whether a person sees a countdown, and a key that they press now reaches us."""
+    """Return whether a person can see a countdown and stop it with a key: `can_ask`, and in the foreground."""
     return can_ask() and _is_in_foreground()
 
 
 def ask_yes_no(question: str) -> bool:
-    """Whether the answer is yes. A line is read, and no byte of what follows it: that is the program's."""
+    """Ask a question and return whether the answer is yes.
+
+    It reads one line and no byte after it, because the rest of the input is the program's.
+    """
     write_stderr(f"costguard: {replace_unprintable(question)} [y/N] ")
     answer = os.read(STDIN, LONGEST_ANSWER)
     return answer.decode(errors="replace").strip().lower() in YES
 
 
 class TerminalTitle:
-    """The title of the terminal's window, where standard error is one that can show it."""
+    """The title of the terminal's window, if standard error is a terminal that can show it."""
 
     def __init__(self) -> None:
         self._shows = _is_terminal(STDERR) and os.environ.get("TERM", "dumb") not in ("dumb", "")
@@ -78,11 +84,11 @@ class TerminalTitle:
 
     @property
     def shows(self) -> bool:
-        """Whether anybody sees it."""
+        """Whether a title can be shown."""
         return self._shows
 
     def show(self, text: str) -> None:
-        """Have `text` as the title."""
+        """Set the title to `text`."""
         line = shorten(replace_unprintable(text).replace("\n", " "), LONGEST_TITLE)
         if not self._shows or line == self._last or not _is_in_foreground():
             return
@@ -90,14 +96,14 @@ class TerminalTitle:
             self._last = line
 
     def end(self) -> None:
-        """Have the title that was there before."""
+        """Restore the previous title."""
         if self._last and _is_in_foreground():
             write_stderr(RESTORE)
             self._last = ""
 
 
 def _is_in_foreground() -> bool:
-    """Whether this job may write to the terminal and read from it: others are in the background."""
+    """Return whether this job is the terminal's foreground job, which may write to it and read from it."""
     try:
         return os.tcgetpgrp(STDERR) == os.getpgrp()
     except OSError:
@@ -105,9 +111,10 @@ def _is_in_foreground() -> bool:
 
 
 def run_countdown(seconds: int, text: str, heard: BlockedSignals) -> bool:
-    """Whether nobody kept it: any key, Ctrl-C, Ctrl-Z, or a signal that ends costguard does; the latter without a terminal.
+    """Run a countdown and return whether it reached zero without being interrupted.
 
-    Only the time that passes here counts: while costguard was stopped, or the terminal took nothing, nobody saw it.
+    Any key, Ctrl-C, Ctrl-Z, or a signal that ends costguard interrupts it; without a terminal only the signals do. Only time
+    during which the countdown was visible counts: not while costguard was stopped or the terminal accepted no output.
     """
     ends = KEEP_SIGNALS & heard.numbers
     sees = _is_terminal(STDERR)
@@ -125,7 +132,7 @@ def run_countdown(seconds: int, text: str, heard: BlockedSignals) -> bool:
 
 
 def _wait_for_keep(*, keys: bool, ends: frozenset[int], within_s: float) -> bool:
-    """Whether it has a lease within so many seconds."""
+    """Wait up to `within_s` seconds and return whether a key or a signal of `ends` arrived."""
     if keys and select.select([STDIN], [], [], within_s)[0]:
         termios.tcflush(STDIN, termios.TCIFLUSH)
         return True
@@ -140,7 +147,7 @@ def _finish_line(*, kept: bool, sees: bool) -> bool:
 
 @contextmanager
 def _open_keys() -> Iterator[bool]:
-    """Whether single keys can be heard; they can within, where a terminal is in front."""
+    """Enable reading single keys in this block; yields False if no terminal is in the foreground."""
     if not (_is_terminal(STDIN) and _is_in_foreground()):
         yield False
         return

@@ -1,6 +1,6 @@
 """Routes: agents join and report; readers get the status with a token, health and the agent's program without one.
 
-A message of an agent is answered after the commit that counts it, and the answer is signed.
+An agent's message is answered after the commit that records it, and the answer is signed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIGNED_HEADERS = [
 
 
 def build_agent_router(desk: AgentGateway, seal: Seal) -> APIRouter:
-    """The routes of agents."""
+    """Return the routes for agents."""
     routes, beats_of, joins = APIRouter(), RateLimiter(PER_AGENT, AGENT_BURST), RateLimiter(JOINS, JOINS_BURST)
 
     @routes.post(
@@ -90,7 +90,10 @@ SECURITY: dict[str, object] = {"security": [{"token": []}]}
 
 
 def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> APIRouter:
-    """The routes of readers. `agent_zip`: the agent as one file that Python runs; RefusedError where there is none."""
+    """Return the routes for readers.
+
+    `agent_zip`: returns the agent as one file that Python runs; raises MessageRefusedError if there is none.
+    """
     routes, rates = APIRouter(), RateLimiter(PER_TOKEN, TOKEN_BURST)
 
     @routes.get(
@@ -136,7 +139,7 @@ def build_reader_router(parts: WebServices, agent_zip: Callable[[], bytes]) -> A
 
 
 def build_agent_zip_once() -> Callable[[], bytes]:
-    """The agent as one file, built when it is first asked for."""
+    """Return a function that builds the agent as one file on its first call, and returns the same file afterwards."""
     made = list[bytes]()
 
     def build() -> bytes:
