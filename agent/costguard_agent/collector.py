@@ -144,7 +144,7 @@ class BackgroundQuery:
         self._thread: threading.Thread | None = None
 
     def read_latest(self, now: float) -> ProbeResult:
-        """Eturn the last answer with its age added, and start the next query if it is due; an answer that is too old is dropped."""
+        """Return the last answer with its age added, and start the next query if it is due; too old an answer is dropped."""
         at_s = time.monotonic()
         if at_s - self._asked_s >= EVERY_S and (self._thread is None or not self._thread.is_alive()):
             self._asked_s = at_s

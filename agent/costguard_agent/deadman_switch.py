@@ -248,7 +248,7 @@ class DeadmanSwitch:
         self._asking.join(within_s)
 
     def _begin(self) -> None:
-        """Ocate the machine, settle an open intent, and check that the act would work; in a thread, since providers are slow."""
+        """Locate the machine, settle an open intent, check that the act would work; in a thread, as providers are slow."""
         self._find()
         self._news.extend(self._settle_open_intent())
         way, why = clouds.choose_shutdown_way(self._place, self._settings.act, self._around)
