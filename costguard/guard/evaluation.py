@@ -321,7 +321,7 @@ def _build_case(
         live=seat.live,
         climb=climb,
         level=level.level,
-        limited=level.why,
+        limited=level.explain(),
         owner=seat.owner,
         claimed=is_claimed(rules, seat.live, found.policy),
         protection=seat.protection,

@@ -255,10 +255,19 @@ def decide_lease(
 
 
 class ArmedLevel(NamedTuple):
-    """How far a policy may go now. `why`: what keeps it below the `arm` of its file, and how to fix it; "" for nothing."""
+    """How far a policy may go now.
+
+    `why`: what keeps it below the `arm` of its file; "" for nothing. `cure`: the command that arms it; "" where it was lowered on
+    purpose, or nothing is to be armed.
+    """
 
     level: str
     why: str = ""
+    cure: str = ""
+
+    def explain(self) -> str:
+        """Return `why` with the command that helps."""
+        return f"{self.why}: {self.cure}" if self.cure else self.why
 
 
 def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> ArmedLevel:
@@ -273,14 +282,14 @@ def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) 
     if newest is None:
         level = min(policy.arm, NOTIFY, key=LEVELS.index)
         why = "its arming has run out" if armed else "nobody has accepted it yet"
-        return ArmedLevel(level, "" if level == policy.arm else f"{why}: {cure}")
+        return ArmedLevel(level) if level == policy.arm else ArmedLevel(level, why, cure)
     stated, digest = split_arming(newest.value)
     level = min(policy.arm, stated if stated in LEVELS else NOTIFY, key=LEVELS.index)
     if LEVELS.index(level) <= LEVELS.index(NOTIFY) or digest == policy.digest:
         return ArmedLevel(level, "" if level == policy.arm else f"{newest.who} armed it for {stated}")
     if not digest:
-        return ArmedLevel(NOTIFY, f"it was armed without a digest of what it means, by an older version: {cure}")
-    return ArmedLevel(OBSERVE, f"it was edited since {newest.who} armed it, so it only observes: {cure}")
+        return ArmedLevel(NOTIFY, "it was armed without a digest of what it means, by an older version", cure)
+    return ArmedLevel(OBSERVE, f"it was edited since {newest.who} armed it, so it only observes", cure)
 
 
 def join_arming(level: str, digest: str) -> str:

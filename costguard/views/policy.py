@@ -74,6 +74,9 @@ def build_policy_lint_document(
     """
     acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
     remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
+    limits = rails or Rails()
+    if not (limits.acts_per_run and limits.acts_per_10m):
+        remarks.append("[rails] acts allows no act at all: per_run and per_10m must be 1 or more for a policy to act")
     remarks += [
         remark for policy in policies for remark in (*_list_remarks(policy), *_list_late_metric_remarks(policy, configured))
     ]
@@ -216,7 +219,7 @@ def _explain_policy(policy: Policy, armed: ArmedLevel, until: datetime | None) -
         short = "" if reaches_level(level, STEP_LEVELS[step.do]) else f"  (not while it is armed for {level})"
         yield f"{moment}: {format_step(step)}{short}"
     lasts = f" until {format_local_time(until)}, then notify" if until and not armed.why else ""
-    yield f"armed for: {level}{lasts}{f': {armed.why}' if armed.why else ''}"
+    yield f"armed for: {level}{lasts}{f': {armed.explain()}' if armed.why else ''}"
     yield f"rule: {policy.rule}: {RULE_TEXTS.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN

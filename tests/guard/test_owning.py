@@ -164,7 +164,7 @@ def test_a_policy_goes_as_far_as_both_its_file_and_its_newest_arming_allow(
 )
 def test_an_arming_belongs_to_what_the_policy_meant(value: str, level: str, why: str) -> None:
     found = find_armed_level(policy(arm=STOP, digest="abcd"), [arming(value, -DAY)], NOW)
-    assert (found.level, found.why) == (level, why)
+    assert (found.level, found.explain()) == (level, why)
 
 
 def test_a_freeze_holds_all_and_one_of_a_machine_holds_that() -> None:

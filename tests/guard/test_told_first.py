@@ -135,7 +135,7 @@ def test_a_new_escalation_is_told_anew_although_the_last_one_was_told_a_minute_a
 
 def test_an_arming_that_nobody_recorded_lets_a_policy_notify() -> None:
     found = find_armed_level(policy(arm=STOP, digest="abcd"), [], TOLD)
-    assert (found.level, found.why) == (NOTIFY, "nobody has accepted it yet: costguard policy accept abcd")
+    assert (found.level, found.explain()) == (NOTIFY, "nobody has accepted it yet: costguard policy accept abcd")
 
 
 def sure_enough(**stated: Any) -> Proposal:  # noqa: ANN401 - of an activity

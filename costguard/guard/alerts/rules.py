@@ -24,7 +24,7 @@ from costguard.guard.cap_forecast import CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.escalation import BEGUN, SUCCEEDED, HookRun, describe_hook_run
 from costguard.guard.evaluation import GuardEvaluation
-from costguard.guard.overrides import find_owner
+from costguard.guard.overrides import find_armed_level, find_owner
 from costguard.guard.policy import ASK, CANNOT_SAY, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, Proposal, reaches_level
 from costguard.guard.policy_evaluation import ACTIVITY_FACTS, compute_burn_rate, compute_savings_rate, compute_waste
 from costguard.guard.signals import ACTIVE, HUNG, IDLE, WARMING
@@ -75,6 +75,7 @@ def list_alerts(
         *_list_case_alerts(survey, rules, sight, scopes),
         *_list_waste_alerts(survey, sight, rules),
         *_list_intent_alerts(sight, rules, costs),
+        *_list_arming_alerts(rules, sight),
     ]
     return [*found, *list_hook_alerts(survey, sight, rules), *list_fleet_alerts(survey, rules, sight, scopes)]
 
@@ -218,6 +219,16 @@ def _build_rule_alert(
         keep=alert.format_keep_command(matter.key.id),
         to=matter.to,
     )
+
+
+def _list_arming_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+    """One notice per policy that goes less far than its file says until a person accepts it: edited, run out, or new."""
+    for policy in rules.policies:
+        armed = find_armed_level(policy, sight.wishes, sight.now)
+        if armed.cure:
+            facts = (("why", armed.why), ("next", f"it may {armed.level} and no more"), ("to arm it", armed.cure))
+            what = f"policy {policy.name} is not armed for {policy.arm}: {armed.why}"
+            yield Alert(topic="arming", subject=policy.name, owner="", severity=WARNING, what=what, at=sight.now, facts=facts)
 
 
 def _list_waste_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
