@@ -1,4 +1,4 @@
-"""The agent: runs on a rented machine and reports the activity of its GPUs, processes, disks and users to the watchdog.
+"""The agent: reports the activity of GPUs, processes, disks and users of a rented machine to the watchdog.
 
 It needs Python 3.9 and the standard library only, so that it runs on old images; it uses NVML through nvidia-ml-py if that is
 installed. A job reports its progress with two lines, which never raise and never block:

@@ -54,7 +54,10 @@ class RecordClock:
         """How far the machine's clock is ahead of the one that counts."""
 
     def to_unix_ms(self, moment: Moment | None = None) -> int:
-        """Return Unix milliseconds by this clock. `moment`: None for now."""
+        """Return Unix milliseconds by this clock.
+
+        `moment`: None for now.
+        """
         return (moment or read_clock()).wall_ms - self.ahead_ms
 
     def correct(self, ahead_ms: int) -> None:

@@ -41,7 +41,10 @@ LEAST_S = 0.5
 
 
 class MeasuredRecord(NamedTuple):
-    """One record as sent in a beat. `unknown`: signals that exist here and could not be measured."""
+    """One record as sent in a beat.
+
+    `unknown`: signals that exist here and could not be measured.
+    """
 
     record: dict[str, Any]
     over_s: float
@@ -50,7 +53,10 @@ class MeasuredRecord(NamedTuple):
 
 
 class Collector:
-    """Collects measurements and builds a record from them. `every_s`: seconds between records."""
+    """Collects measurements and builds a record from them.
+
+    `every_s`: seconds between records.
+    """
 
     def __init__(self, moment: Moment, every_s: float) -> None:
         self._gpus = GpuWatcher(every_s)
@@ -144,7 +150,10 @@ class BackgroundQuery:
         self._thread: threading.Thread | None = None
 
     def read_latest(self, now: float) -> ProbeResult:
-        """Return the last answer with its age added, and start the next query if it is due; too old an answer is dropped."""
+        """Return the last answer with its age added, and start the next query if it is due.
+
+        An answer that is too old is dropped.
+        """
         at_s = time.monotonic()
         if at_s - self._asked_s >= EVERY_S and (self._thread is None or not self._thread.is_alive()):
             self._asked_s = at_s

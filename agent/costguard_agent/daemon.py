@@ -1,4 +1,6 @@
-"""The running agent: one thread measures and listens, one reads the GPUs, one sends. None waits for another.
+"""The running agent: one thread measures and listens, one reads the GPUs, one sends.
+
+None waits for another.
 
     every second      duty and power of the GPUs, if there are any (nvml.py)
     every 15 s        a record, kept on disk until the watchdog acknowledges it, and a beat

@@ -1,4 +1,6 @@
-"""The dead-man switch's decision: end an idle machine whose watchdog has been silent for hours. Off unless a person arms it.
+"""The dead-man switch's decision: end an idle machine whose watchdog has been silent for hours.
+
+Off unless a person arms it.
 
     switch = DeadmanSwitch.load_armed(folder, joined.agent, around)   # deadman_switch.py; None if it is off
     switch.add_record(moment, over_s, signals, unknown)    # each finished record; `unknown` as around.look() returns it
@@ -12,12 +14,11 @@ The agent's loop calls it so; `moment` is clock.read_clock(). `asks.until_ms` ar
 the watchdog has received them: `costguard-agent keep` in the ten minutes of the last call cancels it. The switch ends the
 machine if all of these hold:
 
-- The silence is longer than `after_s` plus a delay of this agent's own (0 to 30 min), by the boot clock, with no suspension or
-a set clock in it.
-- The machine was idle for `idle_s` with every family measured; or its last known lease has ended and nothing showed work for
-`idle_s`.
-- The watchdog stated that it is not protected, no request is in force, no `costguard run` runs here, and the way of ending it
-was checked at install and has not changed.
+- The silence is longer than `after_s` plus a delay of this agent's own (0 to 30 min), by the boot clock.
+- No suspension and no set clock occurred during the silence.
+- For `idle_s` the machine was idle with every family measured; or its last lease has ended and nothing showed work.
+- The watchdog stated that it is not protected, no request is in force, and no `costguard run` runs here.
+- The way of ending it was checked at install and has not changed.
 
 Example: six hours of silence, a delay of 11 minutes, idle since yesterday: at 6:11 all terminals get a message, at 6:21 the
 machine is stopped. An ended lease stands in for missing signals, never for signals that show work. This module decides and is
@@ -303,7 +304,10 @@ def _make_stretch(end_s: float, over_s: float, signals: Mapping[str, float], unk
 
 
 def _find_work_overall(inside: list[RecordStretch]) -> set[str]:
-    """Return the signals that show work only over the whole window: a large sum of small transfers, a counter that changed."""
+    """Return the signals that show work only over the whole window.
+
+    These are a large sum of small transfers, or a counter that changed.
+    """
     found = {name for name in (NETWORK, DISK) if sum(one.sums.get(name, 0.0) for one in inside) > WINDOW_BYTES}
     for name in COUNTERS:
         seen = [one.counters[name] for one in inside if name in one.counters]

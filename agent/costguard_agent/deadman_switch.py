@@ -1,4 +1,6 @@
-"""The acts of the dead-man switch (deadman_policy.py decides): stored state, last call, the one request, and its settlement.
+"""The acts of the dead-man switch: stored state, last call, the one request, and its settlement.
+
+deadman_policy.py decides.
 
     deadman.json           what was chosen and checked at install; missing: off
     deadman-told.json      the watchdog's last answer: protected, kept until
@@ -143,12 +145,10 @@ class DeadmanSwitch:
             self._save(INTENT, {})
 
     def handle_refusal(self, moment: Moment) -> None:
-        """Handle a refusal:
+        """Handle a refusal of this agent by a watchdog that is up (revoked, replaced, another life, busy).
 
-        the watchdog is up and refuses this agent (revoked, replaced, another life, busy); that is no silence.
-
-        It guards this machine without the agent, and a person may have protected the machine since, so its earlier answers are
-        dropped.
+        That is no silence. It guards this machine without the agent, and a person may have protected the machine since, so its
+        earlier answers are dropped.
         """
         self.handle_gap(moment)
         if self._told:
@@ -248,7 +248,10 @@ class DeadmanSwitch:
         self._asking.join(within_s)
 
     def _begin(self) -> None:
-        """Locate the machine, settle an open intent, check that the act would work; in a thread, as providers are slow."""
+        """Locate the machine, settle an open intent, and check that the act would work.
+
+        It runs in a thread, because providers are slow.
+        """
         self._find()
         self._news.extend(self._settle_open_intent())
         way, why = clouds.choose_shutdown_way(self._place, self._settings.act, self._around)

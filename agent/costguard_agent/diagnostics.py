@@ -13,7 +13,10 @@ from collections.abc import Iterable
 
 
 class AgentError(Exception):
-    """An error that ends a command. The message says what happened, to which thing, and what to do."""
+    """An error that ends a command.
+
+    The message says what happened, to which thing, and what to do.
+    """
 
 
 def make_printable(text: str, most: int = 300) -> str:

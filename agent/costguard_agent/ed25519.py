@@ -1,7 +1,8 @@
-"""Ed25519 signatures (RFC 8032) in plain integers: old images have no library for them, and an agent needs one in 15 s.
+"""Ed25519 signatures (RFC 8032) in plain integers.
 
-A signature takes some milliseconds. That time depends on the key, which only code that already runs on the agent's machine
-could measure. The watchdog verifies with the library `cryptography`.
+Old images have no library for them, and an agent needs one every 15 s. A signature takes some milliseconds. That time depends
+on the key, which only code that already runs on the agent's machine could measure. The watchdog verifies with the library
+`cryptography`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The enrollment at a watchdog: address, name, keys. Created by `join`, read by everything else."""
+"""The enrollment at a watchdog: address, name, keys.
+
+Created by `join`, read by everything else.
+"""
 
 from __future__ import annotations
 

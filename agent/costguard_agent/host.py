@@ -1,7 +1,7 @@
-"""Access to the host: environment, files, processes and other commands. Tests pass a folder as the file system's root.
+"""Access to the host: environment, files, processes and other commands.
 
-Nothing here requires Linux: without /proc, processes cannot be seen, which is reported and not treated as "none". A command is
-limited in time and output, and while several hang no more are started.
+Tests pass a folder as the file system's root. Nothing here requires Linux: without /proc, processes cannot be seen, which is
+reported and not treated as "none". A command is limited in time and output, and while several hang no more are started.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def read_json_object(path: Path) -> dict[str, Any] | None:
 
 
 def list_command_lines(around: HostView) -> Iterator[tuple[int, list[str]]]:
-    """Yield pid and command line of each visible process. Kernel threads have an empty command line."""
+    """Yield pid and command line of each visible process.
+
+    Kernel threads have an empty command line.
+    """
     try:
         numbers = [int(name) for name in os.listdir(around.build_path("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
     except OSError:

@@ -1,8 +1,8 @@
-"""Metrics of the host: processor use, memory, bytes over the network and to disks. Rates are differences of counters.
+"""Metrics of the host: processor use, memory, bytes over the network and to disks.
 
-In a container /proc shows the whole host with all its other tenants; then processors, memory and disks are read from the
-control group instead (version 2 or 1), and the network from the container's own interfaces. A counter that went down was
-restarted: its rate is missing once. A first reading gives no rate.
+Rates are differences of counters. In a container /proc shows the whole host with all its other tenants; then processors, memory
+and disks are read from the control group instead (version 2 or 1), and the network from the container's own interfaces. A
+counter that went down was restarted: its rate is missing once. A first reading gives no rate.
 
     network   interfaces with a device behind them (no loopback, bridge or tunnel: their bytes are counted already), all
               but loopback if none has one; InfiniBand ports, which no interface counts
@@ -37,7 +37,10 @@ def compute_rate(before: Counters | None, after: Counters | None, over_s: float)
 
 
 class HostMetrics:
-    """Host metrics, read once a record. `contained`: whether this is a container."""
+    """Host metrics, read once a record.
+
+    `contained`: whether this is a container.
+    """
 
     def __init__(self, root: Path = Path("/"), *, contained: bool) -> None:
         self._root, self._contained = root, contained
@@ -46,7 +49,10 @@ class HostMetrics:
         self.here = (root / "proc" / "stat").exists()
 
     def look(self, at_s: float, members: Iterable[int] = ()) -> dict[str, float]:
-        """Return the known signals at `at_s` seconds after boot. `members`: pids of the GPU processes."""
+        """Return the known signals at `at_s` seconds after boot.
+
+        `members`: pids of the GPU processes.
+        """
         counters = {
             "busy": self._read_busy_s(),
             "network": self._read_network_bytes(),
@@ -240,7 +246,10 @@ def _read_text(path: Path, most: int = 65536) -> str | None:
 
 
 def _join_inside(base: Path, path: str) -> Path:
-    """Return the folder `path` below `base`, or `base` if it does not exist, as in a container that sees only its own group."""
+    """Return the folder `path` below `base`, or `base` if it does not exist.
+
+    A container that sees only its own group has it at the top.
+    """
     return base / path if path and ".." not in path and (base / path).is_dir() else base
 
 

@@ -44,7 +44,10 @@ class HttpReply(NamedTuple):
 
 
 class UnansweredError(Exception):
-    """No answer, with the reason, without address or key. `sent`: whether the request may have arrived."""
+    """No answer, with the reason, without address or key.
+
+    `sent`: whether the request may have arrived.
+    """
 
     def __init__(self, why: str, *, sent: bool = False) -> None:
         super().__init__(why)
@@ -142,7 +145,10 @@ PORTS = {"http": 80, "https": 443}
 
 
 class WatchdogReply(NamedTuple):
-    """The watchdog's reply. `headers`: names in lower case."""
+    """The watchdog's reply.
+
+    `headers`: names in lower case.
+    """
 
     status: int
     headers: Mapping[str, str]

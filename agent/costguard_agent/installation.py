@@ -39,7 +39,10 @@ PROGRAM_FOLDER = "program"
 
 
 def build_archive() -> bytes:
-    """Return the bytes of the one-file agent; when running from such a file, that file. Raises OSError."""
+    """Return the bytes of the one-file agent; when running from such a file, that file.
+
+    Raises OSError.
+    """
     packed = find_own_archive()
     if packed is not None:
         return packed.read_bytes()

@@ -54,7 +54,10 @@ class LocalRequest(NamedTuple):
 
 
 class LocalRequestQueue:
-    """The unanswered requests, and the latest end requested for each kind. Thread-safe."""
+    """The unanswered requests, and the latest end requested for each kind.
+
+    Thread-safe.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
@@ -236,7 +239,10 @@ class HintListener:
 
 
 def send_local_request(paths: list[str], ask: dict[str, Any], within_s: float) -> dict[str, Any] | None:
-    """Send a request to this machine's agent and return its answer; None if there is none in time. Raises AgentError."""
+    """Send a request to this machine's agent and return its answer; None if there is none in time.
+
+    Raises AgentError.
+    """
     path = next((path for path in paths if Path(path).exists()), "")
     if not path:
         raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")

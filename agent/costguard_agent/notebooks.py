@@ -106,9 +106,9 @@ def _list_server_files(around: HostView) -> Iterator[Path]:
 
 
 def _list_runtime_folders(around: HostView) -> Iterator[Path]:
-    """Yield the folders of jupyter_core.paths.jupyter_runtime_dir:
+    """Yield the folders of jupyter_core.paths.jupyter_runtime_dir.
 
-    from variables (own and the servers'), home folders, macOS.
+    They come from variables (this process's and the servers'), below home folders, and for macOS.
     """
     for env in (around.env, *(read_process_variables(around, pid) for pid in list_server_pids(around))):
         given, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
@@ -122,7 +122,10 @@ def _list_runtime_folders(around: HostView) -> Iterator[Path]:
 
 
 def _parse_server(said: dict[str, Any] | None, around: HostView) -> NotebookServer | None:
-    """Return the server described by a file; None if it no longer runs. The file is a user's, so every field is checked."""
+    """Return the server described by a file; None if it no longer runs.
+
+    The file is a user's, so every field is checked.
+    """
     if said is None:
         return None
     pid, port, base, token = said.get("pid"), said.get("port"), said.get("base_url"), said.get("token")

@@ -64,7 +64,10 @@ class GpuReading(NamedTuple):
 
 
 class NvmlCallError(Exception):
-    """NVML returned an error. `code`: its number, -1 if the function does not exist here."""
+    """NVML returned an error.
+
+    `code`: its number, -1 if the function does not exist here.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -100,7 +103,10 @@ class GpuReader:
         """The library in this process is older than the driver: only a new process can read it."""
 
     def look(self, now_s: float, *, full: bool) -> GpuReading:
-        """Read all GPUs at `now_s` of a monotonic clock. The first reading is always a full one."""
+        """Read all GPUs at `now_s` of a monotonic clock.
+
+        The first reading is always a full one.
+        """
         if not self._open and now_s >= self._next_s:
             self._open_library(now_s)
         if not self._open:
@@ -352,7 +358,10 @@ class TakenReadings(NamedTuple):
 
 
 class GpuWatcher:
-    """The thread that reads GPUs, and its readings. `every_s`: seconds between records."""
+    """The thread that reads GPUs, and its readings.
+
+    `every_s`: seconds between records.
+    """
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s

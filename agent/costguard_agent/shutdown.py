@@ -1,4 +1,4 @@
-"""Types for shutting this machine down from inside, the operating system's shutdown, and what that shutdown means here.
+"""Shutdown from inside: types, the operating system's shutdown, and its effect on this machine.
 
 `shutdown -h now` powers off; `halt` would stop the processor and leave the machine running and billed (RELIABILITY, H36).
 COSTGUARD_SHUTDOWN names another command, for an agent that is not root: "sudo -n /sbin/shutdown -h now".

@@ -1,8 +1,8 @@
-"""Merge readings into records, each signal by its own rule; and merge the results of probes. Pure.
+"""Merge readings into records, each signal by its own rule; and merge the results of probes.
 
-Records. Example: eight GPUs, one at 100 % in five of fifteen readings and the rest idle: gpu_util 33.3 (the mean of the busiest
-GPU, never the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the maximum
-duty and the count are used only if they show work, and sums are left out. A GPU that was read in less than half of the
+Pure. Records. Example: eight GPUs, one at 100 % in five of fifteen readings and the rest idle: gpu_util 33.3 (the mean of the
+busiest GPU, never the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the
+maximum duty and the count are used only if they show work, and sums are left out. A GPU that was read in less than half of the
 readings, or of the time, is unknown as well: one idle reading followed by a driver that hangs gives no idle record. Missing is
 never zero.
 

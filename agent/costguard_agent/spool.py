@@ -29,7 +29,10 @@ AHEAD = 3_600_000
 
 
 class RecordSpool:
-    """The records still to be sent, in the order in which they were made. Thread-safe."""
+    """The records still to be sent, in the order in which they were made.
+
+    Thread-safe.
+    """
 
     def __init__(self, folder: Path, now_ms: int) -> None:
         self._path = folder / SPOOL
@@ -49,7 +52,10 @@ class RecordSpool:
         return len(self._lines)
 
     def add(self, record: dict[str, Any], now_ms: int) -> None:
-        """Add a record. It never raises: a record that cannot be written is kept in memory."""
+        """Add a record.
+
+        It never raises: a record that cannot be written is kept in memory.
+        """
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         with self._lock:
             self._keep(line)

@@ -78,7 +78,10 @@ def make_dir(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
 
 
 def write_file(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = False) -> None:
-    """Replace `path` atomically by `data`; raises OSError. `sure`: flush it to disk, so that it survives a power cut."""
+    """Replace `path` atomically by `data`; raises OSError.
+
+    `sure`: flush it to disk, so that it survives a power cut.
+    """
     beside = path.with_name(f".{path.name}.new")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:

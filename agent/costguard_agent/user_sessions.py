@@ -86,7 +86,10 @@ class SessionProbe:
         return ProbeResult({INPUT_AGE: max(0.0, now - self._latest), CONNECTIONS: float(len(sessions))})
 
     def _find_last_input(self, line: str, pid: int) -> Iterable[float]:
-        """Yield when a terminal was last read from. A container has its own terminals with the same names."""
+        """Yield when a terminal was last read from.
+
+        A container has its own terminals with the same names.
+        """
         for path in (self._around.build_path("proc", str(pid), "root", "dev", line), self._around.build_path("dev", line)):
             with contextlib.suppress(OSError):
                 yield path.stat().st_atime
@@ -187,7 +190,10 @@ def list_logins(around: HostView) -> list[Login]:
 
 
 def parse_utmp(data: bytes, machine: str) -> list[Login]:
-    """Parse the user entries of a utmp file; a truncated one at its end is left out. Host and line are untrusted text."""
+    """Parse the user entries of a utmp file; a truncated one at its end is left out.
+
+    Host and line are untrusted text.
+    """
     shape = UTMP_64 if machine in WITHOUT_32 else UTMP_32
     entries = (shape.unpack_from(data, at) for at in range(0, len(data) - shape.size + 1, shape.size))
     found = [Login(entry[1], _decode_field(entry[2]), _decode_field(entry[5])) for entry in entries if entry[0] == USER_PROCESS]

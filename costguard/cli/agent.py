@@ -1,4 +1,7 @@
-"""`costguard agent`: which agents may report. The agent's own commands run on its machine."""
+"""`costguard agent`: which agents may report.
+
+The agent's own commands run on its machine.
+"""
 
 from __future__ import annotations
 

@@ -122,7 +122,10 @@ def _check_needs(document: Document, chosen: plugins.ReportFormat) -> None:
 
 
 def _print_pieces(pieces: Pieces) -> None:
-    """Print text as it arrives. Bytes are refused: they are meant for files, and a terminal would interpret them."""
+    """Print text as it arrives.
+
+    Bytes are refused: they are meant for files, and a terminal would interpret them.
+    """
     for piece in pieces:
         if isinstance(piece, bytes):
             raise InputError(

@@ -1,4 +1,7 @@
-"""`costguard demo`: a quote, a guarded simulated weekend, and two simulated weeks with their bill; no account, no network."""
+"""`costguard demo`: a quote, a guarded simulated weekend, and two simulated weeks with their bill.
+
+It needs no account and no network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`costguard freeze`: prevent all acts until the freeze is lifted. Polls, the ledger and messages continue."""
+"""`costguard freeze`: prevent all acts until the freeze is lifted.
+
+Polls, the ledger and messages continue.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`costguard keep`: record a lease. The machine is not stopped until it ends, and the answer states what that costs."""
+"""`costguard keep`: record a lease.
+
+The machine is not stopped until it ends, and the answer states what that costs.
+"""
 
 from __future__ import annotations
 

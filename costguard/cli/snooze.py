@@ -1,4 +1,7 @@
-"""`costguard snooze`: send no messages about a machine or a policy for a limited time. Acts are not affected."""
+"""`costguard snooze`: send no messages about a machine or a policy for a limited time.
+
+Acts are not affected.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The screen of `costguard top`: totals above, a row per machine, keys below. Data and acts come from `services/top.py`.
+"""The screen of `costguard top`: totals above, a row per machine, keys below.
 
-Names come from providers and users, so every text is shown literally, never as Textual's markup.
+Data and acts come from `services/top.py`. Names come from providers and users, so every text is shown literally, never as
+Textual's markup.
 """
 
 from __future__ import annotations

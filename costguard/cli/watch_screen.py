@@ -1,6 +1,7 @@
-"""Draw a WatchView on a terminal with rich. Colours: red is burning or failed, yellow is waiting, green is working.
+"""Draw a WatchView on a terminal with rich.
 
-At 80 columns owner, evidence and machine type are left out; at 140 they are shown.
+Colours: red is burning or failed, yellow is waiting, green is working. At 80 columns owner, evidence and machine type are left
+out; at 140 they are shown.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def _explain_busy(one: SignalSummary, view: ActivityWindow) -> str:
 
 
 def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: Sequence[str], *, jumped: bool) -> list[str]:
-    """List the reasons against calling it idle, most important first; empty if it is idle."""
+    """List the reasons against classifying it as idle, most important first; empty if it is idle."""
     doubts = ["a sample or the start time is in the future: a clock jumped"] if jumped else []
     measured = {one.kind.family for one in tracks}
     if not measured & {DUTY, AGENT} and (needs or CPU not in measured):
@@ -288,7 +288,7 @@ def _list_doubts(tracks: Sequence[SignalSummary], view: ActivityWindow, needs: S
 
 
 def _list_required_families(needs: Sequence[str], measured: set[str]) -> tuple[str, ...]:
-    """Require GPU duty, or else the agent, even if a policy asks for neither."""
+    """Return the families required besides `needs`: GPU duty, or else the agent, even if a policy requires neither."""
     return () if {DUTY, AGENT} & set(needs) else ((DUTY,) if DUTY in measured else (AGENT,))
 
 
@@ -495,5 +495,5 @@ def _match_labels(
 
 @lru_cache(maxsize=100)
 def _split_patterns(patterns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """The label keys of each pattern."""
+    """Return the label keys of each pattern."""
     return tuple(tuple(part.partition(":")[2] or part for part in _AND.split(pattern)) for pattern in patterns)

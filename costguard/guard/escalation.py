@@ -1,15 +1,15 @@
-"""Hooks: commands or URLs that a policy runs before its next step, such as a checkpoint.
+"""Hooks (commands or URLs that a policy runs before its next step, such as a checkpoint), and escalation.
 
     begun, committed -> run, at most `timeout` long -> succeeded | failed | timed_out | lost
 
 Example: begun at 19:00 with a timeout of 5 min, it ends at 19:02 with status 0: the stop runs when it is due. If it fails or
-times out, people are notified and the stop waits 5 min from then; a hook never holds a stop back for ever. A run whose process
-died is `lost` once its time is over: it may have run or not. It runs again only after the escalation starts anew.
+times out, people are notified and the stop waits 5 min from then; a hook never holds a stop for ever. A run whose process died
+is `lost` once its time is over: whether it ran is unknown. It runs again only after the escalation starts anew.
 
-Escalation: which step of a policy is due when for one life of a resource, and when an escalation begins and ends.
+Escalation: when each step of a policy is due for one incarnation of a resource, and when an escalation begins and ends.
 
-Example: notice, and a stop 15 min after it. Idle since 18:05 for 45 min: the notice is due at 18:50; it goes out then, so the
-stop is due at 19:05. Had it gone out at 18:58, the stop would be due at 19:13. With somebody connected: at 19:20.
+Example: notify, and stop 15 min after it. Idle since 18:05 for 45 min: the notification is due at 18:50; it is sent then, so
+the stop is due at 19:05. If it were sent at 18:58, the stop would be due at 19:13. If a user is connected: at 19:20.
 
 A pending escalation has no step done: `since` is when the condition began to hold, and `started_at` has no meaning yet.
 """
@@ -199,10 +199,10 @@ NOTIFYING_STEPS = (NOTIFY, ASK)
 
 @dataclass(frozen=True, slots=True)
 class DueStep:
-    """Step `number` (from 0) is due `at`. `unsent`: a notification before it is still to be sent.
+    """Step `number` (from 0) is due `at`. `unsent`: a notification before it must still be sent.
 
-    `untold`: one was sent, and no channel has confirmed its delivery; `at` is then the earliest time that is possible. `hook`:
-    the hook that it waits for, in words; "" for none.
+    `untold`: one was sent, and no channel has confirmed its delivery; `at` is then the earliest possible time. `hook`: the hook
+    that it waits for, in words; "" for none.
     """
 
     number: int
@@ -218,9 +218,9 @@ def advance_escalation(
 ) -> EscalationState | None:
     """Return the escalation after this run: begun, continued, or ended (None).
 
-    `stopped`: the resource is stopped or stopping. `fresh_since`: end of its last lease, which restarts all escalations but
-    those of hard caps; None: no lease. After a stop it continues while that life stays stopped: later steps handle its disks.
-    One whose policy was edited begins again and keeps what it promised.
+    `stopped`: the resource is stopped or stopping. `fresh_since`: end of its last lease, which restarts all escalations except
+    those of hard caps; None: no lease. After a stop it continues while that incarnation stays stopped: later steps handle its
+    disks. If its policy was edited, it begins again and keeps its promised times.
     """
     if climb is not None and (not is_same_life(climb.life, found.life) or _is_outdated(climb, found, fresh_since)):
         climb = None
@@ -275,7 +275,7 @@ def list_due_steps(
 
 
 def continues_after_stop(climb: EscalationState | None, policy: Policy, *, stopped: bool) -> bool:
-    """Return whether it was stopped by this escalation and still is: later steps are then due whatever its activity."""
+    """Return whether this escalation stopped it and it is still stopped: later steps are then due whatever its activity."""
     done = climb.done if climb is not None and stopped else ()
     return any(n < len(policy.then) and policy.then[n].do == STOP for n in done)
 
@@ -289,9 +289,10 @@ def compute_grace(policy: Policy, step: PolicyStep, *, attended: bool) -> timede
 
 
 def mark_delivered(climb: EscalationState, deliveries: Iterable[NoticeDelivery]) -> EscalationState:
-    """Set when the first notice of this climb was delivered. `deliveries`: of its policy and resource, on channels that count.
+    """Set when the first notification of this escalation was delivered.
 
-    A notice from before the climb began tells nobody about it.
+    `deliveries`: of its policy and resource, on channels that count. A notification from before the escalation began does not
+    count.
     """
     if not climb.done or climb.delivered_at is not None:
         return climb

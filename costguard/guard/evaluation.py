@@ -2,8 +2,8 @@
 
     snapshot -> activity per resource -> verdict per policy -> escalation state -> action plan with the reasons that hold steps
 
-All is computed anew in each run, so a missed run loses nothing. Only the escalation states, the breaker and the protections
-that were sighted are carried from one run to the next.
+All is computed anew in each run, so a missed run loses nothing. Only the escalation states, the breaker and the sighted
+protections are carried from one run to the next.
 """
 
 from __future__ import annotations
@@ -147,7 +147,10 @@ def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluati
 
 
 def limit_armed_level(policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> ArmedLevel:
-    """How far `policy` may go: as it is armed, and no further than notify where some owner's notice would reach nobody."""
+    """Return how far `policy` may go: as it is armed, but only notify if no admin route exists.
+
+    Without an admin route some owner's notification would reach nobody.
+    """
     armed = find_armed_level(policy, sight.wishes, sight.now)
     if rules.admin_route or not reaches_level(armed.level, STOP):
         return armed
@@ -192,11 +195,11 @@ def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight
 
 
 def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
-    """Return whether `policy` may act on `live` where it has no owner.
+    """Return whether `policy` may act on `live` if it has no owner.
 
     A claim is "provider", "provider/account" or a full scope. Without claims in the settings, accounts of providers that name
-    owners are ours. On others (RunPod, Vast, Lambda) people share accounts, and no machine tells whose it is: there a policy
-    must name the machine, its account, its labels or its owner.
+    owners are ours. On other providers (RunPod, Vast, Lambda) people share accounts, and the owner of a machine is unknown:
+    there a policy must name the machine, its account, its labels or its owner.
     """
     scope = live.scope
     if rules.claims is None:
@@ -205,7 +208,7 @@ def is_claimed(rules: GuardConfig, live: LiveResource, policy: Policy) -> bool:
 
 
 def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig, now: datetime) -> str:
-    """Explain why a stop of this machine is asked about although its provider could do it; "" for none."""
+    """Explain why a stop of this machine needs an approval although its provider could do it; "" for none."""
     if case.verdict.policy.rule != IDLE_RULE:
         return ""
     verdict = case.verdict
@@ -219,9 +222,10 @@ def _explain_question(case: PolicyCase, mass: Breaker | None, rules: GuardConfig
 def _find_turns(
     seats: Sequence[ResourceContext], works: Mapping[ResourceKey, Activity], rules: GuardConfig, sight: GuardSnapshot
 ) -> dict[ResourceKey, datetime]:
-    """When each machine turned idle or unknown, for the breaker. Of a group whose job ended, one member stands for all.
+    """Return when each machine turned idle or unknown, for the breaker. One member stands for a group whose job ended.
 
-    A cluster or job array ends as one: that is no sign of an error. Its members count apart where one of them is not measured.
+    A cluster or job array ends as a whole, which is no sign of an error. If one of its members is not measured, the members
+    count separately.
     """
     found, groups = dict[ResourceKey, datetime](), set[str]()
     for seat in seats:
@@ -238,7 +242,7 @@ def _find_turns(
 
 
 def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight: GuardSnapshot) -> datetime | None:
-    """When the machine turned idle or unknown, for the breaker; None if it did not turn.
+    """Return when the machine turned idle or unknown, for the breaker; None if it did not turn.
 
     A machine that was idle or unmeasured from its start did not turn. One whose samples stopped turned two sample intervals
     plus the provider's lag after the last sample; with a single sample no interval is known. Samples that are missing because
@@ -392,7 +396,7 @@ def _build_cap_cases(
 
 
 def _keep_promises(cases: Iterable[PolicyCase], proposals: Iterable[Proposal]) -> list[PolicyCase]:
-    """Record in each climb for when its delivered notice announced an act, so that no later run acts earlier."""
+    """Record in each escalation the announced time of an act, so that no later run acts earlier."""
     announced: dict[tuple[str, Incarnation], list[Proposal]] = {}
     for one in proposals:
         if one.step.do in DESTRUCTIVE:
@@ -407,7 +411,7 @@ def _keep_promises(cases: Iterable[PolicyCase], proposals: Iterable[Proposal]) -
 
 
 def _mark_executed_steps(rules: GuardConfig, sight: GuardSnapshot) -> list[EscalationState]:
-    """Mark the steps of the climbs in `sight` as done that an intent sent or a hook ran, and which notices were delivered.
+    """Mark the steps in `sight` that an intent sent or a hook ran as done, and set which notifications were delivered.
 
     A crash between sending an action and storing its step then does not send it twice.
     """
@@ -436,5 +440,5 @@ def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
 
 
 def find_open_intent(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
-    """Return the open intent for this life and act, or None."""
+    """Return the open intent for this incarnation and act, or None."""
     return next((i for i in intents if i.state in OPEN_STATES and i.act == act and is_same_life(i.life, life)), None)

@@ -27,9 +27,9 @@ CHURN_MIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """Acts that this run may still send, irreversible ones among them, and `why`: the limit that is nearest, in words.
+    """Acts that this run may still send, irreversible ones among them, and `why`: the nearest limit, in words.
 
-    `in_run`: what the limit of one run leaves, which is all that bounds an act that a person approved; None: as `acts`.
+    `in_run`: what the limit of one run leaves, the only limit on an act that a person approved; None: as `acts`.
     """
 
     acts: int
@@ -43,11 +43,11 @@ NO_HEADROOM = Headroom(acts=0, irreversible=0, why="the limits of [rails] were n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Open breaker: too many machines turned idle or unknown at once, so acts on their idleness are held since `opened_at`.
+    """The breaker: too many machines turned idle or unknown at once, so idle acts are held since `opened_at`.
 
     `keys`: the machines that turned; others are not held. `shared`: what they have in common, in words; "" for nothing.
-    `recovering_since`: since when few enough of them are idle or unknown; None: still too many. `closed_at`: when its time was
-    over; it then holds nothing, and what turned before counts no more. None: it is open.
+    `recovering_since`: since when few enough of them are idle or unknown; None: still too many. `closed_at`: when it closed; it
+    then holds nothing, and machines that turned before no longer count. None: it is open.
     """
 
     opened_at: datetime
@@ -57,11 +57,11 @@ class Breaker:
     closed_at: datetime | None = None
 
     def holds(self, key: ResourceKey) -> bool:
-        """Whether acts on the idleness of `key` are held."""
+        """Return whether acts on the idleness of `key` are held."""
         return self.closed_at is None and key in self.keys
 
     def describe(self, rails: Rails) -> str:
-        """Why it holds, and until when, in one sentence."""
+        """Explain in one sentence why it holds, and until when."""
         asks, ends = self.opened_at + rails.breaker_asks, self.opened_at + rails.breaker_lasts
         return (
             f"{len(self.keys)} machines became idle or unknown at once ({self.shared or 'nothing in common'}): each is asked "
@@ -131,10 +131,10 @@ def forecast_sends(
     now: datetime,
     interval: timedelta,
 ) -> list[tuple[datetime, str]]:
-    """When the limits let each act go, in the order given, and the limit that it waits for; "" for none.
+    """Return when the limits let each act run, in the given order, and the limit that it waits for; "" for none.
 
     `due`: when each is due. `sent`: when acts of the last 24 h were sent. `interval`: between two runs. Example: 20 acts are
-    allowed in a day and 20 were sent since 09:30; one that is due at 19:05 goes at 09:30 tomorrow.
+    allowed in a day and 20 were sent since 09:30; one that is due at 19:05 runs at 09:30 tomorrow.
     """
     taken = sorted(sent)
     limits = (
@@ -175,9 +175,9 @@ def update_breaker(
 ) -> Breaker | None:
     """Return the breaker after this run; None: it never opened.
 
-    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; of a group that
-    ended as one, a single member. `reset_at`: when a person last closed the breaker. Machines that turned before it was closed,
-    by a person, by recovery or by its time, are not counted again.
+    `before`: the breaker of the last run. `turned`: when each machine that is idle or unknown now became so; for a group that
+    ended as a whole, a single member. `reset_at`: when a person last closed the breaker. Machines that turned before it closed,
+    by a person, by recovery or by its time limit, are not counted again.
     """
     fleet = count_fleet(live)
     if before is not None and before.closed_at is not None:

@@ -257,8 +257,8 @@ def decide_lease(
 class ArmedLevel(NamedTuple):
     """How far a policy may go now.
 
-    `why`: what keeps it below the `arm` of its file; "" for nothing. `cure`: the command that arms it; "" where it was lowered on
-    purpose, or nothing is to be armed.
+    `why`: what keeps it below the `arm` of its file; "" for nothing. `cure`: the command that arms it; "" where it was lowered
+    on purpose, or nothing is to be armed.
     """
 
     level: str

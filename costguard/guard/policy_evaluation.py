@@ -118,9 +118,9 @@ def evaluate_policy(
 ) -> Verdict:
     """Evaluate `policy` at `now`.
 
-    `climb`: stored escalation state of this policy and resource, of any life; None: none. `not_before`: end of the last lease
-    or gap; the condition holds from then at the earliest. None: no bound. `off_since`: for a schedule, when it turned or will
-    turn off; before that time people are only notified. None: it is on.
+    `climb`: stored escalation state of this policy and resource, of any incarnation; None: none. `not_before`: end of the last
+    lease or gap; the condition holds from then at the earliest. None: no bound. `off_since`: for a schedule, when it turned or
+    will turn off; before that time people are only notified. None: it is on.
     """
     if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + compute_notice_length(policy):
         facts = {**facts, "scheduled_on": False}
@@ -151,14 +151,17 @@ def evaluate_policy(
 
 
 def _lacks_only_confidence(policy: Policy, facts: Mapping[str, object], work: Activity) -> bool:
-    """Return whether an idle rule is false for its confidence alone, which is enough for a notice (`NOTICE_CONFIDENCE`)."""
+    """Return whether an idle rule is false only for its confidence, and this is enough for a notification.
+
+    The least confidence for a notification is NOTICE_CONFIDENCE.
+    """
     if policy.rule != IDLE_RULE or "confidence" not in policy.when.names or work.confidence < NOTICE_CONFIDENCE:
         return False
     return work.state == IDLE and policy.when.evaluate({**facts, "confidence": 1.0}).value is True
 
 
 def find_needed_confidence(policy: Policy) -> float:
-    """Return the least confidence of idleness, of the ones that evidence can reach, that the condition does not refuse."""
+    """Return the least reachable confidence of idleness that the condition does not reject."""
     for level in REACHABLE_CONFIDENCES:
         if policy.when.evaluate({"state": IDLE, "confidence": level}).value is not False:
             return level
@@ -191,7 +194,7 @@ def _evaluate_condition(policy: Policy, facts: Mapping[str, object], work: Activ
 def _find_hold_start(
     policy: Policy, life: Incarnation, work: Activity, now: datetime, climb: EscalationState | None
 ) -> datetime:
-    """Return since when the condition holds: start of the activity state if it uses that, else as stored for this life."""
+    """Return since when the condition holds: start of the activity state if it uses that, else as stored."""
     if work.since is not None and policy.when.names & ACTIVITY_FACTS:
         return min(work.since, now)
     if climb is not None and climb.policy == policy.name and is_same_life(climb.life, life):
@@ -230,8 +233,8 @@ class FactInputs:
     """Inputs of facts other than the listing and the activity. None: not known, so the fact is left out.
 
     `spent_*`: low end of the cost. `stopped_since`: when the ledger first saw it stopped, for providers that report no time.
-    `lease_ended_at`: when the last lease of this life ended. `group_state`: activity of its group; "": no group is running, so
-    its own activity is used.
+    `lease_ended_at`: when the last lease of this incarnation ended. `group_state`: activity of its group; "": no member of a
+    group is running, so its own activity is used.
     """
 
     owner: str = ""

@@ -1,7 +1,7 @@
-"""How far a policy can go on the machines that are listed: what the evidence can prove, and what becomes of a stop.
+"""What a policy can do on the listed machines: which confidence the evidence allows, and what happens to a stop.
 
-Example: RunPod measures GPU duty and processor, so without an agent a pod idles with a confidence of 0.8 at most. A policy that
-asks for 0.9 never stops it: people are told and asked. With an agent the pod reaches 0.97; a stop would wipe its container
+Example: RunPod measures GPU duty and CPU, so without an agent a pod idles with a confidence of 0.8 at most. A policy that
+requires 0.9 never stops it: people are notified and asked. With an agent the pod reaches 0.97; a stop would wipe its container
 disk, so a person is asked as well, unless the policy allows the loss.
 """
 
@@ -53,7 +53,7 @@ def compute_reach(
     agents: Collection[ResourceKey],
     owner_from: Sequence[str],
 ) -> list[Reach]:
-    """Return what `policy` can do on each running machine that it concerns.
+    """Return what `policy` can do on each running machine that it targets.
 
     `measures`: provider -> families of signals without an agent. `agents`: the machines that have one.
     """
@@ -79,7 +79,7 @@ def describe_reach(policy: Policy, found: Sequence[Reach]) -> Iterator[str]:
 
 
 def describe_provider_reach(policy: Policy, provider: str, families: Collection[str]) -> str:
-    """Explain what `policy` cannot do on a provider that measures `families`; "" where evidence limits nothing."""
+    """Explain what `policy` cannot do on a provider that measures `families`; "" if the evidence limits nothing."""
     needed = _get_needed(policy)
     cap, missing = get_confidence_cap(frozenset(families))
     if needed is None or not any(step.do == STOP for step in policy.then):
@@ -96,13 +96,13 @@ def describe_provider_reach(policy: Policy, provider: str, families: Collection[
 
 
 def is_explicit(target: PolicyTarget) -> bool:
-    """Whether `target` names machines or whose they are, so that it claims machines without an owner."""
+    """Return whether `target` names machines, accounts, owners or labels, and so claims machines without an owner."""
     stated = (target.ids, target.names, target.match.accounts, target.match.owners, target.match.labels)
     return any(one is not None for one in stated)
 
 
 def _get_needed(policy: Policy) -> float | None:
-    """Return the confidence that an act needs; None for a policy that no evidence of work bears on."""
+    """Return the confidence that an act needs; None for a policy that does not depend on activity."""
     if policy.rule != IDLE_RULE or not policy.when.names & ACTIVITY_FACTS:
         return None
     return find_needed_confidence(policy)
@@ -120,7 +120,7 @@ def _find_outcome(policy: Policy, seen: Observation, families: frozenset[str], *
 
 
 def _find_handling_outcome(policy: Policy, seen: Observation) -> tuple[str, str]:
-    """Return what becomes of a stop that the evidence allows."""
+    """Return the outcome of a stop that the evidence allows."""
     if seen.handling.controller:
         return TELLS, f"{seen.handling.controller} would start it again"
     if seen.handling.stops is False:

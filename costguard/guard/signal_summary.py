@@ -269,7 +269,7 @@ def _has_enough_now(marks: Sequence[int], window: ActivityWindow, *, one: bool) 
 
 
 def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -> int | None:
-    """Return when the work seen at `at` ended: for a counter at `at`, for a level at the next sample."""
+    """Return when the work seen at `at` ended: a counter or an age at `at`, a level at the next sample."""
     if at is None or line.kind.reading in (COUNTER, AGE):
         return at
     nexts = bisect_right(line.ats, at)

@@ -1,7 +1,7 @@
-"""Convert bill files to bill lines: FOCUS for every provider, and each plug-in's own formats. Also `costguard focus check`.
+"""Convert bill files to bill lines: FOCUS for every provider, and each plug-in's own formats.
 
-The first record determines the format. An unreadable record causes the whole file to be refused, with its name and line,
-because a partial bill would be misleading.
+Also answers `costguard focus check`. The first record determines the format. An unreadable record causes the whole file to be
+refused, with its name and line, because a partial bill would be misleading.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _find_bill_account(path: str, provider: str, kinds: BillFileKinds) -> str:
 def _read_focus_parts(
     path: str, places: Iterable[LocatedRecord], kinds: BillFileKinds, as_of: datetime
 ) -> Iterator[BillLinePart]:
-    """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if no row is of a wanted one."""
+    """Yield the rows of a FOCUS file, each for the provider that it names. Raises InputError if none is wanted."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, FocusSource]()
     seen: frozenset[str] = frozenset()

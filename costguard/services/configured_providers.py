@@ -177,7 +177,10 @@ def _open_all(
 def _to_configured_provider(
     name: str, answer: ConfiguredProvider | BaseException, installed: ProviderRegistry
 ) -> ConfiguredProvider:
-    """Return `answer`, or convert an exception to an error. The text of an unexpected one is dropped: it may hold a secret."""
+    """Return `answer`, or convert an exception to an error.
+
+    The text of an unexpected exception is dropped: it may hold a secret.
+    """
     if isinstance(answer, ConfiguredProvider):
         return answer
     plugin = installed.found.get(name)

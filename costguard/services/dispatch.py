@@ -65,9 +65,9 @@ class DispatchResult:
 
 
 class OutboxDispatcher:
-    """Delivers due notifications, one round per call. `notifiers`: by channel name.
+    """Delivers due notifications, one round per call.
 
-    `second`: channel for undeliverable ones.
+    `notifiers`: by channel name. `second`: channel for undeliverable ones.
     """
 
     def __init__(

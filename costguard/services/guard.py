@@ -2,10 +2,9 @@
 
     read what is known -> confirm earlier acts -> evaluate -> commit results and notifications together -> perform due acts
 
-Nothing is done that was not committed before. Where the ledger cannot be written, nothing is done, and an alert goes to a
-channel that needs no disk. Settings that run for the first time may have to be approved (GUARD 6, H25): until their plan can be
-judged, or until the longest wait of a policy and an hour have passed, a plan with more acts than the limits allow waits for a
-yes.
+An act is committed before it is done. If the ledger cannot be written, nothing is done, and an alert goes to a channel that
+needs no disk. Settings that run for the first time may need an approval (GUARD 6, H25): a plan with more acts than the limits
+allow waits for it until the plan can be judged, or until the longest wait of a policy plus an hour has passed.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ SETTINGS_USER = "settings file"
 class GuardRunResult:
     """Result of a run. `committed`: it is in the ledger, or another watchdog leads. `broken`: why nothing was done.
 
-    `intents`: as they are now. `unaccepted`: why the plan must be accepted first; `plan_hash`: fingerprint of the plan.
+    `intents`: their present state. `unaccepted`: why the plan must be accepted first; `plan_hash`: fingerprint of the plan.
     """
 
     at: datetime
@@ -109,7 +108,7 @@ class GuardRunner:
     _ended: datetime | None = None
 
     def run(self) -> GuardRunResult:
-        """One run. A LedgerError is not raised but returned as `broken`, and nothing is done then."""
+        """Run once. A LedgerError is returned as `broken`, and nothing is done then."""
         now, self._began_s = self.clock.now(), self.seconds()
         try:
             return self._run_steps(now)
@@ -191,13 +190,13 @@ class GuardRunner:
         )
 
     def _guarded_until(self, last: GuardRun | None) -> datetime | None:
-        """Until when somebody guarded; None: never. Time spent on our own acts is no gap."""
+        """Return until when the fleet was guarded; None: never. Time spent on our own acts is no gap."""
         if last is None or self._ended is None:
             return last.at if last else None
         return max(last.at, min(self._ended, last.at + ACTION_TIME_MAX))
 
     def _list_blockers(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
-        """What holds every act of this run, as (reason, sentence)."""
+        """Yield what holds every act of this run, as (reason, sentence)."""
         if self.dry_run:
             yield "dry_run", "this is a dry run"
         elif epoch is None:
@@ -215,7 +214,7 @@ class GuardRunner:
                 yield "clock", doubt
 
     def _record_armings(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
-        """Hard budgets of the file that the ledger does not have yet, now armed. People arm policies (decision 0041)."""
+        """Arm the hard budgets of the settings that the ledger does not have yet. People arm policies (decision 0041)."""
         known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS_USER}
         stated = {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
         made = []
@@ -240,7 +239,7 @@ class GuardRunner:
         unaccepted: str,
         now: datetime,
     ) -> bool:
-        """Write everything that the run leaves, in one transaction with its notifications."""
+        """Write the results of the run and its notifications in one transaction."""
         facts = facts | {"breaker": encode_breaker(found.breaker)}
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
@@ -271,9 +270,9 @@ def _evaluate(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
 
 
 def _mark_alert_steps_done(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
-    """`found` with alert-only steps marked done: their alert is committed with this run.
+    """Return `found` with alert-only steps marked as done: their alert is committed with this run.
 
-    Acts and hooks are marked by their own ends.
+    Acts and hooks are marked when they end.
     """
     due: dict[tuple[str, Incarnation], list[int]] = {}
     for one in found.proposals:
@@ -307,9 +306,9 @@ def explain_unaccepted(
     digest: Callable[[bytes], str],
     plan_hash: str,
 ) -> str:
-    """Why these settings need approval; "" where they ran before, cause few acts, or their plan was accepted.
+    """Explain why these settings need approval; "" if they ran before, cause few acts, or their plan was accepted.
 
-    `facts`: of the run, changed where that is settled. `digest`: sha256 in hex.
+    `facts`: of the run, updated when that is decided. `digest`: sha256 in hex.
     """
     now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
     mark = digest("\n".join(map(_describe_policy, acting)).encode())[:16]
@@ -331,6 +330,6 @@ def explain_unaccepted(
 
 
 def _describe_policy(policy: Policy) -> str:
-    """Everything in `policy` that bears on acts, as a text."""
+    """Return everything in `policy` that affects acts, as a text."""
     parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
     return "\x1f".join(map(repr, (*parts, policy.allow_irreversible, policy.schedule)))

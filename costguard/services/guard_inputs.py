@@ -1,7 +1,7 @@
-"""Inputs of a guard run beside the ledger: settings, lags of measures, price ceilings, and the last listings.
+"""Inputs of a guard run besides the ledger: settings, lags of measurements, price ceilings, and the last listings.
 
-`watch`, `plan`, `status`, `top` and `simulate` take the lags from here: no account is opened, so they are known offline and for
-providers that the settings no longer name.
+`watch`, `plan`, `status`, `top` and `simulate` all take the lags from here: no account is opened, so they are known offline and
+for providers that the settings no longer name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 
 def build_guard_config(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
-    """The guard's part of the settings."""
+    """Build the guard's configuration from the settings."""
     names = {CONSOLE_CHANNEL, *(name for route in settings.routes for name in route.channels)}
     journals = frozenset() if settings.console_is_delivery else frozenset(name for name in names if is_journal(name))
     return GuardConfig(
@@ -46,12 +46,12 @@ def build_guard_config(settings: Settings, interval: timedelta | None = None) ->
 
 
 def read_measurement_lags() -> Mapping[str, timedelta]:
-    """Provider -> age of its newest measure at best; 0 where measures come with the listing."""
+    """Return provider -> least age of its newest measurement; 0 if measurements come with the listing."""
     return {name: one.manifest.measures_late for name, one in plugins.load_providers().found.items()}
 
 
 def read_price_ceilings(settings: Settings) -> dict[str, int]:
-    """Canonical GPU -> highest nano-dollars an hour that one costs, from the market that quotes use."""
+    """Return canonical GPU -> highest price of one in nano-dollars an hour, from the market that quotes use."""
     from costguard.data import MARKET  # whoever holds it as a function rarely needs it
     from costguard.ledger.market import MarketReader, select_newest_market
     from costguard.settings import expand_path, get_cache_path
@@ -65,10 +65,10 @@ def read_price_ceilings(settings: Settings) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResults:
-    """What the last listings said that the ledger does not keep, and the source of each scope. No field has a default.
+    """Data of the last listings that the ledger does not store, and the source of each scope. No field has a default.
 
-    `balances`: of prepaid accounts, as last fetched. `members`: resources brought up by controllers, ended ones too. `lags`: by
-    provider; a missing one is 0. `measures`: sources of samples beside the providers. `agents`: those that may report.
+    `balances`: of prepaid accounts, as last fetched. `members`: resources started by controllers, ended ones too. `lags`: by
+    provider; a missing one is 0. `measures`: sources of samples besides the providers. `agents`: those that may report.
     """
 
     handling: Mapping[ResourceKey, Handling]
@@ -80,7 +80,7 @@ class PollResults:
     agents: tuple[Agent, ...]
 
     def find_source(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
-        """The source that can be asked about `key`, listed in `scope`; None: any scope of its account."""
+        """Return the source to query about `key`, listed in `scope`; None: any scope of its account."""
         if scope is not None:
             return self.sources.get(scope)
         return next((source for one, source in self.sources.items() if one[:2] == key[:2]), None)

@@ -1,14 +1,14 @@
-"""The guard's snapshot: what is known at one moment, built in this one place for `watch`, `plan`, `status` and `top`.
+"""The guard's snapshot of one moment, built in this one place for `watch`, `plan`, `status` and `top`.
 
     earlier runs -> live resources -> budgets -> facts that conditions ask for -> samples, overrides, intents
 
-Example: AWS publishes its measures ten minutes late. A command that left these lags out would miss the two newest samples of
-each machine and call it unknown, where the others know it to be idle. `simulate` has no ledger of the replayed moment:
-`guard.replay.history` states each field from the records.
+Example: AWS publishes its measurements ten minutes late. A command without these lags would miss the two newest samples of each
+machine and call it unknown, while the others call it idle. `simulate` has no ledger of the replayed moment:
+`guard.replay.history` fills each field from the records.
 
 Samples of the last 48 hours are kept in memory as columns, so that a resident process reads only new ones (decision 0024); the
 last stretch is read again, for samples that came late (`MEASURE_LOOKBACK`). A guard run stores two facts as text: the breaker,
-and what idling had cost at an act.
+and the idle cost at an act.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ HOOK_RUNS_BACK, REACTIONS_BACK = 2 * DAY, 30 * DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousRuns:
-    """What earlier guard runs mean for one at this moment.
+    """What earlier guard runs imply for one at this moment.
 
-    `facts`: to be recorded with this run. `gap`: why a run now may only observe; "" where it may act. `gap_ended_at`: samples
+    `facts`: to be recorded with this run. `gap`: why a run now may only observe; "" if it may act. `gap_ended_at`: samples
     before it no longer count; None: all count. `apart`: see GuardSnapshot. `breaker`: as the last run left it; None: closed.
     """
 
@@ -72,7 +72,7 @@ class PreviousRuns:
 def read_previous_runs(
     last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None
 ) -> PreviousRuns:
-    """What the newest run says. `guarded_until`: until when somebody guarded; None: never."""
+    """Derive this from the newest run. `guarded_until`: until when the fleet was guarded; None: never."""
     facts = dict(last.facts) if last else {}
     gap = explain_gap_doubt(guarded_until, rules.interval, rules.rails, now)
     gap_ended_at = now if gap and last else decode_instant(facts.get("gap_ended_at"))
@@ -104,11 +104,11 @@ def build_guard_snapshot(
     held: tuple[tuple[str, str], ...],
     lookback: SampleWindow,
 ) -> GuardSnapshot:
-    """Everything that is known at `now`, the same for every command.
+    """Build the snapshot at `now`, the same for every command.
 
-    `books`: resources and money. `records`: what guard runs and people recorded. `latest`: what the ledger does not keep.
-    `wishes`: as `load_recent_overrides` reads them, with those that a plan assumes. `before`: of `read_previous_runs`. `held`:
-    what holds every act of this run, by reason. `lookback`: reads the samples.
+    `books`: resources and costs. `records`: guard runs and overrides. `latest`: data that the ledger does not store. `wishes`:
+    as `load_recent_overrides` reads them, with those that a plan assumes. `before`: from `read_previous_runs`. `held`: what
+    holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     climbs = tuple(records.load_escalations())
@@ -146,7 +146,7 @@ OVERRIDES_BACK = timedelta(days=100)
 def load_cost_facts(
     rules: GuardConfig, books: SpendingReader, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
 ) -> CostFacts:
-    """What the policies of `rules` ask about `live`."""
+    """Load the ledger facts that conditions of `rules` use, for `live`."""
     names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & LOOKED_UP_FACTS
     if not names:
         return NO_COST_FACTS
@@ -159,13 +159,13 @@ def load_cost_facts(
 
 
 def load_recent_overrides(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
-    """Overrides in force, and those that ended recently: the end of a lease restarts the windows."""
+    """Load overrides in force, and recently ended ones, because the end of a lease restarts the windows."""
     found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - OVERRIDES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
 
 
 def load_recent_intents(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
-    """Open intents, and those that ended within a day."""
+    """Load open intents, and those that ended within a day."""
     found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
     return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))
 
@@ -178,14 +178,14 @@ FULL_READ_EVERY = timedelta(hours=6)
 
 @dataclass(slots=True)
 class SampleWindow:
-    """Samples that this process has read. `_read_at`: time of the last read; `_whole_at`: time of the last full read."""
+    """The samples that this process has read. `_read_at`: time of the last read; `_whole_at`: of the last full read."""
 
     _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
     _read_at: datetime | None = None
     _whole_at: datetime | None = None
 
     def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, SampleColumns]:
-        """As `book.columns_since(now - REACH)`."""
+        """Return the samples of the last SAMPLE_LOOKBACK, as `book.load_columns_since` would."""
         since = self._find_read_start(now)
         if since is None:
             self._kept = dict(book.load_columns_since(now - SAMPLE_LOOKBACK))
@@ -198,7 +198,7 @@ class SampleWindow:
         return self._kept
 
     def _find_read_start(self, now: datetime) -> datetime | None:
-        """From when on to read; None: read all (first read, too long ago, or the clock went back)."""
+        """Return from when on to read; None: read all (first read, too long ago, or the clock went back)."""
         if self._read_at is None or self._whole_at is None:
             return None
         steady = self._read_at <= now < self._whole_at + FULL_READ_EVERY and now - self._read_at < REREAD_SPAN / 2
@@ -208,7 +208,7 @@ class SampleWindow:
 def _join_columns(
     kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
 ) -> dict[ResourceKey, SampleColumns]:
-    """The kept samples between `start` and `since`, followed by the `fresh` ones."""
+    """Join the kept samples between `start` and `since` with the `fresh` ones."""
     found = dict[ResourceKey, SampleColumns]()
     for key in {**kept, **fresh}:
         old, new = kept.get(key, {}), fresh.get(key, {})
@@ -221,7 +221,7 @@ def _join_columns(
 def _join_signal(
     old: tuple[Sequence[int], Sequence[float]] | None, new: tuple[Sequence[int], Sequence[float]] | None, start: int, since: int
 ) -> tuple[Sequence[int], Sequence[float]]:
-    """One signal's samples from `start` on: the old ones before `since`, then the new ones."""
+    """Join one signal's samples from `start` on: the old ones before `since`, then the new ones."""
     if old is None:
         return new or ((), ())
     ats, values = old
@@ -233,12 +233,12 @@ def _join_signal(
 
 
 def decode_instant(text: str | None) -> datetime | None:
-    """The instant that `isoformat` wrote; None for nothing."""
+    """Parse what `isoformat` wrote; None for nothing."""
     return datetime.fromisoformat(text) if text else None
 
 
 def encode_breaker(found: Breaker | None) -> str:
-    """As a text; "" where it is closed."""
+    """Encode the breaker as text; "" if it is closed."""
     if found is None:
         return ""
     since, closed = (at.isoformat() if at else "" for at in (found.recovering_since, found.closed_at))
@@ -246,7 +246,7 @@ def encode_breaker(found: Breaker | None) -> str:
 
 
 def decode_breaker(text: str | None) -> Breaker | None:
-    """What `breaker_text` wrote."""
+    """Decode what `encode_breaker` wrote; None for nothing."""
     if not text:
         return None
     opened, keys, shared, since, *closed = json.loads(text)
@@ -260,14 +260,14 @@ def decode_breaker(text: str | None) -> Breaker | None:
 
 
 def encode_evidence(facts: Mapping[str, object], waste: Money | None, saves: Rate | None = None) -> str:
-    """What an act rests on, as JSON: its facts, what idling had cost, and what it saves an hour."""
+    """Encode the evidence of an act as JSON: its facts, the idle cost, and the saving per hour."""
     cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
     rate = {"nano": saves.nano_per_hour, "currency": saves.currency} if saves else None
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
 def decode_costs(intents: Iterable[Intent]) -> dict[str, ActCost]:
-    """Intent id -> cost and saving of its act, where its evidence has them."""
+    """Return intent id -> cost and saving of its act, as far as its evidence has them."""
     found = {}
     for intent in intents:
         said = json.loads(intent.evidence or "{}")

@@ -1,4 +1,4 @@
-"""What a person stated, in a job file, in flags or both, as the values that flows ask for."""
+"""Convert user input, from a job file, flags or both, to the values that services use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_COUNT = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInput:
-    """What a person stated, from a file, flags and a template: the table, and the names in it that had to be read."""
+    """The user input from a file, flags and a template: the table, and notes on names that were resolved."""
 
     table: Table
     folder: Path
@@ -36,7 +36,7 @@ class JobInput:
 
 
 def read_job_input(flags: Table, job_file: str | None, facts: ShippedFacts) -> JobInput:
-    """Flags over the job file, both over a template, with every GPU name made canonical."""
+    """Merge flags over the job file, both over a template, with every GPU name made canonical."""
     path = expand_path(job_file) if job_file else None
     table = merge_flags(read_table(path), flags) if path else dict(flags)
     template = _find_template(table.pop("template"), facts) if "template" in table else None
@@ -60,7 +60,7 @@ def _find_template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
 
 
 def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, hours: float | None) -> JobInput:
-    """What is asked beside `--on`, which names the hardware: flags that name other hardware contradict it."""
+    """Return the input for `--on`, which names the hardware. Raises InputError for other flags that name hardware."""
     named = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
     twice = [flag for flag, value in named.items() if value is not None]
     if twice:
@@ -72,7 +72,7 @@ def apply_hardware_flag(stated: JobInput, flags: Table, *, count: float | None, 
 
 
 def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
-    """The job, of exactly one model."""
+    """Return the job, which must have exactly one model."""
     table = stated.table
     given = [k for k in ("model", "path", "architecture") if k in table]
     if len(given) != 1:
@@ -84,7 +84,7 @@ def read_job(stated: JobInput, facts: ShippedFacts) -> Job:
 
 
 def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
-    """The model by shipped name, by a config.json, or by its numbers."""
+    """Return the model by shipped name, from a config.json, or from its numbers."""
     if "architecture" in stated.table:
         from costguard.sizing.architecture_table import build_architecture_from_table
 
@@ -98,7 +98,7 @@ def _read_architecture(stated: JobInput, facts: ShippedFacts) -> Architecture:
 
 
 def read_model_config(stated: JobInput, facts: ShippedFacts) -> Table:
-    """The model's config.json: what `--exact` builds it from."""
+    """Return the model's config.json, from which `--exact` builds it."""
     if "architecture" in stated.table:
         hint = "name a shipped model, or write path = 'config.json'"
         raise InputError("holds numbers, and --exact builds a model from its config.json", field="architecture", hint=hint)
@@ -107,7 +107,7 @@ def read_model_config(stated: JobInput, facts: ShippedFacts) -> Table:
 
 
 def _find_config_file(stated: JobInput) -> Path | None:
-    """The config.json that is named; None where a shipped name is."""
+    """Return the path of the named config.json; None if a shipped model is named."""
     key = "path" if "path" in stated.table else "model"
     name = stated.table[key]
     if not isinstance(name, str) or not name.strip():
@@ -119,7 +119,7 @@ def _find_config_file(stated: JobInput) -> Path | None:
 
 
 def read_rental(stated: JobInput, count: float | None, hours: float | None) -> Rental:
-    """The plain question of `hours` on `count` GPUs."""
+    """Return the plain rental of `count` GPUs for `hours`."""
     limits = parse_job_limits(read_subtable(stated.table, "limits"))
     unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
     if unsuited:
@@ -140,7 +140,7 @@ def read_rental(stated: JobInput, count: float | None, hours: float | None) -> R
 
 
 def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
-    """`GPU:COUNT[xNODES]` read, and a note where a short name was completed."""
+    """Parse `GPU:COUNT[xNODES]`, with a note if a short name was completed."""
     if on is None:
         return None, ()
     name, counted, counts = on.partition(":")
@@ -160,7 +160,10 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
 
 
 def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:
-    """The runs that `rows` (file and line, table) state; a config.json is looked for from `folder`, and its whole path kept."""
+    """Return the runs that `rows` (file and line, table) state.
+
+    A config.json is looked for from `folder`, and its absolute path is stored.
+    """
     from costguard.sizing.observed_runs import read_observed_run
 
     def job_of(table: Table) -> Job:
@@ -173,7 +176,7 @@ def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: S
 
 
 def _make_path_absolute(row: Table, folder: Path) -> Table:
-    """`row` so that it means the same wherever it is read again."""
+    """Return `row` with an absolute path, so that it can be read again from any folder."""
     if not isinstance(row.get("path", row.get("model")), str):
         return row
     file = _find_config_file(JobInput(table=row, folder=folder, notes=()))

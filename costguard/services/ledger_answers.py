@@ -1,6 +1,6 @@
-"""What the ledger answers: status and report.
+"""Answers from the ledger: status and report.
 
-Charge items for the formats that are made of them: the ledger is opened when they are gone through, and not before.
+Charge items for the formats that need them are read lazily: the ledger is opened when they are iterated.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ NO_PERIOD: Mapping[str, str | None] = MappingProxyType({})
 def answer_status(
     *, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None
 ) -> CommandAnswer:
-    """`costguard status`: what burns now, what the month comes to, how each scope is seen.
+    """Answer `costguard status`: the present burn, the month's cost and forecast, the state of each scope.
 
-    The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
+    The configured providers are polled first, except with `offline`. `strict`: an incomplete poll is refused.
     """
     from costguard.views.status import build_incomplete_status_error, build_status_document, list_status_warnings
 
@@ -70,7 +70,10 @@ def answer_status(
 
 
 def load_current_status(settings: Settings, zone: tzinfo, looked: PollNowResult | None) -> tuple[FleetStatus, str]:
-    """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
+    """Load the current status from the ledger, and the head of its audit log.
+
+    `looked`: the results of a poll just made; None: no poll.
+    """
     from costguard.services.guard_snapshot import SampleWindow, build_guard_snapshot, load_recent_overrides, read_previous_runs
     from costguard.services.status import build_status as flow
 
@@ -113,9 +116,9 @@ def answer_report(
     needs: str = "",
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard report`: where a period's money went. `stated`: which period, by the names of `reporting/statement/period.py`.
+    """Answer `costguard report`: the costs of a period. `stated`: the period, as in `reporting/statement/period.py`.
 
-    `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
+    `needs`: the field of the document that the format renders. `strict`: refuse if a scope was not observed throughout.
     """
     from costguard.views.report import build_incomplete_report_error, list_report_warnings
 
@@ -135,7 +138,10 @@ def answer_report(
 def build_report(
     settings: Settings, of: ReportPeriod, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
 ) -> tuple[Statement, Document]:
-    """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
+    """Build the statement of a period, and its document. `drawn`: with chart data.
+
+    `beside`: see `report.build_full_statement`.
+    """
     from costguard.services.report import ReportQuestion, build_full_statement
     from costguard.views.report import build_report_document
 
@@ -163,7 +169,7 @@ def _open_books(settings: Settings, kind: type[SpendingReader] = SpendingReader)
 
 
 def _build_poll_results(ask: Query, looked: PollNowResult | None) -> PollResults:
-    """What a guard run would be told beside the ledger, of what was just listed. Nobody is asked for a measure from here."""
+    """Build the poll results of a snapshot from what was just listed. No measurements are requested."""
     return PollResults(
         handling=looked.handling if looked else {},
         sources={},
@@ -185,7 +191,7 @@ def _get_now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChargeItems:
-    """The items of `period` as known at `as_of`. Each time they are gone through the ledger is read anew, as it is then."""
+    """The charge items of `period` as known at `as_of`. Each iteration reads the ledger anew."""
 
     books: Callable[[], SpendingReader]
     period: Period
@@ -193,12 +199,12 @@ class LedgerChargeItems:
 
     @property
     def sellers(self) -> Mapping[str, Seller]:
-        """What every installed provider says of itself; its package is imported now, and not for a report without items."""
+        """Return the seller of every installed provider. The import happens here, because only reports with items need it."""
         from costguard.providers.plugins import load_sellers
 
         return load_sellers()
 
     def __iter__(self) -> Iterator[ChargeItem]:
-        """One resource after the other; the ledger is closed after the last, or when no more are asked for."""
+        """Yield the items resource by resource; the ledger is closed at the end of the iteration."""
         with self.books() as books:
             yield from books.items(self.period, self.as_of)

@@ -1,6 +1,6 @@
-"""What must be so of an answer before anything is made of it: it has the right shape, and tells of its source's own things.
+"""Validate answers of plug-ins: the right shape, and only resources of their own provider.
 
-Whoever wrote a plug-in may answer anything. One that answers for another provider would charge it, or end what it holds.
+A plug-in may return anything. One that answers for another provider could cause false charges, or end its resources.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NOT_A_LISTING = "it did not return a listing of this scope"
 
 
 def describe_failure(broken: object) -> str:
-    """What to say of `broken` on one line, beside the name of its provider, which is therefore left out.
+    """Describe `broken` on one line, without the name of its provider, which is shown beside it.
 
-    The words of an unexpected one are left out, too: they may hold a secret.
+    The text of an unexpected exception is dropped: it may hold a secret.
     """
     if isinstance(broken, ProviderError):
         return "; ".join(filter(None, (broken.what, *(broken.hint or "").splitlines())))
@@ -31,12 +31,12 @@ def describe_failure(broken: object) -> str:
 
 
 def may_speak_for(name: str, provider: object) -> bool:
-    """Whether the plug-in `name` may speak for `provider`: its own name, or one that starts with it (sim-aws)."""
+    """Return whether the plug-in `name` may report `provider`: its own name, or a name prefixed by it (sim-aws)."""
     return isinstance(provider, str) and (provider == name or provider.startswith(f"{name}-"))
 
 
 def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tuple[ScopeKey, ...]:
-    """The scopes of `stated`; ProviderError where one is none, or lies with a provider that the source does not speak for."""
+    """Return the scopes of `stated`; raise ProviderError for an invalid scope or one of another provider."""
     scopes = list[ScopeKey]()
     for one in stated:
         if not isinstance(one, ScopeKey) or not all(isinstance(part, str) and part and is_storable(part) for part in one):
@@ -48,7 +48,7 @@ def check_own_scopes(stated: Iterable[object], providers: Collection[str]) -> tu
 
 
 def validate_listing(said: object, scope: ScopeKey) -> str:
-    """Why `said` is no listing of `scope`; "" where it is one."""
+    """Explain why `said` is not a valid listing of `scope`; "" if it is."""
     if not isinstance(said, Poll) or said.scope != scope:
         return describe_failure(said)
     found = said.inventory
@@ -65,7 +65,7 @@ def validate_listing(said: object, scope: ScopeKey) -> str:
 
 
 def _to_tuple(notes: object) -> tuple[object, ...]:
-    """`notes` to be looked at one by one; what is no list is one odd thing."""
+    """Return `notes` as a tuple; a value that is no list becomes its only element."""
     return tuple(notes) if isinstance(notes, tuple | list) else (notes,)
 
 

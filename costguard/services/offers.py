@@ -1,8 +1,7 @@
-"""offers: the market, narrowed, in order of price or age.
+"""Offers: the market snapshot filtered and sorted, live offers of all providers, and the price cache.
 
-live: every provider asked at once what it rents out now; one that cannot be asked is a sentence, and hides no other.
-
-Prices of today: what can be rented now, beside the snapshot that is shipped, and a cache of it.
+Live offers are requested from every provider in parallel; a failed one is reported in a sentence and does not affect the
+others. Prices are taken from the shipped snapshot or its refreshed cache.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OFFER_SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
 def list_market_offers(
     selection: OfferSelection, *, market: OfferSource, sort: str = "usd_per_hour", limit: int | None = None
 ) -> tuple[Offer, ...]:
-    """Selected offers; those of unknown price come last, whatever the order."""
+    """Return selected offers; those of unknown price come last in every order."""
     return tuple(market.list_offers(selection, sort=sort, limit=limit))
 
 
@@ -40,9 +39,9 @@ LIVE_OFFERS_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOffers:
-    """What the providers said. `listings`: by provider. `failed`: a sentence for each that could not be asked.
+    """The answers of the providers. `listings`: by provider. `failed`: a sentence for each failed provider.
 
-    `unable`: providers that have no way to be asked.
+    `unable`: providers that offer no such request.
     """
 
     listings: Mapping[str, OfferListing]
@@ -51,18 +50,18 @@ class LiveOffers:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        """All of them together."""
+        """Return all offers."""
         return tuple(offer for listing in self.listings.values() for offer in listing.offers)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What lacks, a sentence each: providers that failed, and parts of listings."""
+        """Return a sentence for each failed provider and each incomplete listing."""
         parts = [f"{name}: {listing.why}" for name, listing in self.listings.items() if listing.why]
         return (*(f"{name}: {why}" for name, why in self.failed.items()), *parts)
 
     @property
     def unnamed(self) -> tuple[str, ...]:
-        """GPUs that no name here fits, a sentence a provider."""
+        """Return a sentence per provider with GPUs that match no canonical name."""
         return tuple(
             f"{name}: left out, because no GPU is called so here: {', '.join(listing.unnamed)}"
             for name, listing in self.listings.items()
@@ -73,7 +72,10 @@ class LiveOffers:
 def ask_live_offers(
     sources: Mapping[str, Sequence[InstanceSource]], gpus: Collection[str] | None, *, limit_s: float = LIVE_OFFERS_LIMIT_S
 ) -> LiveOffers:
-    """What each of `sources` rents out now of `gpus`, None: of all. Accounts of one provider are asked until one answers."""
+    """Request the current offers of each of `sources` for `gpus`, None: for all.
+
+    The accounts of one provider are tried until one answers.
+    """
     able = {name: [one for one in accounts if isinstance(one, LiveOfferSource)] for name, accounts in sources.items()}
     questions = {name: _build_question(accounts, gpus) for name, accounts in able.items() if accounts}
     answers = {name: _check_answer(answer, name) for name, answer in run_all(questions, limit_s=limit_s).items()}
@@ -85,12 +87,12 @@ def ask_live_offers(
 
 
 def select_offers(offers: Iterable[Offer], selection: OfferSelection) -> tuple[Offer, ...]:
-    """Those of `offers` that `selection` asks for, each once."""
+    """Return those of `offers` that match `selection`, without duplicates."""
     return tuple(dict.fromkeys(offer for offer in offers if _matches_selection(offer, selection)))
 
 
 def sort_offers(offers: Iterable[Offer], sort: str, limit: int | None) -> tuple[Offer, ...]:
-    """`offers` as `Market.offers` orders them; those of unknown price last."""
+    """Sort `offers` as the market does; those of unknown price come last."""
     keys: Mapping[str, Callable[[Offer], tuple[object, ...]]] = {
         "usd_per_hour": lambda o: (_get_rate_nano(o),),
         "usd_per_gpu_hour": lambda o: (_get_rate_nano(o) // o.gpu_count,),
@@ -116,7 +118,7 @@ def _ask_until_answered(accounts: Sequence[LiveOfferSource], gpus: Collection[st
 
 
 def _check_answer(answer: OfferListing | BaseException, name: str) -> OfferListing | BaseException:
-    """`answer`, unless it has another shape than its plug-in promised, or tells what another provider rents out."""
+    """Return `answer`, or an error if it has the wrong shape or contains offers of another provider."""
     if isinstance(answer, BaseException):
         return answer
     shaped = isinstance(answer, OfferListing) and isinstance(answer.why, str) and isinstance(answer.offers, tuple | list)
@@ -158,9 +160,9 @@ def answer_live_offers(
     strict: bool,
     today: date,
 ) -> CommandAnswer:
-    """`costguard offers --live`: live rows beside those of `source`. `settings` None: nobody is to be asked.
+    """Answer `costguard offers --live`: live rows beside those of `source`. `settings` None: no provider is asked.
 
-    What could not be asked is a warning; with `strict` it is refused.
+    A failed provider causes a warning; with `strict` a refusal.
     """
     from costguard.views.market import build_offers_document
 
@@ -181,7 +183,7 @@ def answer_live_offers(
 def ask_configured_providers(
     settings: Settings, *, only: Collection[str] | None = None, gpus: Collection[str] | None = None
 ) -> LiveOffers:
-    """What the configured providers, or `only` these of them, rent out now."""
+    """Request the current offers of the configured providers, or of `only` these."""
     from costguard.services.configured_providers import open_providers
 
     names = None if only is None else [name for name in only if name in settings.providers]
@@ -196,20 +198,20 @@ def ask_configured_providers(
 
 
 def choose_market_file(stated: str | None, settings: Settings) -> Path:
-    """The market to use: as stated by a flag or the settings, else what was refreshed last, else what is shipped."""
+    """Return the market file: stated by a flag or the settings, else the newer of the refreshed and the shipped one."""
     chosen = stated or settings.quote.market
     return expand_path(chosen) if chosen else select_newest_market(MARKET, get_refreshed_market_file())
 
 
 def get_refreshed_market_file() -> Path:
-    """Where `costguard prices refresh` keeps its market."""
+    """Return the file in which `costguard prices refresh` stores its market."""
     return get_cache_path("market.sqlite")
 
 
 def merge_offers(
     live: LiveOffers, market: MarketReader, selection: OfferSelection, *, sort: str, limit: int | None
 ) -> tuple[tuple[Offer, ...], frozenset[Offer]]:
-    """The offers of `market` and the live ones in one order, and which of them are live."""
+    """Merge the offers of `market` and the live ones in one order; also return which are live."""
     now = select_offers(live.offers, selection)
     fresh = frozenset(now)
     kept = (offer for offer in market.list_offers(selection) if offer not in fresh)
@@ -217,21 +219,21 @@ def merge_offers(
 
 
 def list_live_offer_warnings(live: LiveOffers) -> tuple[str, ...]:
-    """What could not be asked, what lacks, and GPUs without a name here."""
+    """Return warnings on failed providers, incomplete listings, and GPUs without a canonical name."""
     missing = tuple(f"some offers are missing: {sentence}" for sentence in live.missing)
     unable = tuple(f"{name} cannot be asked for offers" for name in live.unable)
     return (*missing, *unable, *live.unnamed)
 
 
 def explain_incomplete(live: LiveOffers) -> IncompleteError | None:
-    """Why `--strict` refuses: a provider that could not be asked, or said less than all; None where none is."""
+    """Return the refusal of `--strict` for failed providers or incomplete listings; None if all are complete."""
     if not live.missing:
         return None
     return IncompleteError(f"{len(live.missing)} providers could not be asked in full", hint="; ".join(live.missing[:3]))
 
 
 def answer_prices(*, market: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard prices`: which prices are in use, and how old they are. It asks nobody."""
+    """Answer `costguard prices`: the prices in use, and their age. No provider is asked."""
     settings = read_settings(config)
     with MarketReader(choose_market_file(market, settings)) as found:
         return CommandAnswer(document=_build_prices_document(found, None))
@@ -240,7 +242,7 @@ def answer_prices(*, market: str | None = None, config: str | None = None) -> Co
 def refresh_prices(
     *, only: Collection[str] | None = None, strict: bool = False, offline: bool = False, config: str | None = None
 ) -> CommandAnswer:
-    """`costguard prices refresh`: live offers into the cache, where quotes and offers find them."""
+    """Answer `costguard prices refresh`: write live offers to the cache that quotes and offers use."""
     settings = read_settings(config)
     if offline:
         raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")

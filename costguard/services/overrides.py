@@ -58,7 +58,7 @@ LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan as
 
 
 def keep_resource(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard keep`: a lease. NoAnswerError where no policy allows one so long, or so many of them."""
+    """Answer `costguard keep`: make a lease. Raises NoAnswerError if a policy does not allow its length or number."""
     settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = get_now()
@@ -90,7 +90,7 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
 
 
 def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard protect`: never acted on until lifted. Lifting does not remove protection by a provider or a label."""
+    """Answer `costguard protect`: no act until it is lifted. Lifting does not remove protection by a provider or a label."""
     settings, now = read_settings(config), get_now()
     reason = "" if lift else require_reason(why, "costguard protect ID")
     live = _find_resource(stated, settings, now)
@@ -120,7 +120,7 @@ def protect_resource(stated: str, *, why: str | None, lift: bool = False, config
 
 
 def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard snooze`: no notifications about a machine or a policy until then; acts are not affected."""
+    """Answer `costguard snooze`: no notifications about a machine or a policy for a time; acts are not affected."""
     settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
     name = stated.removeprefix("policy:")
@@ -141,7 +141,7 @@ def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, co
 
 
 def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard freeze`: no acts at all until lifted."""
+    """Answer `costguard freeze`: no acts at all until it is lifted."""
     settings, now = read_settings(config), get_now()
     reason = "" if lift else require_reason(why, "costguard freeze")
     with open_guard_store(settings) as book:
@@ -159,7 +159,7 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
 
 
 def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
-    """`costguard phase`: count the machine as active although no measure shows it."""
+    """Answer `costguard phase`: count the machine as active although no measurement shows it."""
     settings, now = read_settings(config), get_now()
     called = name.strip()
     if not called:
@@ -177,7 +177,7 @@ def declare_phase(name: str, *, stated: str | None, length: str | None, config: 
 
 
 def approve_action(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard approve`: allow one act on the present run of a machine, for a day."""
+    """Answer `costguard approve`: allow one act on the present run of a machine, for a day."""
     settings, now = read_settings(config), get_now()
     require_one_of(act, ACTS, "ACT")
     live = _find_resource(stated, settings, now)
@@ -193,7 +193,7 @@ def approve_action(stated: str, act: str, *, why: str | None = None, config: str
 
 
 def describe_user() -> str:
-    """`ada@workstation`: the user of this system, and the machine."""
+    """Return the system user and the machine: `ada@workstation`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run as a number that has no name
@@ -202,7 +202,7 @@ def describe_user() -> str:
 
 
 def require_reason(why: str | None, example: str) -> str:
-    """`why` as it was given; InputError where nobody gave one."""
+    """Return `why` without surrounding blanks; raise InputError if it is empty."""
     if not (why or "").strip():
         raise InputError("is missing", field="--why", hint=f'{example} --why "evaluation until tomorrow"')
     return (why or "").strip()
@@ -211,7 +211,7 @@ def require_reason(why: str | None, example: str) -> str:
 def make_override(
     what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = ""
 ) -> Override:
-    """An override about no particular resource."""
+    """Make an override for no particular resource."""
     return Override(
         id=secrets.token_hex(8), what=what, who=describe_user(), why=why, at=now, until=until, subject=subject, value=value
     )
@@ -227,7 +227,10 @@ def _make_resource_override(
     whole_life: bool = True,
     subject: str = "",
 ) -> Override:
-    """`whole_life`: bound to the present life of `live`; else to its resource whatever life it is in."""
+    """Make an override of a resource.
+
+    `whole_life`: bound to the present incarnation of `live`; else to its resource in any incarnation.
+    """
     seen = live.observation if live else None
     return Override(
         id=secrets.token_hex(8),
@@ -249,7 +252,7 @@ def _find_resource(stated: str, settings: Settings, now: datetime, field: str = 
 
 @contextmanager
 def open_guard_store(settings: Settings) -> Iterator[GuardStore]:
-    """The guard's part of the ledger, to be written to."""
+    """Open the guard's part of the ledger for writing."""
     from costguard.ledger.guard.store import GuardStore
 
     with GuardStore(resolve_ledger_url(settings), rails=settings.rails or Rails()) as book:
@@ -261,7 +264,7 @@ def _compute_end(now: datetime, lasts: timedelta) -> datetime:
 
 
 def get_now() -> datetime:
-    """Now, of the wall clock."""
+    """Return the current time of the wall clock."""
     return datetime.now(UTC)
 
 
@@ -269,7 +272,7 @@ BREAKER_SCHEMA = "costguard.breaker/1"
 
 
 def show_breaker(*, config: str | None = None) -> CommandAnswer:
-    """The machines whose idle acts are held, since when, and what ends it."""
+    """Show the machines whose idle acts the breaker holds, since when, and when it closes."""
     settings = read_settings(config)
     held, at = _load_open_breaker(settings, get_now())
     data: dict[str, object] = {"schema": BREAKER_SCHEMA, "open": held is not None, "as_of": format_instant(at) if at else None}
@@ -297,7 +300,7 @@ def show_breaker(*, config: str | None = None) -> CommandAnswer:
 
 
 def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswer:
-    """Close it: the machines that turned so far are judged as usual from the next run on."""
+    """Close the breaker: from the next run on, the machines that it holds are judged as usual."""
     settings, now = read_settings(config), get_now()
     reason = require_reason(why, "costguard breaker close")
     held, _ = _load_open_breaker(settings, now)
@@ -313,7 +316,7 @@ def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswe
 
 
 def _load_open_breaker(settings: Settings, now: datetime) -> tuple[Breaker | None, datetime | None]:
-    """The open breaker of the last guard run, and when that was; (None, None) before the first run."""
+    """Return the open breaker of the last guard run, and when that was; (None, None) before the first run."""
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             last, wishes = load_last_run(ask), load_overrides_since(ask, now - OVERRIDES_BACK)

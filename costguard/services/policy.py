@@ -1,4 +1,4 @@
-"""`costguard policy`: lint, explain, test, arm, accept; and what policies can do on the machines of the ledger."""
+"""`costguard policy`: lint, explain, test, arm, accept; and what policies can do on the listed machines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def lint_policies(*, config: str | None = None) -> CommandAnswer:
-    """`costguard policy lint`: an error where the settings are refused; else remarks on what is probably unintended."""
+    """Answer `costguard policy lint`: raise an error for invalid settings; else list what is probably unintended."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
     configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
@@ -69,7 +69,7 @@ def lint_policies(*, config: str | None = None) -> CommandAnswer:
 
 
 def explain_policies(name: str | None = None, *, config: str | None = None) -> CommandAnswer:
-    """`costguard policy explain`: each in words, and how far it may go today."""
+    """Answer `costguard policy explain`: describe each policy, and how far it may go today."""
     settings = read_settings(config)
     policies = settings.policies if name is None else (_find_policy(settings, name),)
     wishes, at = _load_overrides(settings), overrides.get_now()
@@ -78,7 +78,7 @@ def explain_policies(name: str | None = None, *, config: str | None = None) -> C
 
 
 def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -> CommandAnswer:
-    """`costguard policy test`: the verdict of the policy for these facts, each `NAME=VALUE`."""
+    """Answer `costguard policy test`: evaluate the policy for these facts, each `NAME=VALUE`."""
     policy = _find_policy(read_settings(config), name)
     texts = dict(_parse_fact(one) for one in stated)
     facts = {fact: _parse_fact_value(fact, text) for fact, text in texts.items()}
@@ -86,7 +86,10 @@ def try_policy(name: str, stated: Sequence[str], *, config: str | None = None) -
 
 
 def arm_policy(name: str, level: str, *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan first; lowering it applies at once."""
+    """Answer `costguard policy arm`: set how far it may go for 90 days.
+
+    Raising the level shows the plan first; lowering it applies at once.
+    """
     settings, at = read_settings(config), overrides.get_now()
     policy = _find_policy(settings, name)
     require_one_of(level, LEVELS, "LEVEL")
@@ -113,9 +116,10 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
 
 
 def accept_policies(digests: Sequence[str], *, why: str | None = None, config: str | None = None) -> CommandAnswer:
-    """`costguard policy accept`: arm each policy whose meaning has one of `digests`, as far as its file says, for 90 days.
+    """Answer `costguard policy accept`: arm each policy with one of `digests` as far as its file states, for 90 days.
 
-    For a reviewed file that is rolled out: InputError, and nothing is recorded, where a digest is that of no policy here.
+    It is meant for rolling out a reviewed file. If a digest matches no policy here, InputError is raised and nothing is
+    recorded.
     """
     settings, at = read_settings(config), overrides.get_now()
     meant = [_find_by_digest(settings, stated) for stated in digests]
@@ -138,7 +142,7 @@ def accept_policies(digests: Sequence[str], *, why: str | None = None, config: s
 
 
 def _find_by_digest(settings: Settings, stated: str) -> Policy:
-    """The policy whose meaning has the digest `stated`, which may be shortened to DIGEST_CHARS_MIN digits."""
+    """Return the policy with the digest `stated`, which may be shortened to DIGEST_CHARS_MIN digits."""
     wanted = stated.strip().lower()
     here = ", ".join(f"{policy.name} {policy.digest}" for policy in settings.policies) or "none"
     if len(wanted) < DIGEST_CHARS_MIN:
@@ -161,7 +165,7 @@ def _build_arm_document(data: dict[str, object], lead: Sequence[str]) -> Documen
 
 
 def _plan_with_override(config: str | None, wish: Override) -> CommandAnswer:
-    """The plan as if `wish` were recorded already."""
+    """Return the plan as if `wish` were already recorded."""
     from costguard.services import watch
 
     return watch.answer_plan(config=config, accept=None, supposed=(wish,))
@@ -177,14 +181,14 @@ def _find_policy(settings: Settings, name: str) -> Policy:
 
 
 def _find_arming(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[ArmedLevel, datetime | None]:
-    """How far it may go, and until when that was recorded; None: nothing is recorded that counts."""
+    """Return how far it may go, and until when that was recorded; None: no arming is in force."""
     mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
     newest = max((wish for wish in mine if is_override_open(wish, at)), key=lambda wish: wish.at, default=None)
     return find_armed_level(policy, mine, at), newest.until if newest else None
 
 
 def _load_overrides(settings: Settings) -> list[Override]:
-    """All ever made, those that have run out too; none where there is no ledger yet, which makes none either."""
+    """Load all overrides ever made, expired ones too; none if there is no ledger yet, which is not created."""
     try:
         with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
             return load_overrides_since(ask, EARLIEST)
@@ -205,7 +209,7 @@ def _parse_fact(stated: str) -> tuple[str, str]:
 
 
 def _parse_fact_value(name: str, text: str) -> object:
-    """`text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
+    """Parse `text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
     kind, field = FACTS[name].kind, f"--fact {name}"
     if kind == NUMBER:
         try:
@@ -230,7 +234,7 @@ NAMES_SHOWN = 20
 
 
 def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
-    """Sentences about each policy that acts: on how many of the running machines it can, and what limits it on the others."""
+    """Return sentences on how many running machines each acting policy can act on, and what prevents it on the others."""
     live, agents = load_machines(settings)
     return describe_machines(settings, policies, live, agents)
 
@@ -238,7 +242,7 @@ def list_reach(settings: Settings, policies: Sequence[Policy]) -> list[str]:
 def describe_machines(
     settings: Settings, policies: Sequence[Policy], live: Iterable[LiveResource], agents: frozenset[ResourceKey]
 ) -> list[str]:
-    """The same for the machines `live`, of which those in `agents` have one."""
+    """Return the same sentences for the machines `live`, of which those in `agents` have an agent."""
     measures = {name: one.manifest.measures for name, one in plugins.load_providers().found.items()}
     owner_from, machines = settings.defaults.owner_from, list(live)
     return [
@@ -251,7 +255,7 @@ def describe_machines(
 
 
 def list_unowned(settings: Settings, policy: Policy) -> list[str]:
-    """Sentences for whoever arms `policy`: per account whether it is claimed, and the machines without an owner by name."""
+    """Return, for arming `policy`, sentences per account: whether it is claimed, and its machines without an owner."""
     rules = build_guard_config(settings)
     found: dict[tuple[str, str], list[LiveResource]] = {}
     for one in load_machines(settings)[0]:
@@ -274,7 +278,7 @@ def list_unowned(settings: Settings, policy: Policy) -> list[str]:
 
 
 def load_machines(settings: Settings) -> tuple[list[LiveResource], frozenset[ResourceKey]]:
-    """What the ledger lists now, and the machines with an agent; nothing where there is no ledger yet."""
+    """Load the listed machines, and the keys of those with an agent; nothing if there is no ledger yet."""
     url = resolve_ledger_url(settings)
     try:
         with SpendingReader(url, rules=ShippedFacts().get_billing_rules()) as books:

@@ -1,12 +1,12 @@
-"""Poll all accounts at once and write their listings to the ledger.
+"""Poll all accounts in parallel and write their listings to the ledger.
 
 An account that fails neither stops nor delays the others: each is recorded as soon as it has answered, and one that has not
-answered within the time limit is recorded as not seen. Where a listing lacks more than half of the known resources, or all of
-one kind, each missing resource is looked up by itself before its absence is believed. Then the measures of running machines are
-fetched, from providers that state them apart from the listing; what cannot be measured is missing, never zero.
+answered within the time limit is recorded as not seen. If a listing lacks more than half of the known resources, or all of one
+kind, each missing resource is looked up by itself before it counts as absent. Then the measurements of running machines are
+fetched from providers that state them apart from the listing; what cannot be measured is missing, never zero.
 
-Everything that waits runs in threads, a pool for each provider, so that one that hangs uses up no thread of another. All
-decisions and ledger writes happen in the calling thread.
+Everything that waits runs in threads, in a pool for each provider, so that a provider that hangs uses up no thread of another.
+All decisions and ledger writes happen in the calling thread.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ POLL_CYCLE_LIMIT_S = 75.0
 def poll_sources(
     sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, *, limit_s: float = POLL_CYCLE_LIMIT_S
 ) -> PollCycleResult:
-    """One poll cycle over every scope of every source within `limit_s` seconds, with one transaction for each source.
+    """Run one poll cycle over every scope of every source within `limit_s` seconds, one transaction per source.
 
-    `clock` dates failures. A poll dated ahead of `clock` is refused: once recorded, the ledger would ignore every poll until
-    then.
+    `clock` dates failures. A poll dated ahead of `clock` is refused, because the ledger would then ignore every poll until that
+    time.
     """
     return PollCycle(sources, ledger, clock, limit_s).run()
 
@@ -56,7 +56,7 @@ SCOPES, POLL, LOOK = "scopes", "poll", "look"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePoll:
-    """What `source` listed in one scope."""
+    """The listing of one scope by `source`."""
 
     source: InstanceSource
     poll: Poll
@@ -66,9 +66,9 @@ class ScopePoll:
 class PollCycleResult:
     """Result of one poll cycle, in the order of the sources.
 
-    `refused`: what was not recorded, a sentence each; `twins`: of those, accounts that another source already represents.
+    `refused`: what was not recorded, a sentence each; `twins`: those of them about accounts that another source already covers.
     `notes`: what complete listings left out. `seen`: the listed resources, with `handling` and source, which the ledger does
-    not keep.
+    not store.
     """
 
     accrued: tuple[AccrualResult, ...]
@@ -79,16 +79,19 @@ class PollCycleResult:
 
     @property
     def unseen(self) -> tuple[AccrualResult, ...]:
-        """Scopes that were not seen completely.
+        """Return the scopes that were not listed completely.
 
-        One whose poll was dropped, as it is not newer than the last one, is among them.
+        A scope whose poll was dropped, because it is not newer than the last one, is included.
         """
         return tuple(one for one in self.accrued if one.outcome != COMPLETE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountIntroduction:
-    """What an account says of itself before it is polled. `identity` None: it does not say. `unsure`: it cannot be asked."""
+    """The scopes and identity of an account, before it is polled.
+
+    `identity` None: not stated. `unsure`: the request for it failed.
+    """
 
     scopes: tuple[ScopeKey, ...]
     identity: str | None = None
@@ -102,7 +105,7 @@ AccountReply = AccountIntroduction | Poll
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _AccountSlot:
-    """One source of the cycle. `said`, `broken`: the answer to the question for its scopes. `waits`: scopes not settled yet."""
+    """One source of the cycle. `said`, `broken`: the answer to the request for its scopes. `waits`: scopes not done yet."""
 
     number: int
     source: InstanceSource
@@ -119,17 +122,17 @@ class _AccountSlot:
 
     @property
     def answered(self) -> bool:
-        """Whether it is known which scopes it has, or that this cannot be known."""
+        """Return whether its scopes are known, or cannot be known."""
         return self.said is not None or bool(self.broken)
 
     @property
     def name(self) -> str:
-        """How a sentence calls it: by its place in the settings, since nothing else tells twins apart."""
+        """Return its name for messages: its position in the settings, since duplicate accounts differ in nothing else."""
         return f"account {self.number + 1} ({', '.join(self.source.providers)})"
 
 
 class PollCycle:
-    """The state of one poll cycle. `limit_s`: after so many seconds the rest counts as not seen."""
+    """The state of one poll cycle. `limit_s`: seconds after which missing answers count as not seen."""
 
     def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
         self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
@@ -144,7 +147,7 @@ class PollCycle:
         self._claimed: dict[ScopeKey, _AccountSlot] = {}
 
     def run(self) -> PollCycleResult:
-        """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
+        """Request all, record each source when it is done, and record what is missing at the time limit as not seen."""
         began = read_monotonic()
         for seat in self._seats:
             alone = len(self._kin[seat.number]) == 1
@@ -200,7 +203,7 @@ class PollCycle:
         return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
 
     def _take_poll(self, seat: _AccountSlot, scope: ScopeKey, answer: Poll) -> None:
-        """Keep `answer`, unless a wrong clock dated it; where it lacks too much, have that looked up first."""
+        """Keep `answer` unless it is dated in the future; if it lacks too much, start look-ups first."""
         now = self._clock.now()
         if answer.seen_at > now + POLL_AHEAD_MAX:
             name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
@@ -217,7 +220,7 @@ class PollCycle:
             seat.waits.discard(scope)
 
     def _advance(self, seats: Iterable[_AccountSlot], *, patient: bool) -> None:
-        """Admit those of `seats` whom nobody of their kin before them holds up, and record who is done."""
+        """Admit those of `seats` that wait for no related account before them, and record those that are done."""
         held = set[int]()
         for seat in seats:
             kin = id(self._kin[seat.number])
@@ -232,7 +235,7 @@ class PollCycle:
                 self._record_broken(seat)
 
     def _admit(self, seat: _AccountSlot) -> None:
-        """Poll the scopes of `seat`, but for those that another account speaks for already."""
+        """Poll the scopes of `seat`, except those that another account already covers."""
         seat.admitted = True
         twin = self._explain_twin(seat)
         if twin:
@@ -247,7 +250,7 @@ class PollCycle:
             seat.crew.ask((seat.number, POLL, scope), partial(seat.source.poll, scope))
 
     def _explain_twin(self, seat: _AccountSlot) -> str:
-        """Why `seat` is an account that another one speaks for already, or may be; "" where it is not."""
+        """Explain why another account already covers `seat`, or may; "" if none does."""
         mine = seat.said
         others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
         for other in others:
@@ -262,12 +265,12 @@ class PollCycle:
         return ""
 
     def _is_known(self, seat: _AccountSlot) -> bool:
-        """Whether the ledger knows a scope of `seat`."""
+        """Return whether the ledger knows a scope of `seat`."""
         known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
         return bool(seat.said and known.intersection(seat.said.scopes))
 
     def _record(self, seat: _AccountSlot) -> None:
-        """Hand what `seat` answered to the ledger, in one transaction, and then the measures that came with it."""
+        """Record the listings of `seat` in one transaction, then the samples that came with them."""
         if seat.done:
             return
         seat.done = True
@@ -280,7 +283,7 @@ class PollCycle:
             self._ledger.record_samples(samples)
 
     def _record_broken(self, seat: _AccountSlot) -> None:
-        """Record the known scopes of its providers that no other account listed as not seen; a sentence where there is none."""
+        """Record as not seen the known scopes of its providers that no other account listed; a sentence if there is none."""
         if seat.done:
             return
         known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
@@ -294,7 +297,7 @@ class PollCycle:
         self._record(seat)
 
     def _close_overdue(self) -> None:
-        """What has not answered counts as not seen; a listing whose look-ups are under way, as it is."""
+        """Count missing answers as not seen; keep a listing whose look-ups are unfinished as it is."""
         why = f"no answer within {self._limit_s:g} s"
         for seat in self._seats:
             if seat.said is None and not seat.broken:
@@ -311,7 +314,7 @@ class PollCycle:
 
 
 def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
-    """By its number, every seat that shares a provider with it, or with one that does; itself too; in their order."""
+    """Return by number all seats that share a provider with it, directly or through others; itself included, in order."""
     groups = list[tuple[set[str], list[_AccountSlot]]]()
     for seat in seats:
         names = set(seat.source.providers)
@@ -323,7 +326,7 @@ def _group_kin(seats: Sequence[_AccountSlot]) -> dict[int, list[_AccountSlot]]:
 
 
 def _introduce(source: InstanceSource, *, alone: bool) -> AccountIntroduction:
-    """Its scopes, and who its provider says it is where there is another account to take it for."""
+    """Return its scopes and, if it could be confused with another account, its identity."""
     scopes = check_own_scopes(source.list_scopes(), source.providers)
     if alone or not isinstance(source, IdentitySource):
         return AccountIntroduction(scopes=scopes)
@@ -342,7 +345,7 @@ LOOKUPS_MAX = 100
 
 
 def verify_absences(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
-    """`answer` with the results of looking up each of the `missing`. One that still exists makes the listing partial.
+    """Return `answer` with the results of looking up each of `missing`. One that still exists makes the listing partial.
 
     A resource that is found ended does not contradict the listing.
     """
@@ -374,7 +377,7 @@ MEASURE_LIMIT_S = 45.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementResult:
-    """How many samples were recorded, and why others are missing."""
+    """The number of samples recorded, and why others are missing."""
 
     samples: int = 0
     notes: tuple[str, ...] = ()
@@ -383,7 +386,7 @@ class MeasurementResult:
 def measure_activity(
     seen: Iterable[ScopePoll], ledger: Ledger, now: datetime, *, limit_s: float = MEASURE_LIMIT_S
 ) -> MeasurementResult:
-    """Fetch the samples of running instances in `seen` and record them, one transaction an account."""
+    """Fetch and record the samples of running instances in `seen`, one transaction per account."""
     running: dict[int, tuple[InstanceSource, list[Observation]]] = {}
     for one in seen:
         if isinstance(one.source, UtilizationSource) and not isinstance(one.poll.inventory, Failed):

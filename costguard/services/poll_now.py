@@ -22,10 +22,10 @@ BALANCE_LIMIT_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollNowResult:
-    """Result of the poll beside what the ledger holds. `refused`: what could not be asked or recorded, a sentence each.
+    """Result of the poll besides the ledger. `refused`: what could not be polled or recorded, a sentence each.
 
-    `notes`: what complete listings left out. `handling`: of each listed resource. `members`: resources brought up by
-    controllers, ended ones too. `balances`: of prepaid accounts, where they answered.
+    `notes`: what complete listings left out. `handling`: of each listed resource. `members`: resources started by controllers,
+    ended ones too. `balances`: of the prepaid accounts that answered.
     """
 
     refused: tuple[str, ...]
@@ -36,14 +36,14 @@ class PollNowResult:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """All of it."""
+        """Return all sentences."""
         return (*self.refused, *self.notes)
 
 
 def poll_providers_now(settings: Settings) -> PollNowResult:
-    """Poll what is configured into the ledger, and say what could not be asked and what could not be learned.
+    """Poll the configured providers into the ledger, and report what failed or is incomplete.
 
-    InputError where two accounts of the settings are one: which of them stays is for a person to say.
+    Raises InputError if two accounts of the settings are the same, because a person must choose which one to keep.
     """
     from costguard.ledger.spans.writer import LedgerWriter
     from costguard.services.poll import poll_sources
@@ -72,7 +72,7 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
 
 
 def _fetch_balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, ...]:
-    """What prepaid accounts have left. That one cannot be asked is an unknown balance, and stops nothing."""
+    """Fetch the balances of prepaid accounts. A failed request gives no balance and stops nothing."""
     from costguard.services.concurrency import run_all
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}

@@ -1,4 +1,4 @@
-"""What services ask of the ledger, of notifiers and of signatures, where tests or several rooms implement it."""
+"""Ports of the services to the ledger, notifiers and signatures, where tests or several packages implement them."""
 
 from __future__ import annotations
 
@@ -26,62 +26,62 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
 
 
 class OfferSource(Protocol):
-    """Something that can say what could be rented, at what price and how old that price is."""
+    """A source of offers with prices and their age."""
 
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
-        """(canonical GPU, GPUs an instance) of every selected offer, each once."""
+        """Return (canonical GPU, GPUs an instance) of every selected offer, without duplicates."""
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
-        """The cheapest offer with a known price of each provider and tier in one class."""
+        """Return the cheapest offer with a known price of each provider and tier in one class."""
 
     def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:
-        """Selected offers; those of unknown price last."""
+        """Yield selected offers; those of unknown price come last."""
 
 
 class ExactSizer(Protocol):
-    """Something that can run a training step without a GPU and say what it held."""
+    """Runs a training step without a GPU and measures its memory."""
 
     def measure_step(self, config: Table, job: Job) -> ExactMemory:
-        """The memory of `job` on the model of `config` (a parsed config.json); InputError where it cannot be run."""
+        """Return the memory of `job` on the model of `config` (a parsed config.json); raise InputError if it cannot run."""
 
 
 class Ledger(Protocol):
-    """Where polls become spans."""
+    """Records polls as spans."""
 
     def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
-        """Write what `polls` change, all or nothing; acknowledged when it returns."""
+        """Write the changes of `polls` in one transaction; they are durable when it returns."""
 
     def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
-        """What `poll` lacks and should be looked up one by one before its absence is believed."""
+        """Return the resources that `poll` lacks and that must be looked up one by one before they count as absent."""
 
     def list_scopes_of(self, provider: str) -> Sequence[ScopeKey]:
-        """Every scope of `provider` that was ever polled."""
+        """Return every scope of `provider` that was ever polled."""
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """Keep `samples`; the resources that the ledger does not know, whose samples it left out."""
+        """Store `samples`; return the resources unknown to the ledger, whose samples are dropped."""
 
 
 class Books(Protocol):
-    """What the ledger answers."""
+    """Reads costs and resources from the ledger."""
 
     def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
-        """Sums of `period` as known at `as_of`."""
+        """Return the sums of `period` as known at `as_of`."""
 
     def load_live(self, as_of: datetime) -> list[LiveResource]:
-        """Every resource that is not known to have ended."""
+        """Return every resource that is not known to have ended."""
 
     def list_scopes(self) -> list[ScopeCoverage]:
-        """How well each scope is seen."""
+        """Return the coverage of each scope."""
 
     def load_stretches(self, period: Period) -> list[PollStretch]:
-        """The polls of `period`, in a row with one outcome, of each scope; those that reach over its edges whole."""
+        """Return the poll stretches (consecutive polls with one outcome) of each scope in `period`, unclipped at its edges."""
 
 
 class Intents(Protocol):
-    """Intents as recorded: each state committed before what it allows is done."""
+    """Recorded intents: each state is committed before the step that it allows."""
 
     def plan_intent(self, intent: Intent) -> bool:
-        """Record a new one; False where an open one for the same life and act already exists, or `epoch` acts no more."""
+        """Record a new intent; return False if an open one for the same incarnation and act exists, or `epoch` has ended."""
 
     def move_intent(
         self,
@@ -93,84 +93,84 @@ class Intents(Protocol):
         fleet: int | None = None,
         **changes: Any,  # noqa: ANN401 - fields of an Intent
     ) -> Intent | None:
-        """Move `intent` from the state it carries to `state`, with `changes` of its other fields, and commit.
+        """Move `intent` from its present state to `state`, with `changes` of its other fields, and commit.
 
-        None where it is not in that state any more (another process moved it), or where EXECUTING is asked for and `epoch`
-        acts no more or the rails, read in the same transaction, have no room: nothing is changed then. InputError for a move
-        that MOVES does not know; LedgerError where it cannot be written, and then nothing may be sent.
+        Returns None, and changes nothing, if it is no longer in that state (another process moved it), or if EXECUTING is
+        requested and `epoch` no longer acts or the limits, read in the same transaction, are reached. Raises InputError for a
+        move that TRANSITIONS does not allow, and LedgerError if it cannot be written; then nothing may be sent.
         """
 
     def load_open_intents(self) -> list[Intent]:
-        """All that are open, the oldest first."""
+        """Return all open ones, the oldest first."""
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
-        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+        """Return all for which a request may have been sent at or after `at`, by `sent_at`, the oldest first."""
 
 
 class GuardRecords(Protocol):
-    """What the guard knows beside what polls wrote, to be read: what people wished, and what its runs left."""
+    """Reads the overrides of people and the records of guard runs."""
 
     def load_open_overrides(self, now: datetime) -> list[Override]:
-        """Those that count at `now`, the oldest first."""
+        """Return those in force at `now`, the oldest first."""
 
     def load_overrides_since(self, at: datetime) -> list[Override]:
-        """Every wish made at or after `at`, whatever became of it."""
+        """Return every override made at or after `at`, lifted and expired ones included."""
 
     def load_open_intents(self) -> list[Intent]:
-        """All that are open, the oldest first."""
+        """Return all open ones, the oldest first."""
 
     def load_intents_since(self, at: datetime) -> list[Intent]:
-        """All that were made or moved at or after `at`."""
+        """Return all that were created or moved at or after `at`."""
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
-        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+        """Return all for which a request may have been sent at or after `at`, by `sent_at`, the oldest first."""
 
     def load_hook_runs(self, since: datetime) -> list[HookRun]:
-        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+        """Return those that have not ended, and all begun at or after `since`, the oldest first."""
 
     def load_last_run(self) -> GuardRun | None:
-        """The newest run; None before the first one."""
+        """Return the newest run; None before the first one."""
 
     def load_escalations(self) -> list[EscalationState]:
-        """Every climb."""
+        """Return every escalation state."""
 
     def load_deliveries(self, since: datetime) -> Mapping[tuple[str, str], tuple[NoticeDelivery, ...]]:
-        """The notices about policies that were delivered at or after `since`, by topic and subject."""
+        """Return the policy alerts delivered at or after `since`, by topic and subject."""
 
     def load_protections(self) -> Mapping[ResourceKey, ProtectionSighting]:
-        """When each resource was last seen protected."""
+        """Return when each resource was last seen protected."""
 
     def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
-        """The acts that were confirmed at or after `since`."""
+        """Return the acts confirmed at or after `since`."""
 
     def load_columns_since(
         self, at: datetime, keys: Collection[ResourceKey] | None = None
     ) -> Mapping[ResourceKey, SampleColumns]:
-        """The samples at or after `at` of `keys` (None: of all), in columns, which is how the guard takes those of a fleet."""
+        """Return the samples at or after `at` of `keys` (None: of all), in columns, as the guard uses them for a fleet."""
 
     def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSighting]:
-        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+        """Return since when, and for how many complete listings of its scope, each of `keys` (None: all) is known."""
 
 
 class Notifier(Protocol):
-    """One channel. Retrying, grouping and repeats are the outbox's business."""
+    """One channel. Retries, grouping and repeats are done by the outbox."""
 
     def __call__(self, message: Notification) -> DeliveryResult:
-        """Send `message` once. It raises nothing: what came of it is in the Delivery."""
+        """Send `message` once. Raises nothing: the outcome is in the DeliveryResult."""
 
 
 class Seal(Protocol):
-    """Signs answers with the watchdog's key, and knows the signatures of others. Keys and signatures are base64."""
+    """Signs answers with the watchdog's key, and verifies signatures of others. Keys and signatures are base64."""
 
     @property
     def public_key(self) -> str:
-        """What agents know our answers by."""
+        """Return the public key with which agents verify our answers."""
 
     def sign(self, message: bytes) -> str:
-        """Our signature of `message`."""
+        """Return our signature of `message`."""
 
     def is_key(self, public_key: str) -> bool:
-        """Whether it is the public half of a key."""
+        """Return whether it is a valid public key."""
 
     def verify(self, public_key: str, message: bytes, signature: str) -> bool:
-        """Whether `signature` of `message` was made with the secret half of `public_key`."""
+        """Return whether `signature` of `message` was made with the private key of `public_key`."""

@@ -1,8 +1,8 @@
-"""Build a quote: job -> memory on each kind of GPU -> does it fit? -> hours -> money -> ranking, and refusals with reasons.
+"""Build a quote: job -> memory on each kind of GPU -> does it fit? -> hours -> cost -> ranking, or refusals.
 
 Memory and hours depend on the kind and number of GPUs, not on the provider: each (GPU, count) class is computed once, and only
-the cheapest offer of each provider and tier in it is priced. Fields that nobody stated are assumed; each assumption is varied
-to show its effect. A template's claim is compared with the quote on the hardware that its source names.
+the cheapest offer of each provider and tier in it is priced. Missing fields are assumed; each assumption is varied to show its
+effect. A template's claim is compared with the quote on the hardware that its source names.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def build_quote(
     sort: str = "usd",
     booted: bool = False,
 ) -> Quote:
-    """Every way to run what was asked, ranked by `sort`, and why the others were refused.
+    """Return every way to run `asked`, ranked by `sort`, and the refused ones with reasons.
 
-    `on`: stated hardware; None: the whole market. `counts`: numbers of GPUs an instance may have; None: any. `booted`: the
+    `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
     machine already runs, so no boot time is added.
     """
     chosen = select_market(asked, counts)
@@ -93,7 +93,7 @@ def build_quote(
 def _quote_job(
     job: Job, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts, on: Hardware | None, *, booted: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
-    """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
+    """Yield each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
     boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
@@ -132,7 +132,7 @@ def _list_gpu_classes(chosen: OfferSelection, market: OfferSource, on: Hardware 
 
 
 def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
-    """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
+    """Return the speed and duration of a placed job; a refusal if the GPU's speed is unknown."""
     efficiency = facts.get_efficiency()
     speed = compute_job_speed(job, placed, efficiency)
     if speed is None:
@@ -148,7 +148,7 @@ def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Inte
 def _price_offers(
     job: Job, timed: TimedPlacement, offers: list[Offer], facts: ShippedFacts, disk: int, *, always: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
-    """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
+    """Yield one option per provider and tier of this class; with `always`, one without a price if there is no offer."""
     place = timed.placement
     if not offers and always:
         unsold = ("no selected offer of this hardware has a known price",)
@@ -164,7 +164,7 @@ def _price_offers(
 
 
 def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: ShippedFacts) -> Duration | None:
-    """How long the run takes on machines that may be taken back: each node is one more that can be."""
+    """Return the duration on interruptible machines; each node adds its own risk of an interruption."""
     if timed.duration is None:
         return None
     table = facts.get_interruptions()
@@ -180,7 +180,7 @@ def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: Shi
 def _quote_rental(
     asked: Rental, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts
 ) -> Iterator[QuoteOption | QuoteRefusal]:
-    """The plain question: each provider's best offer of the hardware, for so many hours."""
+    """Yield each provider's best offer of the hardware for the stated hours."""
     gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
     offers = market.find_best(asked.gpu, asked.gpu_count, chosen)
     if not offers and (asked.gpu, asked.gpu_count) in market.list_classes(chosen):
@@ -191,7 +191,7 @@ def _quote_rental(
 
 
 def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
-    """The part of the market that `asked.limits` allows."""
+    """Return the part of the market that `asked.limits` allows."""
     limits = asked.limits
     return OfferSelection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
@@ -199,7 +199,7 @@ def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferS
 
 
 def check_split(job: Job, on: Hardware | None = None) -> None:
-    """InputError where the stated split of the model fits no number of GPUs, or not the stated number."""
+    """Raise InputError if the stated split of the model fits no number of GPUs, or not the stated one."""
     parallel = job.parallel or Parallelism()
     ranks = parallel.model_ranks
     check_parallel(job.architecture, parallel, on.gpu_count * on.nodes if on else ranks * parallel.ep, job.recipe.seq_len)
@@ -212,7 +212,7 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
 
 
 def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
-    """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
+    """Return advice: the options nearest to the caps, or the smallest changes with which the job fits."""
     if over:
         return _describe_nearest(job, over)
     from costguard.sizing.memory_savings import find_smallest_changes
@@ -225,7 +225,7 @@ def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], ove
 
 
 def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
-    """The option nearest to each cap that was stated."""
+    """Describe the option nearest to each stated cap."""
     caps = (("cheapest", "usd", job.limits.max_usd), ("fastest", "hours", job.limits.max_hours))
     return tuple(f"the {word} that fits is {_format_option(rank_options(over, sort)[0])}" for word, sort, cap in caps if cap)
 
@@ -243,7 +243,7 @@ def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:
 
 
 def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: ShippedFacts) -> tuple[str, ...]:
-    """What was left unsaid, and what another choice would do to the best option."""
+    """Return warnings on missing fields, and on how other assumptions would change the best option."""
     if isinstance(asked, Rental):
         return ()
     told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
@@ -259,7 +259,7 @@ def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> 
 def estimate_assumption_effects(
     job: Job, placed: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
 ) -> dict[str, str]:
-    """Assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
+    """Return assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
     return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
 
 
@@ -291,7 +291,7 @@ EXCLUDED_TIER = "spot"
 def compare_with_claim(
     template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: ShippedFacts
 ) -> TemplateComparison:
-    """The claim of `template` beside our figures; None where flags made `job` a different one."""
+    """Compare the claim of `template` with a quote; nothing is compared if flags changed the job."""
     claim = template.claim
     if claim is None or changed:
         return TemplateComparison(template=template, changed=changed)

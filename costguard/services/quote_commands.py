@@ -1,4 +1,7 @@
-"""Commands before a run: quote, size, offers, breakeven, calibrate; and what they share: job, market file, calibration."""
+"""Commands before a run: quote, size, offers, breakeven, calibrate; and their shared inputs.
+
+Shared inputs are the job, the market file and the calibration.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def answer_quote(
     calibration: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
+    """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`. `every`: all options, limited by `top`."""
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services import quote as flow
     from costguard.views.quote import build_quote_document
@@ -90,7 +93,7 @@ def answer_quote(
 
 
 def answer_templates() -> CommandAnswer:
-    """`costguard quote --template list`: the jobs people ask about."""
+    """Answer `costguard quote --template list`: the workload templates."""
     from costguard.views.template import build_templates_document
 
     return CommandAnswer(document=build_templates_document(ShippedFacts().templates().values()))
@@ -107,7 +110,7 @@ def answer_size(
     calibration: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
+    """Answer `costguard size`: memory only. `exact`: also run one step on fake tensors."""
     from costguard.services import size as flow
     from costguard.views.quote import list_footprint_tables
     from costguard.views.size import build_size_document, build_what_if_table
@@ -146,7 +149,7 @@ def answer_offers(
     offline: bool = False,
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard offers`: the market, filtered. `live`: the configured providers are asked, and stand beside it."""
+    """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers."""
     from costguard.services import offers as flow
     from costguard.views.market import build_offers_document
 
@@ -188,7 +191,7 @@ def answer_breakeven(
     market: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
-    """`costguard breakeven`: buy or rent?"""
+    """Answer `costguard breakeven`: buy or rent."""
     from costguard.services.breakeven import compute_purchase as flow
     from costguard.views.market import build_breakeven_document
 
@@ -219,7 +222,7 @@ def answer_breakeven(
 def answer_calibrate(
     *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
 ) -> CommandAnswer:
-    """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
+    """Answer `costguard calibrate`: correct quotes by observed runs. `show`: write nothing; `reset`: drop the kept runs."""
     from costguard.views.runs import build_calibration_document
 
     facts, path = ShippedFacts(), find_calibration_file(calibration, config)
@@ -233,7 +236,7 @@ def answer_calibrate(
 
 
 def _explain_no_option(answer: Quote) -> NoAnswerError | None:
-    """Why there is no option; None where there is one."""
+    """Return why there is no option; None if there is one."""
     if answer.options:
         return None
     over = sum(r.reason.startswith(OVER_CAP) for r in answer.refused)
@@ -248,7 +251,7 @@ def _explain_no_option(answer: Quote) -> NoAnswerError | None:
 def _compare_with_template(
     stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
 ) -> TemplateComparison | None:
-    """What the template's source says beside what costguard says; None where no template was asked for."""
+    """Compare the claim of the template's source with the quote; None if no template was requested."""
     if stated.template is None or not isinstance(asked, Job):
         return None
     from costguard.quoting.template import list_changed_keys
@@ -274,7 +277,7 @@ CALIBRATION_LOCK_WAIT_S = 20.0
 
 
 def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
-    """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
+    """Return `job` with the calibration by observed runs. A file named by a flag must exist; the default one need not."""
     path = find_calibration_file(stated, config)
     if stated is None and not path.exists():
         return job
@@ -284,20 +287,20 @@ def apply_calibration(job: Job, stated: str | None, config: str | None) -> Job:
 
 
 def find_calibration_file(stated: str | None, config: str | None) -> Path:
-    """Where observed runs are kept."""
+    """Return the file of observed runs."""
     chosen = stated or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
 
 
 def find_market_file(stated: str | None, config: str | None) -> Path:
-    """Which market file is asked."""
+    """Return the market file to use."""
     settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
     chosen = stated or settings.quote.market
     return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
 
 
 def check_limit_names(limits: JobLimits, market: MarketReader) -> None:
-    """A provider or region that the market does not know is a slip of the pen, not a limit."""
+    """Raise UnknownNameError for a provider or region that the market does not have: it is probably a typo."""
     for field, kind, stated, known_to in (
         ("limits.providers", "provider", limits.providers, market.providers),
         ("limits.regions", "region", limits.regions, market.regions),
@@ -311,7 +314,7 @@ def check_limit_names(limits: JobLimits, market: MarketReader) -> None:
 
 
 def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:
-    """The job; with `strict` only one that leaves nothing to be assumed."""
+    """Return the job; with `strict` raise an error if a field would be assumed."""
     job = read_job(stated, facts)
     if strict:
         from costguard.sizing.assumptions import check_nothing_assumed
@@ -323,9 +326,9 @@ def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Jo
 def update_calibration(
     fresh: Sequence[ObservedRun], path: Path, facts: ShippedFacts, *, keeps: bool = True, anew: bool = False
 ) -> CalibrationAnswer:
-    """What `fresh` runs say beside those kept in the calibration file at `path`, and that kept there where `keeps`.
+    """Compare `fresh` runs with those in the calibration file at `path`, and store them there if `keeps`.
 
-    `anew`: without those that are kept. One at a time: of two runs that end at once both are kept.
+    `anew`: without the stored runs. The file is locked, so that of two runs that end at once both are stored.
     """
     from costguard.files.calibration_file import CalibrationFile
     from costguard.services import calibration as flow

@@ -1,4 +1,4 @@
-"""Reconcile: ask every account for its bill, then compare each bill with the ledger's charges, resource by resource."""
+"""Reconcile: fetch the bill of every account, then compare each bill with the ledger's charges by resource."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ BILL_SETTLES_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillAnswer:
-    """Answer of one account of `name`: `billed`, or why it could not be asked. `period`: which time it covers, up to now.
+    """Answer of one account of `name`: `billed`, or why it failed. `period`: the time that it covers, up to now.
 
-    `providers`: whom the account speaks for, usually `name` alone.
+    `providers`: those that the account reports, usually `name` alone.
     """
 
     name: str
@@ -61,10 +61,10 @@ class BillAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillComparison:
-    """`results`: by provider, account and currency. `unstated`: (provider, account) with charges and without a bill.
+    """The comparison. `results`: by provider, account and currency.
 
-    `set_aside`: (provider, statement) that another statement replaces. `straddling`: by provider, lines over the period's
-    edges.
+    `unstated`: (provider, account) with charges and without a bill. `set_aside`: (provider, statement) that another statement
+    replaces. `straddling`: by provider, lines that cross an edge of the period.
     """
 
     results: tuple[DriftResult, ...]
@@ -74,7 +74,7 @@ class BillComparison:
 
 
 def ask_for_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime) -> list[BillAnswer]:
-    """The bill of each account, all asked at once; a provider that has none says so."""
+    """Fetch the bill of each account in parallel; a provider without a billing API is reported as such."""
     reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
     questions = {number: partial(_fetch_bill, source, reach) for number, (_, source) in enumerate(sources)}
     answers = run_all(questions, limit_s=BILLS_LIMIT_S)
@@ -159,18 +159,18 @@ def _to_bill_answer(name: str, providers: tuple[str, ...], period: Period, answe
 
 
 def _find_hourly_start_us(window: Period) -> int:
-    """From when on cells are hours: the midnight that is FINE before the day in which `window` ends."""
+    """Return from when on cells are hours: the midnight that is HOURLY_SPAN before the day in which `window` ends."""
     return (to_micros(window.end) - 1) // DAY_US * DAY_US - HOURLY_SPAN // MICROSECOND
 
 
 def _clip_window(one: ProviderBill, period: Period) -> Period:
-    """The part of `period` that a statement speaks of."""
+    """Return the part of `period` that a statement covers."""
     start = min(max(period.start, from_micros(one.start_us)), period.end)
     return Period(start=start, end=min(period.end, max(start, from_micros(one.end_us))))
 
 
 def _find_settled_window(asked: Period | None, now: datetime) -> Period | None:
-    """Of which time a whole answer speaks for accounts that it has no line of."""
+    """Return for which time a complete answer also covers accounts without a line in it."""
     if asked is None:
         return None
     return Period(start=asked.start, end=max(asked.start, min(asked.end, now - BILL_SETTLES_AFTER)))
@@ -178,7 +178,7 @@ def _find_settled_window(asked: Period | None, now: datetime) -> Period | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChargeWindows:
-    """How charges are cut. `windows`: by account, what its statement speaks of; `quiet`: of those that it says nothing of."""
+    """How charges are cut. `windows`: by account, the time its statement covers; `quiet`: for accounts without one."""
 
     provider: str
     period: Period
@@ -188,7 +188,7 @@ class _ChargeWindows:
 
 
 def _cut_charges(charges: SpendingReader, view: _ChargeWindows) -> tuple[list[ChargedCell], set[str]]:
-    """The charges of a provider, cut where its statements begin and end; and the accounts that no statement speaks of."""
+    """Return a provider's charges, cut at the edges of its statements; and the accounts that no statement covers."""
     found, silent = list[ChargedCell](), set[str]()
     nothing = Period(start=view.period.start, end=view.period.start)
     for window in {*view.windows.values(), *([view.quiet] if view.quiet else [])} or {nothing}:
@@ -206,7 +206,7 @@ def _cut_charges(charges: SpendingReader, view: _ChargeWindows) -> tuple[list[Ch
 
 
 def _cut_period(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
-    """The parts of `period` before, inside (its end hour by hour) and after `window`."""
+    """Yield the parts of `period` before, inside (its end hour by hour) and after `window`."""
     yield Period(start=period.start, end=window.start), BEFORE
     fine = max(window.start, from_micros(_find_hourly_start_us(window)))
     yield Period(start=window.start, end=fine), INSIDE
@@ -238,7 +238,7 @@ def _to_charged(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
 
 
 def _describe_sku(item: ChargeItem) -> str:
-    """What is priced: `p5.48xlarge, on-demand`, or the kind of a disk."""
+    """Return what is priced: `p5.48xlarge, on-demand`, or the kind of a disk."""
     its = item.attribution
     if item.charge != COMPUTE:
         return item.part or item.unit
@@ -249,9 +249,9 @@ def _describe_sku(item: ChargeItem) -> str:
 def _find_currency_mismatches(
     stated: Iterable[BilledLines], charged: Iterable[ChargedCell]
 ) -> Mapping[tuple[str, str, str], set[str]]:
-    """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies.
+    """Return (account, resource, charge) that is billed and charged in different currencies, with the currencies.
 
-    Lines that name no resource, where none of their kind of charge does, are held against all of that kind.
+    If no line of a kind of charge names a resource, its lines are compared with all charges of that kind.
     """
     billed, owed = defaultdict[_Place, set[str]](set), defaultdict[_Place, set[str]](set)
     pools = defaultdict[tuple[str, str], set[str]](set)

@@ -1,4 +1,4 @@
-"""reconcile: bills asked for or read from files, taken into the ledger, and held against its charges."""
+"""`costguard reconcile`: bills fetched or read from files, imported into the ledger, and compared with its charges."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def answer_reconcile(
     offline: bool,
     config: str | None,
 ) -> CommandAnswer:
-    """`costguard reconcile`: what the bills of a month say beside the charges, and what the difference comes from."""
+    """Answer `costguard reconcile`: a month's bills compared with the charges, and the causes of the difference."""
     settings, now = read_settings(config), get_now()
     if whole and not files:
         raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
@@ -126,7 +126,7 @@ def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
 
 
 def _check_ledger_exists(url: str) -> None:
-    """InputError where there is no ledger yet. An older one is brought up by the first write."""
+    """Raise InputError if there is no ledger yet. An older one is upgraded by the first write."""
     try:
         LedgerReader(url).close()
     except OlderLedgerError:
@@ -153,9 +153,9 @@ def _list_kinds(url: str, only: Sequence[str], account: str | None) -> BillFileK
 def _import_files(
     bills: BillStore, files: Sequence[str], kinds: BillFileKinds, now: datetime, *, whole: bool
 ) -> list[BillImport]:
-    """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
+    """Read every file to its end, then import all in one transaction, in the order in which they were made.
 
-    `whole`: each is all of the bills that it has lines of.
+    `whole`: each file is complete for the bills that it has lines of.
     """
     with ExitStack() as stack:
         statements = list[GatheredStatement]()
@@ -171,7 +171,10 @@ def _import_files(
 
 
 def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
-    """InputError where a file is of no bill that is delivered whole, or two are of one: they would withdraw each other."""
+    """Raise InputError if a file is of no bill that is delivered whole, or if two files are of one bill.
+
+    Two files of one bill would withdraw each other's lines.
+    """
     seen = dict[tuple[str, str, str], str]()
     for one in statements:
         bills = [(provider, *bill) for provider in one.staged.list_providers() for bill in one.staged.list_bills(provider)]
@@ -186,7 +189,7 @@ def _check_bills_distinct(statements: Sequence[GatheredStatement]) -> None:
 
 
 def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
-    """What files leave open: whether lines that they lack are stated no more, or stand in another piece."""
+    """Yield notes on lines of a bill that a file lacks: they may be withdrawn, or in another piece."""
     for one in imports:
         if one.lacking:
             kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
@@ -224,7 +227,7 @@ def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: 
 
 
 def _choose_providers(billed: Sequence[str], asked: Sequence[BillAnswer], only: Sequence[str]) -> list[str]:
-    """Providers with lines in the ledger, and those that answered; `only` those of these names."""
+    """Return providers with lines in the ledger, and those that answered; with `only`, those of these names."""
     names = {*billed, *(name for one in asked if one.billed and not one.why for name in one.providers)}
     meant = {name for one in asked for name in one.providers if one.name in only}
     return sorted(name for name in names if not only or name in meant or any(may_speak_for(own, name) for own in only))
@@ -233,7 +236,7 @@ def _choose_providers(billed: Sequence[str], asked: Sequence[BillAnswer], only: 
 def _build_messages(
     results: Sequence[DriftResult], before: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
 ) -> tuple[tuple[Notification, ...], list[DriftResult]]:
-    """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
+    """Return messages on drift beyond tolerance that is new, if the settings have routes; and all notified results."""
     beyond = [one for one in results if one.outcome == BEYOND]
     known = [one for one in beyond if is_already_notified(one, before)]
     new = [one for one in beyond if not is_already_notified(one, before)]
@@ -248,7 +251,7 @@ def _build_messages(
 
 
 def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
-    """Send what is due, unless a watchdog is there to do it."""
+    """Send due messages, unless a watchdog runs that will send them."""
     with LedgerReader(url) as reader, reader.snapshot() as ask:
         turn = load_leader_lease(ask)
     if turn is not None and turn.is_held(now):
@@ -260,7 +263,7 @@ def _deliver_messages(settings: Settings, url: str, now: datetime) -> None:
 
 
 def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
-    """What a FOCUS file says of providers that nobody here speaks for, or that were not asked for."""
+    """Return notes on rows of a FOCUS file of providers that are not installed or were not requested."""
     why = (
         f"--provider asks for {kinds.only}"
         if kinds.only
@@ -273,7 +276,7 @@ def _list_left_out_rows(kinds: BillFileKinds) -> list[str]:
 
 
 def _list_foreign_rows(asked: Sequence[BillAnswer]) -> list[str]:
-    """What an account's files say of others."""
+    """Return notes on rows of other providers in an account's files."""
     return [
         f"{count} rows of {to_one_line(name)} were left out of the bill of {one.name}"
         for one in asked
@@ -283,7 +286,7 @@ def _list_foreign_rows(asked: Sequence[BillAnswer]) -> list[str]:
 
 
 def _list_other_months(imports: Sequence[BillImport], period: Period) -> Iterator[str]:
-    """What was taken in and is of another time, so that nothing of it was compared."""
+    """Yield notes on imports outside of the period, none of which was compared."""
     for one in imports:
         if one.lines and not (one.start < period.end and period.start < one.end):
             month = f"{one.start:%Y-%m}"

@@ -1,6 +1,6 @@
-"""Build the statement of a period: sums from the ledger, how far they are covered, and the sections beside them.
+"""Build the statement of a period: sums from the ledger, their coverage, and the further sections.
 
-Sections: dearest resources, waste, previous period, savings, forecast, chart data.
+Sections: top resources, waste, previous period, savings, forecast, chart data.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def build_statement(
     as_of: datetime,
     pause: timedelta,
 ) -> Statement:
-    """The statement of `period`, called `label` in `zone`, as known at `as_of`.
+    """Build the statement of `period`, named `label` in `zone`, as known at `as_of`.
 
-    `pause`: longest gap between polls that counts as seen. For a period in the future only sums are read, which are zero.
+    `pause`: longest gap between polls that counts as observed. For a future period only sums are read, which are zero.
     """
     asked = ReportPeriod(period=period, label=label)
     question = ReportQuestion(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
@@ -69,7 +69,7 @@ def build_statement(
 def build_full_statement(
     *, accounts: ReportReader, question: ReportQuestion, rules: Mapping[str, BillingRule], beside: bool = True
 ) -> Statement:
-    """The same with all that is said `beside` it; all of it as of one instant."""
+    """Build the statement with the sections (`beside`), all from one snapshot of the ledger."""
     with accounts.read_one_snapshot():
         if not beside or question.period.start > question.as_of:
             return _build_plain_statement(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
@@ -140,7 +140,7 @@ def _add_sections(
 
 
 def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> CurrencySums:
-    """Each group with what the same one came to before."""
+    """Add to each group the cost of the same group in the period before."""
     if before is None or not before.part_seen:
         return usd
     was = {tuple(group.by.values()): group.money.expected for group in before.part.groups}
@@ -150,10 +150,10 @@ def _add_previous_sums(usd: CurrencySums, before: PreviousPeriod | None) -> Curr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportQuestion:
-    """What a report asks. `by`: keys to group by, in `zone`, as known at `as_of`.
+    """The parameters of a report. `by`: keys to group by, in `zone`, as known at `as_of`.
 
-    `pause`: longest gap between polls that counts as seen. `group_from`: labels that mark machines working together. `drawn`:
-    whether chart data is wanted.
+    `pause`: longest gap between polls that counts as observed. `group_from`: labels that mark machines working together.
+    `drawn`: whether chart data is wanted.
     """
 
     asked: ReportPeriod
@@ -166,24 +166,24 @@ class ReportQuestion:
 
     @property
     def period(self) -> Period:
-        """What it is about."""
+        """Return the requested period."""
         return self.asked.period
 
     @property
     def passed(self) -> Period:
-        """As much of it as has passed."""
+        """Return the elapsed part of the period."""
         return Period(start=self.period.start, end=max(self.period.start, min(self.period.end, self.as_of)))
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """Return whether the period has begun and not ended."""
         return self.period.start <= self.as_of < self.period.end
 
 
 def load_spending_by(
     accounts: ReportReader, outlays: Sequence[ResourceCost], question: ReportQuestion
 ) -> tuple[list[Spending], dict[int, BilledResource]]:
-    """The outlays as spending of known resources, and those resources, as far as the keys ask for them."""
+    """Return the costs as spending with resources, and those resources, with the attributes that the keys need."""
     labels = [key.removeprefix(LABEL_PREFIX) for key in question.by if key.startswith(LABEL_PREFIX)]
     labels += _list_group_labels(question.group_from) if "job" in question.by else []
     bearers = accounts.load_billed_resources({one.number for one in outlays}, labels=labels)
@@ -193,7 +193,7 @@ def load_spending_by(
 
 
 def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> PreviousPeriod | None:
-    """The period before the one that was asked for."""
+    """Return the period before the requested one; None: there is none."""
     period, by, as_of = question.asked.before, question.by, question.as_of
     if period is None:
         return None
@@ -223,12 +223,12 @@ def load_previous_period(accounts: ReportReader, question: ReportQuestion) -> Pr
 
 
 def _is_never_seen(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
-    """Whether no scope was seen completely at any time."""
+    """Return whether no scope was ever listed completely."""
     return len(holes) == len(names) and all(hole.never for hole in holes)
 
 
 def load_top_resources(accounts: ReportReader, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
-    """The dearest resources."""
+    """Return the resources with the highest cost."""
     places = rank_top_resources(outlays)
     wanted = set(places)
     found: dict[tuple[int, str], list[ResourceCost]] = defaultdict(list)
@@ -243,9 +243,9 @@ def load_top_resources(accounts: ReportReader, outlays: Sequence[ResourceCost]) 
 def measure_waste(
     accounts: ReportReader, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: ReportQuestion
 ) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
-    """Part of the computing cost that did nothing, where it could be judged; by resource for `bearers`.
+    """Return the wasted part of the compute cost, if it could be judged; by resource for `bearers`.
 
-    By day, too, where charts are drawn.
+    With chart data also by day.
     """
     period, as_of, group_from = question.period, question.as_of, question.group_from
     gpus = {one.number: one.attribution.gpu_count for one in outlays if one.computes and one.us}
@@ -276,7 +276,7 @@ def measure_waste(
 
 
 def load_savings(accounts: ReportReader, question: ReportQuestion) -> Savings:
-    """What the acts of the guard saved in the period."""
+    """Return the savings of the guard's acts in the period."""
     passed = question.passed
     if passed.start == passed.end:
         return Savings()
@@ -286,7 +286,7 @@ def load_savings(accounts: ReportReader, question: ReportQuestion) -> Savings:
 def forecast_running_period(
     accounts: ReportReader, spending: Iterable[Spending], question: ReportQuestion
 ) -> tuple[MoneyInterval, ...]:
-    """Cost of a running period if the machines running now keep running, as `status` states it; None for any other period."""
+    """Forecast a running period if the machines running now keep running, as `status` does; empty for other periods."""
     if not question.running:
         return ()
     parts = [part.money for part in spending]
@@ -294,7 +294,7 @@ def forecast_running_period(
 
 
 def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[CostByDay | None, WeeklyBurn | None]:
-    """Cost of the elapsed part of the period by day and by hour; nothing where no chart is drawn.
+    """Return the cost of the elapsed part of the period by day and by hour; (None, None) if no chart is drawn.
 
     Hours count from the first poll or the first charge: before that the cost is unknown, not zero.
     """
@@ -314,7 +314,7 @@ def load_chart_data(accounts: ReportReader, question: ReportQuestion) -> tuple[C
 def _list_groups(
     accounts: ReportReader, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
 ) -> list[list[int]]:
-    """The machines that work together, where something of one of them was measured. Most often there are none."""
+    """Return the groups of machines that work together, if one of them was measured. Usually there are none."""
     if not _find_group_members(accounts, measured, group_from):
         return []
     groups = _find_group_members(accounts, computed, group_from).values()
@@ -324,7 +324,7 @@ def _list_groups(
 def _find_group_members(
     accounts: ReportReader, numbers: Collection[int], group_from: Sequence[str]
 ) -> dict[GroupKey, list[int]]:
-    """Which of the machines `numbers` carry the labels of a group."""
+    """Return the machines of `numbers` by the group that their labels name."""
     members = defaultdict[GroupKey, list[int]](list)
     for number, bearer in (
         accounts.load_billed_resources(numbers, labels=_list_group_labels(group_from)).items() if group_from else ()
@@ -335,7 +335,7 @@ def _find_group_members(
 
 
 def _list_group_labels(group_from: Sequence[str]) -> list[str]:
-    """The labels that `group_from` asks for."""
+    """Return the label keys in `group_from`."""
     return [part.partition(":")[2] for pattern in group_from for part in pattern.split(" + ")]
 
 

@@ -1,8 +1,8 @@
 """Send reports: the letter, the report itself as an attachment, and the schedule of `[[report]]`.
 
-A due report is made without holding a lock, then written to the outbox together with the mark that it was made. A crash before
-that transaction leaves nothing, and the report is made again; after it, the outbox sends it. Of two processes that make the
-same report the second writes nothing. A report that cannot be made stops no other.
+A due report is built without holding a lock, then written to the outbox together with the mark that it was built. After a crash
+before that transaction the report is built again; after it, the outbox sends it. If two processes build the same report, the
+second writes nothing. A report that cannot be built does not affect others.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ReportLetter:
     before: tuple[str, ...] = ()
 
     def build_message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Notification:
-        """The message for `channel`, with what it can take."""
+        """Build the message for `channel`, with the attachments that it accepts."""
         files, left_out = _build_enclosures(self, find_channel_kind(channel))
         body = build_report_paragraphs(self.statement, self.document, self.again)
         return Notification(
@@ -83,7 +83,7 @@ class ReportLetter:
 def compose_report_messages(
     settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime
 ) -> Sequence[Notification]:
-    """The messages of a report that is due, one a channel."""
+    """Compose the messages of a due report, one per channel."""
     zone, chosen = settings.defaults.zone, find_report_format(schedule.format)
     statement, document = build_report(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS_NEED)
     letter = ReportLetter(
@@ -101,7 +101,7 @@ def compose_report_messages(
 
 
 def build_report_command(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
-    """The command line that prints the report of the period that was `stated`."""
+    """Return the command line that prints the report of the period `stated`."""
     words = [word for name, text in stated.items() for word in (f"--{name}", quote_shell_word(text))]
     return " ".join(
         ("costguard report", *words, "--by", ",".join(map(quote_shell_word, by)), "--zone", quote_shell_word(str(zone)))
@@ -109,12 +109,12 @@ def build_report_command(stated: dict[str, str], by: Sequence[str], zone: tzinfo
 
 
 def find_report_format(name: str) -> plugins.ReportFormat:
-    """The installed format `name`."""
+    """Return the installed format `name`."""
     return plugins.load_report_format(name)
 
 
 def check_report_formats(settings: Settings) -> None:
-    """InputError where a report is to be sent in a format that is not installed."""
+    """Raise InputError if a report is to be sent in a format that is not installed."""
     for schedule in settings.reports:
         try:
             find_report_format(schedule.format)
@@ -123,7 +123,7 @@ def check_report_formats(settings: Settings) -> None:
 
 
 def _list_remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzinfo) -> list[str]:
-    """What people should know of its way."""
+    """Return remarks on late and skipped reports."""
     late = f"It was due at {format_local_time(owed.at, zone)} and is late: no watchdog was running then to send it."
     many = owed.skipped
     were = f"1 earlier report of a {schedule.every} was" if many == 1 else f"{many} earlier reports of a {schedule.every} were"
@@ -132,7 +132,7 @@ def _list_remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone
 
 
 def _build_enclosures(letter: ReportLetter, kind: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
-    """What goes with a message to a channel of `kind`, and what is said of what is too large for it."""
+    """Return the attachments for a channel of `kind`, and a paragraph on what is too large for it."""
     if kind == CONSOLE_CHANNEL:
         return (), ()
     if kind == WEBHOOK:
@@ -164,7 +164,7 @@ def _make_plain(label: str) -> str:
 
 
 def _make_message_id(schedule: ReportSchedule, of: ReportPeriod, channel: str) -> str:
-    """An id that every process gives the same message."""
+    """Return an id that is the same in every process."""
     parts = ("report", schedule.name, schedule.every, of.label, channel)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
@@ -183,10 +183,10 @@ def send_report(
     attach: str,
     config: str | None,
 ) -> CommandAnswer:
-    """Send the report of a period to `people` by mail and to `routes`, each once and all of them, whatever becomes of one.
+    """Send the report of a period to `people` by mail and to `routes`, each once, even if some fail.
 
-    InputError before anything is made where one of them cannot be reached as the settings are. `attach`: the format of what is
-    enclosed. `strict`: a period that was not seen all through is refused, and nothing is sent.
+    Raises InputError before anything is built if one of them cannot be reached by the settings. `attach`: the format of the
+    attachment. `strict`: a period that was not observed throughout is refused, and nothing is sent.
     """
     settings, now = read_settings(config), get_utc_now()
     place = settings.defaults.zone if zone is None else load_zone(zone, "--zone")
@@ -212,7 +212,7 @@ def send_report(
 
 
 def get_utc_now() -> datetime:
-    """This instant."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -236,23 +236,23 @@ def _explain_unsent(sent: Sequence[ReportDelivery]) -> CostguardError | None:
 
 
 class ReportScheduleStore(Protocol):
-    """Up to where each schedule was reported."""
+    """Stores up to when each schedule was reported."""
 
     def load_marks(self) -> Mapping[str, ScheduleMark]:
-        """What is kept of each schedule, by its topic."""
+        """Return the mark of each schedule, by its topic."""
 
     def record_schedules(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
-        """Take down that these schedules are there, and no others."""
+        """Record that exactly these schedules exist."""
 
     def queue_report(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
-        """Put `messages` out, the report of the period that ends at `until`; False where that was done before."""
+        """Queue `messages`, the report of the period that ends at `until`; return False if that was done before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedReports:
-    """Result of one look at the schedules. `seen`: new schedules. `put`: reports in the outbox now.
+    """Result of one check of the schedules. `seen`: new schedules. `put`: reports now in the outbox.
 
-    `failed`: with the reason.
+    `failed`: schedules that failed, with the exception.
     """
 
     seen: tuple[ReportSchedule, ...] = ()
@@ -268,7 +268,7 @@ def queue_due_reports(
     zone: tzinfo,
     compose: Callable[[ReportSchedule, DueReport], Sequence[Notification]],
 ) -> QueuedReports:
-    """Put every report due at `now` into the outbox. `compose` makes its messages. LedgerError where marks cannot be read."""
+    """Queue every report due at `now`. `compose` builds its messages. Raises LedgerError if marks cannot be read."""
     marks = book.load_marks()
     new, gone = find_schedule_changes(schedules, marks, now)
     if new or gone:

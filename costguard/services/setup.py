@@ -1,6 +1,6 @@
 """`doctor`, `providers` and `init`: what is configured, what works, and a first settings file.
 
-Every account is examined at once; one that hangs or fails is itself a finding, and hides no other.
+Every account is examined in parallel; one that hangs or fails is reported as a finding and does not affect the others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from costguard.views.setup import (
 
 
 def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> CommandAnswer:
-    """`costguard doctor`: every configured provider, or those for which credentials are found where none is configured."""
+    """Answer `costguard doctor`: check every configured provider; if none is configured, those with found credentials."""
     settings, notes = read_settings(config), list[str]()
     with open_providers(settings, only=only, found_too=not settings.providers) as every:
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
@@ -75,7 +75,7 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
 
 
 def _list_reach(settings: Settings) -> list[str]:
-    """What the policies can do on the machines of the ledger; nothing where it cannot be read, which has a check of its own."""
+    """Return what policies can do on the listed machines; empty if the ledger is unreadable, which another check reports."""
     from costguard.services.policy import list_reach
 
     try:
@@ -85,13 +85,13 @@ def _list_reach(settings: Settings) -> list[str]:
 
 
 def build_unopened_check(error: CostguardError) -> HealthCheck:
-    """What to say of a provider that could not even be opened."""
+    """Build the check of a provider that could not be opened."""
     what = f"{error.what} ({error.status})" if isinstance(error, ProviderError) and error.status else error.what
     return HealthCheck(subject="credentials", outcome=CHECK_BAD, told=what, fix=error.hint or "")
 
 
 def answer_providers(*, config: str | None = None) -> CommandAnswer:
-    """`costguard providers`: the matrix of abilities. It asks nobody."""
+    """Answer `costguard providers`: the matrix of abilities. No provider is asked."""
     installed = plugins.load_providers()
     tables = check_provider_tables(read_settings(config), installed)
     rows = [
@@ -111,7 +111,7 @@ def _build_offline_result(name: str) -> AccountExamination:
 
 
 def _check_installation(settings: Settings) -> AccountChecks:
-    """The ledger and what it stands on."""
+    """Check the ledger and its database library."""
     from costguard.ledger.db.maintenance import describe_ledger_path, has_wal_fix, read_sqlite_version
 
     url, version = resolve_ledger_url(settings), read_sqlite_version()
@@ -149,7 +149,7 @@ def _check_ledger(url: str) -> HealthCheck:
 
 
 def _check_agents(url: str) -> list[HealthCheck]:
-    """Which machines have an agent, and whose says nothing; nothing where none has joined."""
+    """Check which machines have an agent, and which agents are silent; empty if none has joined."""
     from costguard.guard.alerts.rules import find_silent_agents, index_agents
     from costguard.ledger.agents.records import load_agents
     from costguard.ledger.db.reader import LedgerReader
@@ -182,7 +182,7 @@ EXAMINATION_LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountExamination:
-    """One account and what was found. `account` "": it could not be learned. `identity`: what its provider calls it."""
+    """One account with its checks. `account` "": not known. `identity`: the provider's name of it."""
 
     provider: str
     account: str
@@ -194,7 +194,7 @@ class AccountExamination:
 def examine_accounts(
     sources: Sequence[tuple[str, InstanceSource]], *, limit_s: float = EXAMINATION_LIMIT_S
 ) -> tuple[AccountExamination, ...]:
-    """Every one of `sources`, each with its provider's name, in their order."""
+    """Examine each of `sources`, given with its provider's name, and return the results in their order."""
     names = [name for name, _ in sources]
     questions: Mapping[int, Callable[[], AccountExamination]] = {
         number: _build_question(name, source, alone=names.count(name) == 1) for number, (name, source) in enumerate(sources)
@@ -204,7 +204,7 @@ def examine_accounts(
 
 
 def find_twin_accounts(examined: Sequence[AccountExamination]) -> tuple[str, ...]:
-    """A sentence for each account that is there twice: by what its provider calls it, or by a scope that both list."""
+    """Return a sentence for each duplicate account: one with the same identity, or with a scope that both list."""
     found = list[str]()
     for number, one in enumerate(examined):
         for other in examined[:number]:
@@ -251,7 +251,7 @@ def _examine_account(name: str, source: InstanceSource, *, alone: bool) -> Accou
 
 
 def _name_account(source: InstanceSource, scopes: tuple[ScopeKey, ...]) -> str:
-    """What the ledger calls it: as the source says, else as its scopes do."""
+    """Return the account's name in the ledger: as the source states it, else from its scopes."""
     stated = getattr(source, "account", "")
     accounts = sorted({scope.account for scope in scopes})
     return stated if isinstance(stated, str) and stated else ", ".join(accounts)
@@ -269,7 +269,7 @@ def _to_examination(name: str, answer: AccountExamination | BaseException) -> Ac
 def answer_init(
     *, path: str | None = None, force: bool = False, budget: str | None = None, zone: str | None = None
 ) -> CommandAnswer:
-    """`costguard init`: write the file with the providers whose credentials are found switched on. It asks no provider."""
+    """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked."""
     target = check_free_path(path, force=force)
     if zone is not None:
         load_zone(zone, "--zone")
@@ -296,7 +296,7 @@ def answer_init(
 
 
 def check_free_path(path: str | None, *, force: bool) -> Path:
-    """Where to write; InputError where something already exists and may not be replaced."""
+    """Return where to write; raise InputError if the file exists and may not be replaced."""
     target = expand_path(path or FILE_NAME)
     if target.is_dir():
         raise InputError("is a folder", field=str(target), hint=f"write --path {target / FILE_NAME}")
@@ -306,7 +306,7 @@ def check_free_path(path: str | None, *, force: bool) -> Path:
 
 
 def _parse_cap(stated: str | None) -> str | None:
-    """An amount with its currency; US dollars where none is stated."""
+    """Return an amount with its currency; US dollars if none is stated."""
     text = (stated or "").strip()
     if not text:
         return None

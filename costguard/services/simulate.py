@@ -1,4 +1,4 @@
-"""Replay policies over recorded history: one resource after the other, then all together under the limits.
+"""Replay policies over recorded history: each resource by itself, then all together under the limits.
 
     records -> each resource replayed without limits -> limits applied over all of it -> stops, and what each saves
 
@@ -54,7 +54,7 @@ COVERAGE_PAUSE = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationFacts:
-    """Facts beside the ledger: lags of measures, acts of each provider, billing rules."""
+    """Facts that are not in the ledger: lags of measurements, acts of each provider, billing rules."""
 
     lags: Mapping[str, timedelta]
     handling: Mapping[str, Handling]
@@ -70,7 +70,10 @@ def simulate_policies(
     *,
     every_step: bool = False,
 ) -> Simulation:
-    """What the policies of `rules` would have done in `period`. `at`: now. `every_step`: evaluate at every interval."""
+    """Return what the policies of `rules` would have done in `period`.
+
+    `at`: now. `every_step`: evaluate at every interval.
+    """
     stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
     back = ReplaySetup(
         rules=rules,
@@ -115,7 +118,7 @@ def simulate_policies(
 
 
 def _find_origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period) -> datetime:
-    """The first listing that a guard run followed: its runs are taken to follow it every interval."""
+    """Return the first complete listing; guard runs are assumed to follow it at every interval."""
     every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
     within = [one.start for one in every if one.end >= period.start and one.start < period.end]
     if not within:
@@ -164,7 +167,7 @@ def _summarize_policies(
 
 
 def _to_never_sent(one: LimitedAct) -> SimulatedHold:
-    """What the rails never let go."""
+    """Convert an act that the limits never let run."""
     return _to_held(
         HeldAct(
             case=one.wanted.case,
@@ -202,7 +205,7 @@ def _sum_blind_time(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> d
 
 
 def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
-    """What history does not hold, as far as these settings ask for it."""
+    """Yield what the history lacks and these settings use."""
     hard = [budget.name for budget in rules.budgets if budget.hard]
     if hard:
         yield f"what hard budgets would have stopped ({', '.join(hard)}): past budget statuses are not recorded"
@@ -221,7 +224,7 @@ def _list_not_replayed(rules: GuardConfig) -> Iterator[str]:
 
 
 def _list_ungrouped(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> Iterator[str]:
-    """Each resource is replayed by itself, so where machines work in groups more is stopped than would have been."""
+    """Yield a note on groups: each resource is replayed by itself, so more is stopped than in reality."""
     members = defaultdict[GroupKey, set[ResourceKey]](set)
     for scene in scenes:
         for one in scene.past.said:
@@ -241,7 +244,7 @@ SINCE_MIN = timedelta(minutes=1)
 def answer_simulate(
     *, since: str | None, start: str | None, end: str | None, policies: Sequence[str], config: str | None
 ) -> CommandAnswer:
-    """`costguard simulate`: who would have been stopped. Nothing is asked of a cloud, and nothing is written."""
+    """Answer `costguard simulate`: the machines that would have been stopped. No cloud is asked, nothing is written."""
     settings, now = read_settings(config), _get_now()
     rules = build_guard_config(settings)
     rules = replace(rules, policies=_choose_policies(rules.policies, policies))
@@ -252,7 +255,7 @@ def answer_simulate(
 
 
 def _choose_policies(policies: Sequence[Policy], names: Sequence[str]) -> tuple[Policy, ...]:
-    """Those of `names`, all where none is named, each by its exact name."""
+    """Return the policies of `names`, each by its exact name; all if none is named."""
     require(bool(policies), "policy", "there is none in the settings", "write a [[policy]]; config/costguard.toml shows one")
     known = [policy.name for policy in policies]
     for name in names:
@@ -279,7 +282,7 @@ def _choose_period(since: str | None, start: str | None, end: str | None, now: d
 
 
 def _parse_moment(text: str, field: str, zone: tzinfo) -> datetime:
-    """The instant that `text` names: a day begins in the zone of the settings, and so does a time without one."""
+    """Parse an instant: a day begins in the zone of the settings; a time without a zone is in that zone."""
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:

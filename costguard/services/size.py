@@ -1,4 +1,4 @@
-"""Size a job: memory on each GPU, which GPUs hold it and how many, and which changes make it smaller."""
+"""Size a job: memory on each GPU, which GPUs and how many it needs, and which changes reduce the memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAVING_BYTES_MIN = GIB // 20
 
 
 def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> SizeAnswer:
-    """The memory of `job`, on stated hardware or on whatever holds it."""
+    """Return the memory of `job`, on stated hardware or on whatever it fits."""
     check_split(job, on)
     placer = Placer(job=job)
     placed = _place_as_stated(placer, on) if on else None
@@ -50,7 +50,7 @@ def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> Si
 
 
 def list_what_ifs(sized: SizeAnswer) -> tuple[JobChangeEffect, ...]:
-    """Every change to the job, all the way or one step of it, smaller or larger, with the peak it would have."""
+    """Return every change of the job, full or one step, smaller or larger, with the resulting peak."""
     job, on = sized.job, sized.on
     gpus = on.gpu_count * on.nodes if on else 1
     changes = (*list_small_steps(job, gpus=gpus), *list_memory_savings(job, gpus=gpus), *list_enlargements(job))
@@ -58,7 +58,7 @@ def list_what_ifs(sized: SizeAnswer) -> tuple[JobChangeEffect, ...]:
 
 
 def add_assumption_effects(sized: SizeAnswer) -> SizeAnswer:
-    """`sized`, its warning of what was assumed completed with how another choice would move the memory."""
+    """Return `sized` with the effect of other assumptions on the memory added to its warning."""
     job = sized.job
     if not job.assumed:
         return sized
@@ -81,7 +81,7 @@ def _compute_capacity(placed: Placement) -> int | None:
 
 
 def add_exact_step(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswer:
-    """`sized` with one step of its job really run beside it; a warning where that counts other parameters."""
+    """Return `sized` with one step of its job actually run; a warning if the parameter count differs."""
     from costguard.sizing.exact_memory import check_runnable
 
     job = sized.job
@@ -108,9 +108,9 @@ def _compute_footprint(job: Job) -> Footprint:
 
 
 def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
-    """For each GPU the fewest that hold the job, least memory first.
+    """Yield for each GPU the smallest count that fits the job, the GPU with the least memory first.
 
-    Whole copies need no less on several GPUs than on one: there only what shards is tried.
+    Whole copies need as much on several GPUs as on one: for counts above one only sharded splits are tried.
     """
     ways = [(n, w) for n in GPU_COUNTS if not isinstance(w := placer.list_splits(n, sharded=n > 1), ImpossiblePlacement)]
     needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
@@ -129,7 +129,7 @@ def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Itera
 
 
 def _try_levers(changes: Iterable[JobChange], on: Hardware | None, now: Footprint) -> Iterator[JobChangeEffect]:
-    """The job with each change in turn; what cannot be split so on the hardware is left out."""
+    """Yield the effect of each change; a change that cannot be split on the hardware is left out."""
     for lever in changes:
         placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
         if isinstance(placed, ImpossiblePlacement):

@@ -33,11 +33,11 @@ def build_status(
     balances: Sequence[PrepaidBalance] | None = None,
     stand: Sequence[BudgetStatus] | None = None,
 ) -> FleetStatus:
-    """The status at `now`, for the month of `zone`.
+    """Build the status at `now`, for the month of `zone`.
 
     `holds`: those that may still count. `intents`: open and recent ones. `beside`: the guard's annotations of live resources.
     `overshoots`: by how much each hard budget could be exceeded at worst. `live`, `stand`: live resources and budget statuses,
-    where the caller has them. `balances`: of prepaid accounts; None: not asked.
+    if the caller has them. `balances`: of prepaid accounts; None: not requested.
     """
     month, live = find_month(now, zone), books.load_live(now) if live is None else live
     stand = load_budget_statuses(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
@@ -60,7 +60,7 @@ def build_status(
 def load_budget_statuses(
     *, books: Books, budgets: Iterable[Budget], holds: Sequence[Hold], live: Iterable[LiveResource], now: datetime
 ) -> tuple[BudgetStatus, ...]:
-    """How each budget stands, in the order in which they are written. Budgets of one period share one question."""
+    """Return the status of each budget, in the given order. Budgets of one period share one query."""
     budgets, burns = tuple(budgets), list_burns(live, now)
     spent = {
         period: [*books.load_spending(period, now), *list_unlisted_spending(holds, period)]

@@ -1,4 +1,4 @@
-"""What `costguard top` reads and does: the present state, a lease, an approval. It sends no act itself."""
+"""Data and commands of `costguard top`: the present state, a lease, an approval. It sends no act itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEASE_LENGTH = "2h"
 
 
 class TopSession:
-    """The fleet as `costguard status` and the leases know it. `offline`: the providers are never asked from here."""
+    """A session of `costguard top`. `offline`: it never polls the providers."""
 
     def __init__(self, *, zone: str | None = None, offline: bool = False, config: str | None = None) -> None:
         self.config, self.offline = config, offline
@@ -28,14 +28,14 @@ class TopSession:
         self._looked: PollNowResult | None = None
 
     def poll(self) -> None:
-        """Ask the providers, as `costguard status` does; what they say goes into the ledger."""
+        """Poll the providers into the ledger, as `costguard status` does."""
         if self.settings.providers and not self.offline:
             from costguard.services.poll_now import poll_providers_now
 
             self._looked = poll_providers_now(self.settings)
 
     def build_view(self) -> TopView:
-        """What the ledger says now."""
+        """Build the view from the ledger."""
         status, _ = ledger_answers.load_current_status(self.settings, self.zone, self._looked)
         keys = [one.live.observation.key for one in status.resources if one.live.observation.kind == INSTANCE]
         with LedgerReader(resolve_ledger_url(self.settings)) as reader, reader.snapshot() as ask:
@@ -43,10 +43,10 @@ class TopSession:
         return build_top_view(status, samples, self._looked.told if self._looked else ())
 
     def keep(self, machine: str, why: str) -> str:
-        """A lease of KEPT_FOR, as `costguard keep` gives it: what it says of it."""
+        """Make a lease of LEASE_LENGTH as `costguard keep` does, and return its message."""
         return "\n".join(overrides.keep_resource(machine, length=LEASE_LENGTH, why=why, config=self.config).document.lead)
 
     def approve(self, machine: str, why: str) -> str:
-        """A yes to the stop that a policy asks for, as `costguard approve ID stop` gives it: what it says of it."""
+        """Approve the requested stop as `costguard approve ID stop` does, and return its message."""
         said = overrides.approve_action(machine, STOP, why=why, config=self.config).document
         return "\n".join((*said.lead, *said.notes))

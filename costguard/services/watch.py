@@ -1,4 +1,4 @@
-"""`plan` shows what the guard finds; `watch` is the process that runs it repeatedly."""
+"""`plan` shows the findings of a guard run; `watch` is the process that runs the guard repeatedly."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
 def answer_plan(
     *, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()
 ) -> CommandAnswer:
-    """`costguard plan`: the plan for the fleet as it is now. `accept`: approve the plan with this hash.
+    """Answer `costguard plan`: the plan for the present fleet. `accept`: approve the plan with this hash.
 
-    `supposed`: overrides taken as recorded.
+    `supposed`: overrides assumed to be recorded.
     """
     settings = read_settings(config)
     with open_watchdog_context(settings, dry_run=True, offline=offline) as made:
@@ -93,9 +93,9 @@ def run_watch(
     offline: bool,
     serve: ServeWeb | None = None,
 ) -> int:
-    """`costguard watch`: poll, evaluate, alert and act, once or until a signal; the exit code.
+    """Run `costguard watch`: poll, evaluate, alert and act, once or until a signal; return the exit code.
 
-    `serve`: serves agents and readers meanwhile, where the settings state an address; not in a single run.
+    `serve`: serves agents and readers in the meantime, if the settings state an address; not in a single run.
     """
     settings = read_settings(config)
     every = (
@@ -129,13 +129,13 @@ def run_watch(
 
 
 def list_unarmed(rules: GuardConfig) -> tuple[str, ...]:
-    """Why nothing beyond notify is armed although the settings ask for acts; empty where it is, or nothing asks."""
+    """Explain why nothing beyond notify is armed although the settings demand acts; empty if that is not so."""
     asks = any(policy.arm in (STOP, TERMINATE) for policy in rules.policies) or any(budget.hard for budget in rules.budgets)
     return (NO_ADMIN_ROUTE,) if asks and not rules.admin_route else ()
 
 
 def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
-    """InputError for the first account whose key other users of this machine can read: they could act as the watchdog may."""
+    """Raise InputError for the first account whose key other users can read: they could act as the watchdog."""
     for source in sources:
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
         if isinstance(error, ExposedError):
@@ -143,7 +143,7 @@ def _check_key_exposure(sources: tuple[InstanceSource, ...]) -> None:
 
 
 def _beat_after_run(made: WatchdogContext, heartbeat: Heartbeat) -> None:
-    """Say outside that a run is in the ledger: not after a dry run, nor for another watchdog that has the turn."""
+    """Send a heartbeat if the run is in the ledger: not after a dry run, nor if another watchdog leads."""
     if made.recorded:
         heartbeat.beat()
 
@@ -179,7 +179,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
 
 
 def _name_sources(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
-    """Each account by a name of its own: its providers, and a number where there are several."""
+    """Return each account with a unique name: its providers, and a number if there are several."""
     names = ["+".join(source.providers) for source in sources]
     return [
         (name if names.count(name) == 1 else f"{name} {names[:number].count(name) + 1}", source)
@@ -209,7 +209,7 @@ def _run_guard(made: WatchdogContext, show: ShowWatchView) -> bool:
 
 
 def _log_actions(guarded: GuardRunResult) -> None:
-    """What was done, as facts."""
+    """Log hooks and intents of the run as facts."""
     for note in guarded.notes:
         get_log().info("held", why=note)
     for run in guarded.sight.hooks if guarded.sight else ():
@@ -246,14 +246,14 @@ def _deliver_messages(made: WatchdogContext) -> None:
 
 
 def _run_reports(made: WatchdogContext) -> None:
-    """A job of its own: making a report takes seconds, and the guard goes on."""
+    """Queue due reports in a duty of its own, because building one takes seconds and must not delay the guard."""
     unmade = _queue_reports(made)
     if unmade:
         raise unmade[0]
 
 
 def _queue_reports(made: WatchdogContext) -> list[Exception]:
-    """Put the reports that are due into the outbox; what stood in the way of those that could not be made."""
+    """Queue the due reports; return the exceptions of those that could not be built."""
     settings, now = made.settings, made.clock.now()
     if made.guard.dry_run or is_led_by_another(made.book, made.guard.holder, now):
         return []
@@ -278,7 +278,7 @@ def _queue_reports(made: WatchdogContext) -> list[Exception]:
 
 
 def _reload_settings(made: WatchdogContext, show: ShowWatchView, interval: str | None, config: str | None) -> Duties:
-    """Duties by the current settings. Policies, budgets and limits change; accounts and ledger need a restart."""
+    """Return the duties of the current settings. Policies, budgets and limits change; accounts and ledger need a restart."""
     settings: Settings = read_settings(config)
     before = made.settings
     same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
@@ -298,7 +298,7 @@ RECENT_ACTIONS = timedelta(hours=24)
 
 
 def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
-    """The plan of this run, a row a verdict."""
+    """Build the plan of this run, a row per verdict."""
     survey = guarded.survey
     proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
@@ -319,13 +319,13 @@ def build_plan_view(guarded: GuardRunResult, rules: GuardConfig, notes: Sequence
 
 
 def _list_cap_shortfalls(guarded: GuardRunResult) -> tuple[str, ...]:
-    """Hard caps that the rails do not let be kept."""
+    """Return the hard caps that the limits prevent from being kept."""
     foreseen = guarded.survey.foresights if guarded.survey else ()
     return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
 
 
 def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
-    """Machines whose agent says nothing."""
+    """Return the machines whose agent is silent."""
     if guarded.sight is None:
         return ()
     found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
@@ -333,7 +333,7 @@ def _list_silent_agents(guarded: GuardRunResult) -> tuple[str, ...]:
 
 
 def build_watch_view(guarded: GuardRunResult, made: WatchdogContext) -> WatchView:
-    """Everything at the instant of this run."""
+    """Build the view at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
     with made.guard.books() as books:
         now = build_status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
@@ -386,7 +386,7 @@ def _build_plan_row(
 
 
 def _describe_agent(live: LiveResource, guarded: GuardRunResult) -> str:
-    """How its agent stands, in words; "" where it has none."""
+    """Describe the state of its agent; "" if it has none."""
     agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
     if agent is None:
         return ""

@@ -1,7 +1,7 @@
-"""Everything that `watch` keeps open: accounts, ledger, guard, dispatcher; and the duties of the watchdog.
+"""Resources that `watch` keeps open: accounts, ledger, guard, dispatcher; and the heartbeat.
 
-The heartbeat requests `[watch] heartbeat_url`; its listener alerts when requests stop. The head of the audit log goes along as
-`User-Agent: costguard audit/1234:9f86d081884c7d65`: most listeners log that header, where nobody on this machine can change it
+The heartbeat requests `[watch] heartbeat_url`; its receiver alerts when requests stop. The head of the audit log is sent as
+`User-Agent: costguard audit/1234:9f86d081884c7d65`: most receivers log that header, where nobody on this machine can change it
 (decision 0025).
 """
 
@@ -63,22 +63,22 @@ class SerializedLedger:
         self._ledger, self._heard, self._lock = ledger, heard or AgentSampleCache(), threading.Lock()
 
     def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
-        """As the ledger's own."""
+        """Call the ledger's method under the lock."""
         with self._lock:
             return self._ledger.record_polls(polls)
 
     def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
-        """As the ledger's own."""
+        """Call the ledger's method under the lock."""
         with self._lock:
             return self._ledger.find_suspects(poll)
 
     def list_scopes_of(self, provider: str) -> Sequence[ScopeKey]:
-        """As the ledger's own."""
+        """Call the ledger's method under the lock."""
         with self._lock:
             return self._ledger.list_scopes_of(provider)
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """As the ledger's own."""
+        """Cache the samples as measured by providers, then call the ledger's method under the lock."""
         self._heard.add_provider_samples(samples)
         with self._lock:
             return self._ledger.record_samples(samples)
@@ -86,10 +86,11 @@ class SerializedLedger:
 
 @dataclass(slots=True, kw_only=True)
 class WatchdogContext:
-    """What is open. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
+    """The open resources of a watchdog.
 
-    `heard`: cache of agents' samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time
-    of the last run of this process that is in the ledger.
+    `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
+    samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
+    process that is in the ledger.
     """
 
     settings: Settings
@@ -116,7 +117,10 @@ class WatchdogContext:
     _said_at: datetime | None = None
 
     def poll(self, sources: Sequence[InstanceSource] | None = None) -> PollCycleResult:
-        """One round over `sources`, None: all, and measures of what runs there. InputError where two accounts are one."""
+        """Run one poll cycle over `sources`, None: all, and measure running machines.
+
+        Raises InputError for duplicate accounts.
+        """
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
         polled = poll_sources(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
         if polled.twins:
@@ -130,14 +134,14 @@ class WatchdogContext:
         return polled
 
     def adopt(self, settings: Settings, rules: GuardConfig) -> None:
-        """Go on with other settings, of the same accounts and ledger."""
+        """Continue with other settings for the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, list_routes(settings)
         self.book.set_rails(rules.rails)
         self.postman = open_dispatcher(settings, self.book, self.clock, self.guard.holder)
         self.guard.hooks.post = build_hook_runner(settings, self.clock).post
 
     def collect_poll_results(self) -> PollResults:
-        """What the last listings told."""
+        """Return the data of the last listings."""
         with self._lock:
             handling = {item.key: item.handling for items in self._listed.values() for item in items}
             members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
@@ -154,12 +158,12 @@ class WatchdogContext:
         )
 
     def find_listed(self, key: ResourceKey) -> Observation | None:
-        """What the last listings say of one resource; None where they do not have it."""
+        """Return one resource as in the last listings; None if they lack it."""
         with self._lock:
             return self._by_key.get(key)
 
     def run_guard(self) -> GuardRunResult:
-        """One guard run. A ledger that cannot be written is reported on the console, at once and then every hour."""
+        """Run the guard once. An unwritable ledger is reported on the console, at once and then every hour."""
         guarded = self.guard.run()
         self.recorded = guarded.acting
         if guarded.committed and not guarded.broken:
@@ -187,14 +191,14 @@ class WatchdogContext:
         return guarded
 
     def end_hooks(self, *, cut_short: bool = False) -> None:
-        """Return once no hook runs any more, with the end of each recorded where the ledger can be written."""
+        """Wait until no hook runs, and record their ends if the ledger can be written."""
         self.guard.hooks.wait(cut_short=cut_short)
         if not self.guard.dry_run:
             with suppress(LedgerError):  # then their time runs out, and they are lost
                 record_hook_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
 
     def release_leadership(self) -> None:
-        """Give up the leader lease once nothing is under way, so that the next watchdog need not wait for its end."""
+        """Release the leader lease, so that the next watchdog need not wait for it to expire."""
         with suppress(LedgerError):  # then it runs out
             turn = self.book.load_leader_lease()
             if turn is not None and turn.holder == self.guard.holder:
@@ -210,7 +214,7 @@ class WatchdogContext:
             self._by_key |= {one.key: one for one in seen.poll.inventory.items}
 
     def _ask_balances(self, sources: Sequence[InstanceSource]) -> None:
-        """Ask what is left of accounts that are paid in advance, every BALANCE_EVERY. Whom nobody can ask keeps its last."""
+        """Fetch the balances of prepaid accounts every BALANCE_EVERY. If a request fails, the last balance is kept."""
         now = self.clock.now()
         prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
         last = {number: self._balances.get(number) for number in prepaid}
@@ -229,7 +233,7 @@ def open_watchdog_context(
     resident: bool = False,
     offline: bool = False,
 ) -> Iterator[WatchdogContext]:
-    """Everything opened, and closed when the block ends. `offline`: no account is asked."""
+    """Open everything; it is closed when the block ends. `offline`: no account is polled."""
     url, clock, billing = resolve_ledger_url(settings), SystemClock(), ShippedFacts().get_billing_rules()
     rules, most = build_guard_config(settings, interval), read_price_ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}"
@@ -295,7 +299,7 @@ HTTP_OK, HTTP_REDIRECT = 200, 300
 
 
 def send_heartbeat(settings: Callable[[], Settings]) -> str:
-    """Ask once: "" where it was answered with a 2xx, or the settings name nobody; else why not, without the address."""
+    """Send one request; return "" if it got a 2xx or no URL is set, else the reason without the address."""
     from costguard.providers.transport import Deadline
     from costguard.providers.transport.client import HttpRequest
 
@@ -321,7 +325,7 @@ def send_heartbeat(settings: Callable[[], Settings]) -> str:
 
 
 def _build_heartbeat_headers(settings: Settings) -> Mapping[str, str]:
-    """What names costguard and its audit's head; where that cannot be read, costguard alone: the beat tells of the run."""
+    """Return the User-Agent header with the head of the audit log; without the head if it cannot be read."""
     from costguard.ledger.db.reader import LedgerReader
     from costguard.ledger.guard.audit_log import read_head_text
 

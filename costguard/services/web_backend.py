@@ -1,6 +1,6 @@
-"""What the watchdog serves over HTTP: the agents' gateway, the status board, and who may read.
+"""Services of the watchdog's HTTP server: the agents' gateway, the status board, and the authorization of readers.
 
-The `web` room hands in `serve`: services know no HTTP, and the server knows no ledger.
+The `web` package passes in `serve`: services do not import HTTP, and the server does not import the ledger.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ NOTICES_MAX = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebServices:
-    """What is served. `desk`: made with whoever signs. `health`: seconds since the last committed run, and if that is late."""
+    """The parts to be served. `desk`: builds the gateway for a signer.
+
+    `health`: seconds since the last committed run, and whether it is late.
+    """
 
     web: WebSettings
     key_file: Path
@@ -60,7 +63,8 @@ ServeWeb = Callable[[WebServices], AbstractContextManager[object]]
 class StatusBoard:
     """The status after the last guard run as one text, built once a run for all readers.
 
-    While it is read regularly it is built at the end of each run, and readers meanwhile get the previous one; else on request.
+    While it is read regularly it is built at the end of each run, and readers get the previous one meanwhile; else it is built
+    on request.
     """
 
     def __init__(self, room: WatchdogContext) -> None:
@@ -70,7 +74,7 @@ class StatusBoard:
         self._read = self._making = False
 
     def update(self, guarded: GuardRunResult) -> None:
-        """Go on with what the guard has just found."""
+        """Use the result of the latest guard run."""
         self._making, self._read = self._read and self._made is not None, False
         self._latest = guarded
         if self._making:
@@ -79,7 +83,10 @@ class StatusBoard:
             self._making = False
 
     def read(self) -> tuple[bytes, str]:
-        """The status as `costguard status --json` prints it, and a mark of it. RefusedError before the first run."""
+        """Return the status as `costguard status --json` prints it, and its hash.
+
+        Raises MessageRefusedError before the first run.
+        """
         self._read, made = True, self._made
         if made is None or not (self._making or made[0] is self._latest):
             made = self._render()
@@ -98,17 +105,17 @@ class StatusBoard:
 
 @dataclass(slots=True)
 class ListedMachines:
-    """The machines as last listed, by key, to check agents against; before the first run those of the ledger."""
+    """The machines as last listed, by key, for the checks of agents; before the first run those of the ledger."""
 
     room: WatchdogContext
     _live: Mapping[ResourceKey, LiveResource] = field(default_factory=dict)
 
     def update(self, live: tuple[LiveResource, ...]) -> None:
-        """Go on with what the guard has just read."""
+        """Use the resources of the latest guard run."""
         self._live = {one.observation.key: one for one in live}
 
     def find_machine(self, key: ResourceKey) -> AgentMachine | None:
-        """The machine of this key; None where it is not there."""
+        """Return the machine of this key; None if it is not listed."""
         live, listed = self._live.get(key), self.room.find_listed(key)
         seen = listed or (live.observation if live else None)
         if seen is None or seen.state == ENDED or (live is not None and live.absent_at is not None and listed is None):
@@ -126,7 +133,7 @@ class ListedMachines:
 
 @contextmanager
 def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Iterator[None]:
-    """Answer agents and readers for as long as the block runs, where the settings say at which address."""
+    """Serve agents and readers while the block runs, if the settings state an address."""
     if serve is None or room.settings.web.listen is None:
         yield
         return
@@ -177,7 +184,7 @@ def serve_while_watching(room: WatchdogContext, serve: ServeWeb | None) -> Itera
 
 
 def find_key_file(settings: Settings) -> Path:
-    """Where the key is kept that answers to agents are signed with: as stated, or beside the ledger."""
+    """Return the file of the key that signs answers to agents: as stated, or beside the ledger."""
     if settings.web.key_file is not None:
         return Path(settings.web.key_file)
     where = parse_ledger_address(resolve_ledger_url(settings))
@@ -186,7 +193,7 @@ def find_key_file(settings: Settings) -> Path:
 
 
 def _authorize_reader(book: AgentStore, room: WatchdogContext, token: str) -> WebToken:
-    """Whose `token` is; RefusedError where it lets nobody in."""
+    """Return the record of `token`. Raises MessageRefusedError if it grants no access."""
     found = book.load_token(hash_token(token)) if token else None
     if found is None or not is_token_valid(found, room.clock.now()):
         raise MessageRefusedError(NO_TOKEN)
@@ -201,7 +208,7 @@ def _check_health(room: WatchdogContext) -> tuple[float | None, bool]:
 
 
 def _build_agent_verdicts(guarded: GuardRunResult, protect: Sequence[str]) -> dict[ResourceKey, AgentVerdict]:
-    """What each machine's agent is told."""
+    """Return the data sent to each machine's agent."""
     sight, survey = guarded.sight, guarded.survey
     if sight is None or survey is None:
         return {}
@@ -221,7 +228,7 @@ def _build_agent_verdicts(guarded: GuardRunResult, protect: Sequence[str]) -> di
 
 
 def _is_untouchable(live: LiveResource, now: datetime, sight: GuardSnapshot, protect: Sequence[str]) -> bool:
-    """Whether only a person may end it."""
+    """Return whether only a person may stop it."""
     before = sight.protections.get(live.observation.key)
     return bool(explain_untouchable(live.observation, sight.wishes, protect, before.at if before else None, now))
 

@@ -1,7 +1,7 @@
 """Clock, sleep and executor, which a simulation can replace; and deadlines for sending.
 
 Everything that measures seconds, sleeps, or runs several requests concurrently uses this module. A simulated world has one
-thread, and its time advances only when something waits. Only one simulated world can be active in a process:
+thread, and its time advances only when something waits. Nothing else may run in its process:
 
     with use_simulated_clock(world):           # an hour of Vast's 5.5 s pauses in a second, and the same each time
         account.poll(scope)

@@ -45,9 +45,10 @@ def restore_process() -> None:
 
 
 def disable_memory_dumps() -> None:
-    """Disable core dumps, and reading of memory and environment by this user's other programs (Linux); for processes with keys.
+    """Disable core dumps, and reading of memory and environment by this user's other programs (Linux).
 
-    A program that it starts, such as a hook, is such an other program: it cannot read in /proc what it was not given.
+    It is for processes that hold keys. A program that it starts, such as a hook, is such an other program: it cannot read in
+    /proc what it was not given.
     """
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
@@ -95,7 +96,7 @@ def describe_foreign_owner(path: Path) -> str:
 
 
 def find_planted_link(path: Path) -> Path | None:
-    """Return the first link on the way to `path` that another user made in a world-writable folder; None if there is none.
+    """Return the first link to `path` that another user made in a world-writable folder; None if there is none.
 
     The kernel does not follow such links (`fs.protected_symlinks`), but code that resolves a path by itself must check for
     them.

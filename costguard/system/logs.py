@@ -1,4 +1,6 @@
-"""The log: one event with fields a line, without secrets. Only the long-running commands import this module.
+"""The log: one event with fields a line, without secrets.
+
+Only the long-running commands import this module.
 
     {"at": "2026-11-22T06:17:34Z", "level": "error", "event": "account_degraded", "account": "runpod/me", "failures": 3}
 
@@ -88,7 +90,10 @@ class LibraryLogForwarder(logging.Handler):
 
 
 def configure_logging(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
-    """Configure the log of this process. `stream`: where it is written, None: stderr."""
+    """Configure the log of this process.
+
+    `stream`: where it is written, None: stderr.
+    """
     out = stream or sys.stderr
     colours = out.isatty() and not os.environ.get("NO_COLOR")
     renderer: Any = structlog.processors.LogfmtRenderer(key_order=["at", "level", "event"], bool_as_flag=False)

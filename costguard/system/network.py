@@ -34,7 +34,10 @@ class TlsTrouble(NamedTuple):
 
 @cache
 def load_system_context() -> ssl.SSLContext:
-    """Return a TLS context with the system's authorities. Reading the certificates takes 20 ms, so it is cached."""
+    """Return a TLS context with the system's authorities.
+
+    Reading the certificates takes 20 ms, so it is cached.
+    """
     return httpx2.create_ssl_context(trust_env=False)
 
 

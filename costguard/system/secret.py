@@ -14,7 +14,10 @@ LEAST_SCRUBBED = 4
 
 
 class Secret:
-    """A secret. `reveal()` returns it, `get_hint()` its last four characters for `doctor`."""
+    """A secret.
+
+    `reveal()` returns it, `get_hint()` its last four characters for `doctor`.
+    """
 
     __slots__ = ("_value",)
 

@@ -1,4 +1,6 @@
-"""The watchdog: runs its duties, each at its own interval, until a signal ends it. It depends on neither ledger nor clouds.
+"""The watchdog: runs its duties, each at its own interval, until a signal ends it.
+
+It depends on neither ledger nor clouds.
 
     SIGTERM, SIGINT   no new run starts, runs in progress finish within `patience`, and it ends: 0, or 130 after SIGINT;
                       1 if a run did not finish, which is logged. A second signal ends it without waiting.
@@ -91,7 +93,10 @@ class Watchdog:
             return tuple(duty.name for duty in self._duties.polls if self._of(duty).degraded)
 
     def run(self) -> int:
-        """Run until a signal ends it, and return the exit code. Call it in the main thread, which alone receives signals."""
+        """Run until a signal ends it, and return the exit code.
+
+        Call it in the main thread, which alone receives signals.
+        """
         before = {one: signal.signal(one, self._heard) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         try:
             self._scheduler.add_listener(self._not_started, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)

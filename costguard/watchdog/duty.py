@@ -33,7 +33,10 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """A function to `run` `every` interval, plus or minus `jitter`. It never runs twice at once. `name` is used in the log."""
+    """A function to `run` `every` interval, plus or minus `jitter`.
+
+    It never runs twice at once. `name` is used in the log.
+    """
 
     name: str
     run: Callable[[], object]
@@ -78,7 +81,10 @@ class Duties:
 
 @dataclass(slots=True)
 class DutyHealth:
-    """The state of a duty. Times are seconds of a monotonic clock. `not_before`: of the next try."""
+    """The state of a duty.
+
+    Times are seconds of a monotonic clock. `not_before`: of the next try.
+    """
 
     started: float | None = None
     running: bool = False

@@ -1,4 +1,6 @@
-"""The heartbeat: an external service is called after each committed run and alerts when calls stop (a dead man's switch).
+"""The heartbeat: an external service is called after each committed run and alerts when calls stop.
+
+This is a dead man's switch.
 
 Example: runs at 12:00:00, 12:00:30 and 12:00:59, all committed: calls at 12:00:00 and at 12:00:59. The run of 12:01:30 could
 not be written: no call is made, and the service alerts when its own time limit expires.

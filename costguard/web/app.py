@@ -24,7 +24,10 @@ BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 def build_application(
     parts: WebServices, desk: AgentGateway, seal: Seal, agent_zip: Callable[[], bytes] | None = None
 ) -> FastAPI:
-    """Return the application with all routes. `agent_zip`: returns the agent as one file, None: the agent installed here."""
+    """Return the application with all routes.
+
+    `agent_zip`: returns the agent as one file, None: the agent installed here.
+    """
     app = FastAPI(
         title="costguard",
         version=__version__,
@@ -65,7 +68,7 @@ def _build_response(error: MessageRefusedError) -> Response:
 
 
 def _build_openapi(app: FastAPI) -> dict[str, Any]:
-    """Return FastAPI's schema without its validation errors, which are not used here, and with the token's security scheme."""
+    """Return FastAPI's schema with the token's security scheme, and without its unused validation errors."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes)
         for path in made["paths"].values():

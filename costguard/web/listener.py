@@ -17,7 +17,10 @@ HEAD_S = 10.0
 
 
 class CountedConnection(socket.socket):
-    """A connection that is counted while it is open. `gone`: called once, when it is closed."""
+    """A connection that is counted while it is open.
+
+    `gone`: called once, when it is closed.
+    """
 
     gone: Callable[[], None] | None = None
 

@@ -56,7 +56,10 @@ HEADERS = (
 
 
 class RequestMiddleware:
-    """ASGI middleware around `app`. `hosts`: the accepted host names, without a port."""
+    """ASGI middleware around `app`.
+
+    `hosts`: the accepted host names, without a port.
+    """
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], log: Log, secure: bool = False) -> None:
         self._app, self._hosts, self._log = app, frozenset(hosts), log
@@ -161,7 +164,10 @@ def build_refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], by
 
 
 class RateLimiter:
-    """Token buckets by name: `per_s` tokens a second, at most `burst`. The `most` most recently used names are kept."""
+    """Token buckets by name: `per_s` tokens a second, at most `burst`.
+
+    The `most` most recently used names are kept.
+    """
 
     def __init__(self, per_s: float, burst: float, *, most: int = 20_000, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._burst, self._most, self._clock = per_s, burst, most, clock

@@ -1,4 +1,7 @@
-"""JSON schemas of requests and responses for `/openapi.json`. `agents/messages.py` validates agents' messages."""
+"""JSON schemas of requests and responses for `/openapi.json`.
+
+`agents/messages.py` validates agents' messages.
+"""
 
 from __future__ import annotations
 
@@ -107,9 +110,9 @@ def build_request_schema(schema: Schema) -> Schema:
 
 
 def build_response_schemas(of: dict[int, Schema | str]) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries for a route's responses:
+    """Return the OpenAPI entries for a route's responses, including all refusals.
 
-    status -> schema or media type of a non-JSON body; and all refusals.
+    `of`: status -> schema, or the media type of a non-JSON body.
     """
     found: dict[int | str, dict[str, Any]] = {}
     for name, one in REFUSALS.items():

@@ -1,7 +1,8 @@
-"""The HTTP server: uvicorn in a thread of the watchdog's process. It ends with the watchdog; the watchdog outlives its failure.
+"""The HTTP server: uvicorn in a thread of the watchdog's process.
 
-Slow clients are cut off: a request head must arrive within seconds (uvicorn has no limit), a body and an answer within the
-limits of `middleware`. The number of connections is limited (`listener`): one more is refused, and the others continue.
+It ends with the watchdog; the watchdog outlives its failure. Slow clients are cut off: a request head must arrive within
+seconds (uvicorn has no limit), a body and an answer within the limits of `middleware`. The number of connections is limited
+(`listener`): one more is refused, and the others continue.
 """
 
 from __future__ import annotations

@@ -21,7 +21,10 @@ FIELD = "web.key_file"
 
 
 class WatchdogSeal:
-    """Signs with `key`. Public keys and signatures are base64."""
+    """Signs with `key`.
+
+    Public keys and signatures are base64.
+    """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key

@@ -49,7 +49,10 @@ LOOK_S = 8.0
 
 
 class AwsAccount:
-    """An account accessed with one `CredentialSource`. Nothing is requested before the first call."""
+    """An account accessed with one `CredentialSource`.
+
+    Nothing is requested before the first call.
+    """
 
     providers: Sequence[str] = (AWS,)
 
@@ -127,7 +130,10 @@ class AwsAccount:
         return found
 
     def list_regions(self) -> Sequence[str]:
-        """Return the regions to poll. If they cannot be fetched, the last answer is used."""
+        """Return the regions to poll.
+
+        If they cannot be fetched, the last answer is used.
+        """
         if self._regions_stated:
             return self._regions_stated
         with self._lock:

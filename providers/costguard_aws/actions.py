@@ -26,7 +26,10 @@ TypeLookup = Callable[[Element, str], GpuInstanceType | None]
 
 
 class InstanceActions:
-    """Acts of one account. No method raises."""
+    """Acts of one account.
+
+    No method raises.
+    """
 
     def __init__(self, ec2: Ec2Api, kind: TypeLookup) -> None:
         self._ec2, self._kind = ec2, kind

@@ -25,7 +25,10 @@ UNKNOWN_PARAMETER = ("UnknownParameter", "InvalidParameter", "InvalidParameterVa
 
 
 class CutShortError(Exception):
-    """A list ended before its stated end; the part that was read is valid. `str()` gives the reason."""
+    """A list ended before its stated end; the part that was read is valid.
+
+    `str()` gives the reason.
+    """
 
 
 class Ec2Api:

@@ -221,7 +221,10 @@ def _floor_to_bucket(at: datetime) -> datetime:
 
 
 def _build_query(number: int, series: GpuSeries) -> dict[str, Any]:
-    """Return one query. Its id begins with a letter and is unique in the request."""
+    """Return one query.
+
+    Its id begins with a letter and is unique in the request.
+    """
     metric = {
         "Namespace": series.namespace,
         "MetricName": series.name,
@@ -299,7 +302,10 @@ GPU_METRICS: Mapping[str, _Metric] = {
 
 @dataclass(frozen=True, slots=True)
 class GpuSeries:
-    """One CloudWatch series by its exact dimensions. `rolled`: one series for all GPUs of the machine."""
+    """One CloudWatch series by its exact dimensions.
+
+    `rolled`: one series for all GPUs of the machine.
+    """
 
     namespace: str
     name: str

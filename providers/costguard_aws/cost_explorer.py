@@ -1,7 +1,8 @@
-"""Cost Explorer's daily costs as bill lines. Off unless enabled: AWS charges $0.01 for every request, each page included.
+"""Cost Explorer's daily costs as bill lines.
 
-A line is one day of one usage type of one account, because Cost Explorer has no machines (its resource level costs extra and
-covers 14 days only). Costs are amortised: usage covered by a savings plan is shown at its effective cost, on the day of use.
+Off unless enabled: AWS charges $0.01 for every request, each page included. A line is one day of one usage type of one account,
+because Cost Explorer has no machines (its resource level costs extra and covers 14 days only). Costs are amortised: usage
+covered by a savings plan is shown at its effective cost, on the day of use.
 
 Example: 2026-11-20, USE1-BoxUsage:g5.xlarge, 24.144 -> a line of charge "compute", region us-east-1, $24.144, estimated.
 """
@@ -52,7 +53,10 @@ class _CachedMonth(msgspec.Struct):
 
 
 class CostExplorer:
-    """The daily costs of one account. `cache` stores each month's answer, so that it is not requested twice."""
+    """The daily costs of one account.
+
+    `cache` stores each month's answer, so that it is not requested twice.
+    """
 
     def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock

@@ -117,7 +117,10 @@ def _build_resolver(session: BotocoreSession, environ: Mapping[str, str]) -> Cre
 
 
 def _bypass_proxy(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
-    """Disable proxies for the metadata service: a proxy of the environment would receive the machine's keys in plain text."""
+    """Disable proxies for requests to the metadata service.
+
+    A proxy of the environment would receive the machine's keys unencrypted.
+    """
     fetcher = provider._role_fetcher  # noqa: SLF001 - botocore takes proxies from the environment, and no argument
     fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})  # noqa: SLF001 - the same
     return provider

@@ -68,7 +68,10 @@ def make_fault_reader(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Ht
 
 
 def _detect_web_page(reply: HttpResponse) -> ProviderError | None:
-    """Return an error for a web page with a success status, which a proxy sends and botocore would read as an empty answer."""
+    """Return an error for a web page with a success status, None for other replies.
+
+    Such a page comes from a proxy, and botocore would read an empty answer from it.
+    """
     if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
         return None
     return InvalidAnswerError("answered with a web page", provider=AWS, status=reply.status)

@@ -45,7 +45,10 @@ ALLOWED_TAG = ("costguard", "allow-stop")
 
 
 class AccountExamination:
-    """One examination. `identity` and `regions`: the account's own requests."""
+    """One examination.
+
+    `identity` and `regions`: the account's own requests.
+    """
 
     def __init__(
         self, session: AwsSession, ec2: Ec2Api, clock: Clock, identity: Callable[[], str], regions: Callable[[], Sequence[str]]

@@ -1,6 +1,7 @@
-"""The GPUs of instance types: from EC2, requested once per type; otherwise from the shipped table, then from the family.
+"""The GPUs of instance types: from EC2, else from the shipped table, else from the family.
 
-The request uses a filter: if requested by name, one type that EC2 no longer sells (p3, g3) would fail the whole request.
+EC2 is queried once per type. The request uses a filter: if requested by name, one type that EC2 no longer sells (p3, g3) would
+fail the whole request.
 
 The shipped table `types.csv` lists EC2's types with GPUs and accelerators. Source: EC2's own catalogue as of 2026-11 with AWS's
 documentation for old types, in the project's provider notes. EC2's answer (`describe_instance_types`) takes precedence.
@@ -39,7 +40,10 @@ BATCH = 100
 
 
 class InstanceTypeCatalogue:
-    """The types of one account. Thread-safe."""
+    """The types of one account.
+
+    Thread-safe.
+    """
 
     def __init__(self, ec2: Ec2Api, gpus: GpuNames, clock: Clock) -> None:
         self._ec2, self._gpus, self._clock = ec2, gpus, clock
@@ -147,10 +151,10 @@ def _compute_share(device: Element) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInstanceType:
-    """`gpu` is canonical. `gpu_count` is a fraction if several machines share a GPU (g6f.large: 0.125 of an L4).
+    """`gpu` is canonical.
 
-    `vram_gb` is that of one whole GPU, as sold. `local_gb`: all instance-store disks, which a stop loses; 0: none; None: there
-    may be some, of unknown size.
+    `gpu_count` is a fraction if several machines share a GPU (g6f.large: 0.125 of an L4). `vram_gb` is that of one whole GPU,
+    as sold. `local_gb`: all instance-store disks, which a stop loses; 0: none; None: there may be some, of unknown size.
     """
 
     name: str

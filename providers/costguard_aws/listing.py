@@ -44,7 +44,10 @@ ASKED_AFTER = 200
 
 @dataclass(slots=True)
 class _PollNotes:
-    """The distinct notes of a poll, limited in number. `deadline`: of the poll."""
+    """The distinct notes of a poll, limited in number.
+
+    `deadline`: of the poll.
+    """
 
     deadline: Deadline
     notes: dict[str, None] = field(default_factory=dict)
@@ -65,7 +68,10 @@ class _PollNotes:
 
 
 class RegionListing:
-    """Polls of one account's regions. Different regions may be polled from several threads at once."""
+    """Polls of one account's regions.
+
+    Different regions may be polled from several threads at once.
+    """
 
     def __init__(
         self, ec2: Ec2Api, catalogue: InstanceTypeCatalogue, prices: OnDemandPrices, spot: SpotHistory, clock: Clock
@@ -230,7 +236,10 @@ def _read_items(
     *,
     read: Callable[[Element], Observation | None],
 ) -> list[Observation]:
-    """Return every item; one that cannot be read is tracked by its id alone, and one without an id makes the list partial."""
+    """Return every item of a page.
+
+    One that cannot be read is tracked by its id alone, and one without an id makes the list partial.
+    """
     found: list[Observation] = []
     for item in page:
         try:

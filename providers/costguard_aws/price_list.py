@@ -51,7 +51,10 @@ LONGEST_VALUE = 1024
 
 
 class PriceKey(NamedTuple):
-    """What determines a price. `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host."""
+    """What determines a price.
+
+    `operation`: an instance's UsageOperation. `tenancy`: default, dedicated or host.
+    """
 
     instance_type: str
     region: str
@@ -60,7 +63,10 @@ class PriceKey(NamedTuple):
 
 
 class _CachedPrice(msgspec.Struct):
-    """A cached price. `nano`: None if there is no price, for the reason `why`."""
+    """A cached price.
+
+    `nano`: None if there is no price, for the reason `why`.
+    """
 
     at: datetime
     nano: int | None
@@ -82,7 +88,10 @@ class PriceAnswer:
 
 
 class OnDemandPrices:
-    """Prices for all accounts of one process. Thread-safe."""
+    """Prices for all accounts of one process.
+
+    Thread-safe.
+    """
 
     def __init__(self, aws: AwsClients, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock
@@ -310,7 +319,10 @@ class _Listed(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPrice:
-    """The list's price of one type. `why`: the reason if there is not one price."""
+    """The list's price of one type.
+
+    `why`: the reason if there is not one price.
+    """
 
     rate: Rate | None = None
     since: datetime | None = None

@@ -129,7 +129,10 @@ class AwsSession:
         *,
         deadline: Deadline | None = None,
     ) -> bytes:
-        """Return the successful answer to one request of a Query API. An act is sent once."""
+        """Return the successful answer to one request of a Query API.
+
+        An act is sent once.
+        """
         fields = {"Action": action, "Version": VERSIONS[service], **(params or {})}
         request = self._sign(service, region, urlencode(fields).encode())
         return self._ask(request, service, region, action, deadline).body

@@ -41,7 +41,10 @@ MOST_TYPES = 100
 
 
 class SpotMarket(NamedTuple):
-    """The key of a spot price. `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX."""
+    """The key of a spot price.
+
+    `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX.
+    """
 
     instance_type: str
     zone: str
@@ -102,10 +105,7 @@ class SpotHistory:
         return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
 
     def _find_start(self, market: SpotMarket, start: datetime, now: datetime) -> datetime:
-        """Return the start of the request for a market:
-
-        the machines' start for a new market, else the end of the last answer.
-        """
+        """Return the start of a market's request: the machines' start if it is new, else the end of the last answer."""
         earliest = max(start.astimezone(UTC), now - LONGEST)
         known = self._known.get(market)
         return earliest if known is None or known.since > earliest else max(known.until - OVERLAP, known.since)

@@ -1,7 +1,7 @@
-"""Translate EC2's instances, volumes and addresses to observations. Pure: no network and no clock.
+"""Translate EC2's instances, volumes and addresses to observations.
 
-What EC2 does not state is left out. LaunchTime is the start of the current or last run (it is set at every start, and not by a
-reboot); the first launch is when the first network interface or the root volume was attached.
+Pure: no network and no clock. What EC2 does not state is left out. LaunchTime is the start of the current or last run (it is
+set at every start, and not by a reboot); the first launch is when the first network interface or the root volume was attached.
 
 The controller that would replace an instance is read from its tags: stopping an instance of a controller causes a new one, and
 a bill for both. The outermost controller is checked first: a node of EKS or Batch is in an auto-scaling group too, and the
@@ -66,14 +66,20 @@ class ListingScope:
 
 @dataclass(frozen=True, slots=True)
 class TypeAndPriceLookup:
-    """Look-ups of learned types and prices. Both answer for every name, and note a missing one once."""
+    """Look-ups of learned types and prices.
+
+    Both answer for every name, and note a missing one once.
+    """
 
     kind: Callable[[str], GpuInstanceType | None]
     price: Callable[[PriceKey], Price]
 
 
 def observe_instance(item: Element, place: ListingScope, known: TypeAndPriceLookup, told: Callable[[str], None]) -> Observation:
-    """Return the observation of one instance. `told`: receives a sentence for each field that cannot be read."""
+    """Return the observation of one instance.
+
+    `told`: receives a sentence for each field that cannot be read.
+    """
     fields = {child.tag: child for child in item}
     key = ResourceKey(AWS, place.account, place.region, read_text(fields.get("instanceId")))
     word = read_text(fields.get("instanceState"), "name")
@@ -150,7 +156,10 @@ def _find_created_at(fields: dict[str, Element], launched: datetime | None) -> d
 
 
 def parse_labels(tag_set: Element | None) -> tuple[tuple[str, str], ...]:
-    """Return the sorted pairs. Equal strings are stored once: thousands of machines have the same."""
+    """Return the sorted pairs.
+
+    Equal strings are stored once: thousands of machines have the same.
+    """
     return tuple(sorted((intern(key), intern(value)) for key, value in list_tags(tag_set)))
 
 
@@ -251,7 +260,10 @@ def observe_volume(item: Element, place: ListingScope, told: Callable[[str], Non
 
 
 def observe_address(item: Element, place: ListingScope) -> Observation | None:
-    """Return one Elastic IP: billed in use or idle until it is released; None for a customer's own address, which is free."""
+    """Return one Elastic IP, which is billed in use or idle until it is released.
+
+    None for a customer's own address, which is free.
+    """
     if read_text(item, "publicIpv4Pool") not in ("", "amazon"):
         return None
     labels, name = parse_labels(item.find("tagSet")), read_text(item, "allocationId") or read_text(item, "publicIp")
@@ -276,9 +288,10 @@ GROUP_TAG = "aws:autoscaling:groupName"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """`name`: for people ("auto-scaling group train"). `ask`: what to do instead of stopping its instance.
+    """`name`: for people ("auto-scaling group train").
 
-    `group`: the auto-scaling group, if it alone is the controller: it can be asked to terminate one member.
+    `ask`: what to do instead of stopping its instance. `group`: the auto-scaling group, if it alone is the controller: it can
+    be asked to terminate one member.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Google Cloud: Compute Engine's machines, disks and addresses of many projects, Cloud Monitoring, the Billing Catalog.
+"""Google Cloud: Compute Engine's machines, disks and addresses, Cloud Monitoring, the Billing Catalog.
 
-Light on purpose: no SDK and no network is imported before an account is asked something.
+One login covers many projects. No SDK and no network module is imported before the first request.
 """
 
 from __future__ import annotations
@@ -87,28 +87,28 @@ MANIFEST = ProviderManifest(
 
 
 class GcpPlugin:
-    """What the entry point names."""
+    """The plug-in named by the entry point."""
 
     @property
     def manifest(self) -> ProviderManifest:
-        """What it says of itself before it is asked anything."""
+        """Return the plug-in's manifest."""
         return MANIFEST
 
     @property
     def bill_files(self) -> BillFiles:
-        """What FOCUS files call it, and how they name its resources."""
+        """Return Google's names in FOCUS files, and how they name its resources."""
         from costguard.bills.bill_files import BillFiles
         from costguard_gcp.wire import take_last_part
 
         return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=take_last_part)
 
     def fetch_spot_notice(self, metadata: MetadataService) -> str | None:
-        """`GET /computeMetadata/v1/instance/preempted`: TRUE once the machine is preempted."""
+        """Return a notice once the machine is preempted: `GET /computeMetadata/v1/instance/preempted` returns TRUE."""
         status, body = metadata.send("/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
         return "the machine is preempted" if (status, body.strip()) == (200, "TRUE") else None
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-        """One source for the one login, with all its projects."""
+        """Return one source for the one login, with all its projects."""
         checked = check_provider_table(table, MANIFEST.settings, "providers.gcp")
         from costguard_gcp.account import GcpAccount
         from costguard_gcp.credentials import find_login

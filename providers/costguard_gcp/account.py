@@ -1,4 +1,4 @@
-"""One login at Google and the projects it watches: every port that Compute Engine can keep."""
+"""One Google login and the projects it watches: all provider ports that Compute Engine supports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ MOST_PAGES = 50
 
 
 class GcpAccount:
-    """The projects of one login. What it asks is asked over one transport, a channel a project."""
+    """The projects of one login.
+
+    All requests use one transport, with a channel per project.
+    """
 
     def __init__(self, stated: GcpSettings, login: Login, around: ProviderContext) -> None:
         self.stated, self.around = stated, around
@@ -51,7 +54,7 @@ class GcpAccount:
         return ("gcp",)
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """The projects that are stated, or, with `discover`, every active one that the credentials can see."""
+        """Return the projects of the settings and, with `discover`, every active one that the credentials can see."""
         projects = dict.fromkeys(self.stated.projects)
         if self.stated.discover:
             self._discovered = frozenset(self._discover_projects(Deadline(self.stated.timeout_s)))
@@ -59,13 +62,13 @@ class GcpAccount:
         return [ScopeKey("gcp", project, SCOPE) for project in projects]
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """Machines, disks and addresses of one project: three lists, and prices once a day."""
+        """Poll machines, disks and addresses of one project: three lists, and prices once a day."""
         asked = self._now()
         inventory, notes = self.lister.list_project(scope.account, Deadline(self.stated.timeout_s))
         return Poll(scope=scope, asked_at=asked, at=self._now(), inventory=inventory, notes=notes)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """The machine, disk or address with that number in that place."""
+        """Return the machine, disk or address with this number in this location; None if it does not exist."""
         self._check_ours(key)
         deadline = Deadline(actions.LOOK_S)
         instance = actions.find_instance(self.compute, key, deadline) if key.region.count("-") > 1 else None
@@ -75,17 +78,17 @@ class GcpAccount:
             raise InvalidAnswerError(str(odd.what), provider="gcp", account=key.account) from None
 
     def fetch_identity(self) -> str | None:
-        """The projects: a project's id is one all over Google. Of discovered ones it says nothing before they are asked for."""
+        """Return the projects of the settings, whose ids are unique at Google; None if all projects are discovered."""
         return ", ".join(sorted(self.stated.projects)) or None
 
     def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
-        """From Cloud Monitoring: a few calls a project, however many machines it has."""
+        """Return samples from Cloud Monitoring, with a few requests a project for any number of machines."""
         from costguard_gcp.monitoring import measure_utilization
 
         return measure_utilization(self.google, seen, period, self.stated.timeout_s)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
-        """Every GPU machine type in every region for which the price list has all parts."""
+        """Return every GPU machine type in every region for which the price list has all parts."""
         from costguard_gcp.offers import list_offers
 
         listed = self.catalogue.read_current(Deadline(self.stated.timeout_s), anew=True)
@@ -94,20 +97,23 @@ class GcpAccount:
         return list_offers(listed, self.around.gpus, gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """The lines of the FOCUS export that the setting `focus_export` names; without it nothing is known of the bill."""
+        """Return the lines of the FOCUS export that `focus_export` names; without that setting there are none."""
         if not self.stated.focus_export:
             return BillLines(lines=(), why=NO_BILL)
         bills = self.around.bills
         return bills.read_bill("gcp", bills.find_pieces(self.stated.focus_export), period, self._now())
 
     def examine(self) -> Sequence[HealthCheck]:
-        """Credentials, reach and rights, proven without acting."""
+        """Check credentials, reachability and rights without acting."""
         from costguard_gcp.examination import examine_account
 
         return examine_account(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
-        """Stop the machine; its disks stay. Its local SSD is given up only where `lose` holds all that would go."""
+        """Stop the machine; its disks stay.
+
+        It is refused if it would lose anything that is not in `lose`, such as local SSD.
+        """
         deadline = Deadline(actions.LOOK_S)
         try:
             self._check_ours(key)
@@ -120,7 +126,7 @@ class GcpAccount:
         return self.actor.stop(key, lose, instance)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """Delete the machine, with the disks that are set to go with it."""
+        """Delete the machine, with the disks that are set to be deleted with it."""
         try:
             self._check_ours(key)
             instance = actions.find_instance(self.compute, key, Deadline(actions.LOOK_S))
@@ -129,7 +135,7 @@ class GcpAccount:
         return ActionResponse(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
 
     def _check_ours(self, key: ResourceKey) -> None:
-        """RefusedError for a key of another provider or of a project that this login does not watch."""
+        """Raise RefusedError for a key of another provider or of a project that this login does not watch."""
         if key.provider != "gcp" or (key.account not in self.stated.projects and key.account not in self._discovered):
             raise RefusedError("is not watched by this login", provider="gcp", account=key.account)
 
@@ -139,7 +145,7 @@ class GcpAccount:
         return observe_instance(instance, key.region, reading)[0]
 
     def _discover_projects(self, deadline: Deadline) -> list[str]:
-        """Every active project, page by page."""
+        """Return every active project, page by page."""
         found, token = list[str](), ""
         for _ in range(MOST_PAGES):
             params = {"query": "state:ACTIVE", "pageSize": "500", **({"pageToken": token} if token else {})}

@@ -1,9 +1,9 @@
-"""Looking up, stopping and deleting one machine.
+"""Look up, stop and delete one machine.
 
-Compute Engine acts on names, and names are used again: so the machine is found by its number first, and the number of the one
-that was acted on is held against it. An operation may come back DONE and have failed.
+Compute Engine acts on names, and names are reused, so the machine is found by its number first, and the number of the one acted
+on is compared with it. An operation may come back DONE and have failed.
 
-One disk or address, looked up by its number: an absence from a listing is not believed without it.
+A disk or address is looked up by its number as well: its absence from a listing is not trusted without that.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class _Zonal(WireObject):
 
 
 def find_instance(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Instance | None:
-    """The machine with the number of `key` in its zone; None where the zone has none. ProviderError where it does not say."""
+    """Return the machine with the number of `key` in its zone; None if there is none.
+
+    Raises a ProviderError if the zone gives no usable answer.
+    """
     try:
         found = list_by_id(compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline)
     except MissingError:
@@ -68,9 +71,10 @@ def find_instance(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> 
 def list_by_id(
     compute: ComputeSdk, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
 ) -> list[msgspec.Raw]:
-    """What a zone or region lists under the number of `key`, one or nothing. `listed`: client and request.
+    """Return what a zone or region lists for the number of `key`: one item or none.
 
-    A page of a filtered list may be empty and not the last; and what comes is looked at, should nobody have filtered it.
+    `listed`: client and request. A page of a filtered list may be empty without being the last; and the answer is checked, in
+    case the filter was ignored.
     """
     if not (key.id.isascii() and key.id.isdigit()):
         return []
@@ -103,7 +107,7 @@ def _parse_page(reply: HttpResponse, project: str) -> _Zonal:
 
 
 def _parse_id(raw: msgspec.Raw) -> str | None:
-    """The number of an item; None where not even that can be read."""
+    """Return the number of an item; None if it cannot be read."""
     try:
         return str(msgspec.json.decode(raw, type=Numbered).id)
     except (msgspec.DecodeError, RecursionError):
@@ -111,7 +115,7 @@ def _parse_id(raw: msgspec.Raw) -> str | None:
 
 
 def find_in_project(compute: ComputeSdk, what: str, kind: type[T], key: ResourceKey, deadline: Deadline) -> T | None:
-    """The machine or disk among all of its project, where the zone by itself is not to be asked for."""
+    """Return the machine or disk from the list of its whole project, for a zone that cannot be listed alone."""
     client, request = CLIENTS[what]
 
     def ask(token: str) -> HttpResponse:
@@ -136,13 +140,16 @@ def _parse_instance(raw: msgspec.Raw) -> Instance:
 
 @dataclass(frozen=True, slots=True)
 class InstanceActions:
-    """Acts on one machine at a time. `compute` and `shapes` are the login's own."""
+    """Acts on one machine at a time.
+
+    `compute` and `shapes` are the login's.
+    """
 
     compute: ComputeSdk
     shapes: ShapeCatalogue
 
     def stop(self, key: ResourceKey, lose: frozenset[str], instance: Instance) -> ActionResponse:
-        """Stop `instance`, which was found under `key` a moment ago. Local SSD is given up only where `lose` says all of it."""
+        """Stop `instance`, which was just found for `key`; refused if it would lose more than `lose`, such as local SSD."""
         if instance.status in GONE_OR_STOPPED:
             return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
         if owner := find_replacer(instance):
@@ -157,7 +164,10 @@ class InstanceActions:
         return self._send_act("stop_unary", "StopInstanceRequest", fields, key)
 
     def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
-        """Delete `instance`, which was found under `key` a moment ago. Protection is looked at here, and never lifted."""
+        """Delete `instance`, which was just found for `key`.
+
+        Deletion protection is checked here, and never lifted.
+        """
         if instance.deletion_protection:
             return ActionResponse(said=REFUSED, why="deletion protection is on; lift it first")
         if owner := find_replacer(instance):
@@ -165,7 +175,7 @@ class InstanceActions:
         return self._send_act("delete_unary", "DeleteInstanceRequest", _build_fields(key, instance), key)
 
     def _send_act(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
-        """The one request that changes something."""
+        """Send the one request that changes something."""
         try:
             reply = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
         except ProviderError as broken:
@@ -174,7 +184,7 @@ class InstanceActions:
 
 
 def _has_ssd(instance: Instance, shape: MachineShape | None) -> bool:
-    """Google refuses a stop of a machine with local SSD, seen or bundled, that does not say what becomes of it."""
+    """Return whether a stop request must state what happens to local SSD, listed or bundled; Google refuses it otherwise."""
     return bool(sum_scratch_gb(instance, shape)) or any(disk.type == "SCRATCH" for disk in instance.disks or ())
 
 
@@ -183,9 +193,10 @@ def _build_fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
 
 
 def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
-    """What an error means for an act: a clear no, nothing there, or no answer that can be believed.
+    """Return the result of an act that raised an error: refused, missing, or unclear.
 
-    `looking`: it befell the look before the act, so nothing was sent; but a zone or project that is not found proves nothing.
+    `looking`: the error came from the check before the act, so nothing was sent; there, a zone or project that is not found
+    proves nothing.
     """
     why = format_reason(broken)
     if looking:
@@ -198,7 +209,7 @@ def interpret_error(broken: ProviderError, *, looking: bool = False) -> ActionRe
 
 
 def interpret_operation(reply: HttpResponse, key: ResourceKey) -> ActionResponse:
-    """What the operation says that an act answered with."""
+    """Return the result stated by an act's operation."""
     try:
         operation = msgspec.json.decode(reply.body, type=Operation)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -223,7 +234,7 @@ GLOBAL = "global"
 
 
 def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
-    """The disk of a zone, the disk or address of a region, or the global address with the number of `key`; None for none."""
+    """Return the disk or address with the number of `key` in its zone or region, or globally; None if there is none."""
     if key.region.count("-") > 1:
         return _find_zonal(compute, key, deadline)
     if key.region == GLOBAL:
@@ -234,7 +245,10 @@ def find_resource(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> 
 
 
 def _find_zonal(compute: ComputeSdk, key: ResourceKey, deadline: Deadline) -> Observation | None:
-    """None too where the project answers to no question about disks: its machines were asked about before, in the same zone."""
+    """Return the disk in the zone, None if there is none.
+
+    Also None if the project's disks cannot be listed: its machines were requested before, in the same zone.
+    """
     try:
         return _find_disk(compute, ("DisksClient", "ListDisksRequest"), {"zone": key.region}, key, deadline)
     except MissingError:

@@ -1,13 +1,11 @@
-"""Google's services as costguard asks them: Compute Engine through its SDK, the others by plain REST, all over one transport.
+"""Requests to Google's services over costguard's transport: Compute Engine by its SDK, others by REST.
 
-Every project has quotas of its own, and so has a channel of its own here.
+Every project has its own quotas, and so its own channel.
 
-google-cloud-compute, spoken over costguard's own transport.
-
-The SDK knows the addresses, parameters and names of Compute Engine; it is imported at the first question (2 s and 150 MB).
-Its HTTP is an adapter of `requests` that hands every request to a Channel: so deadlines, byte caps, buckets, circuits and TLS
-are costguard's, and its own retries (600 s) never run. Answers are read here and not by the SDK, which loses a whole page of
-500 machines over one odd field, and takes longer over the rest.
+The SDK (google-cloud-compute) contains the addresses, parameters and names of Compute Engine; it is imported at the first
+request (2 s and 150 MB). Its HTTP is an adapter of `requests` that passes every request to a channel: so deadlines, byte
+limits, buckets, circuits and TLS are costguard's, and its own retries (600 s) never run. Answers are parsed here and not by the
+SDK, which loses a whole page of 500 machines because of one unexpected field, and is slower.
 """
 
 from __future__ import annotations
@@ -64,7 +62,10 @@ UNBILLED = frozenset(("billingNotEnabled", "billingDisabled", "accountDisabled",
 
 
 class GoogleApi:
-    """One login's way to every service. `account` of a channel is the project it is about, "" for what is of no project."""
+    """One login's requests to every service.
+
+    A channel's `account` is its project, "" for requests without one.
+    """
 
     def __init__(self, transport: Transport, bases: Mapping[str, str], tokens: TokenSource) -> None:
         self._transport, self._bases, self.tokens = transport, dict(bases), tokens
@@ -72,7 +73,7 @@ class GoogleApi:
         self._lock = threading.Lock()
 
     def open_channel(self, service: str, project: str) -> ProviderChannel:
-        """The channel to `service` about `project`."""
+        """Return the channel to `service` for `project`."""
         with self._lock:
             found = self._channels.get((service, project))
             if found is None:
@@ -92,7 +93,7 @@ class GoogleApi:
             return found
 
     def get_base_url(self, service: str) -> str:
-        """The base address of `service`."""
+        """Return the base address of `service`."""
         return self._bases[service]
 
     def read(
@@ -106,12 +107,12 @@ class GoogleApi:
         method: str = "GET",
         body: object = None,
     ) -> HttpResponse:
-        """The good reply to a question by plain REST."""
+        """Return the successful reply to a plain REST request."""
         request = self.open_channel(service, project).build_request(method, path, params, body)
         return self.ask(service, project, request, deadline=deadline)
 
     def ask(self, service: str, project: str, request: HttpRequest, *, deadline: Deadline, act: bool = False) -> HttpResponse:
-        """The good reply to `request`, with a token."""
+        """Return the successful reply to `request`, sent with a token."""
         headers = {**request.headers, **self.tokens.build_header(deadline)}
         channel = self.open_channel(service, project)
         try:
@@ -121,12 +122,12 @@ class GoogleApi:
             raise
 
     def decode(self, service: str, project: str, reply: HttpResponse, kind: type[T], what: str) -> T:
-        """`reply` as JSON of the shape `kind`."""
+        """Decode `reply` as JSON of type `kind`."""
         return self.open_channel(service, project).decode(reply, kind, what)
 
 
 def _make_fault_reader(tokens: TokenSource) -> FaultReader:
-    """What an answer means: by its reason first, by its status where it gives none."""
+    """Return a function that gives the error of a reply: by its reason, and by its status if it has none."""
 
     def told(reply: HttpResponse) -> tuple[str, str]:
         body = parse_refusal(reply)
@@ -154,7 +155,7 @@ _IN_MESSAGE = re.compile(r"\bproject (\d{6,20})\b|\bproject #([a-z0-9-]{6,30})\b
 
 
 def _find_disabled_project(reply: HttpResponse) -> str:
-    """Whose API or billing it is that is off, as the error's details and message name it; "" where they name nobody."""
+    """Return the project whose API or billing is off, as the error names it; "" if it names none."""
     body = parse_refusal(reply)
     if body is None:
         return ""
@@ -166,7 +167,7 @@ def _find_disabled_project(reply: HttpResponse) -> str:
 
 
 def parse_refusal(reply: HttpResponse) -> ErrorBody | None:
-    """Google's own words in an error; None where the body is something else."""
+    """Return Google's error; None if the body is something else."""
     try:
         return msgspec.json.decode(reply.body, type=Refusal).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -174,7 +175,7 @@ def parse_refusal(reply: HttpResponse) -> ErrorBody | None:
 
 
 def find_reason(body: ErrorBody) -> str:
-    """The reason: of `errors`, where that is exact, else of `details`, else the status."""
+    """Return an error's reason: a known one of `errors` or `details`, else any of them, else the status."""
     stated = [one.reason for one in body.errors or () if one.reason]
     detailed = [one.reason for one in body.details or () if one.reason]
     exact = next((one for one in (*stated, *detailed) if one in THROTTLED | DISABLED | UNBILLED), "")
@@ -187,7 +188,10 @@ PAGE = 500
 
 
 class ComputeSdk:
-    """Compute Engine's methods by their SDK names. Asked from several threads at once."""
+    """Compute Engine's methods by their SDK names.
+
+    Thread-safe.
+    """
 
     def __init__(self, google: GoogleApi) -> None:
         self._google = google
@@ -198,7 +202,7 @@ class ComputeSdk:
     def ask(
         self, client: str, method: str, request: str, fields: Mapping[str, object], *, deadline: Deadline, act: bool = False
     ) -> HttpResponse:
-        """The good reply to `method` of `client` with a `request` of `fields`; ProviderError says why there is none."""
+        """Return the successful reply to `method` of `client` with a `request` of `fields`; raises a ProviderError."""
         caller = self._get_client(client)
         message = getattr(self._import_sdk(), request)(**fields)
         self._asking.now = _CurrentRequest(str(fields["project"]), deadline, act=act)
@@ -207,7 +211,7 @@ class ComputeSdk:
         return reply
 
     def has_field(self, request: str, field: str) -> bool:
-        """Whether this release of the SDK has `field` in `request`."""
+        """Return whether this release of the SDK has `field` in `request`."""
         return field in getattr(self._import_sdk(), request).meta.fields
 
     def _import_sdk(self) -> Any:  # noqa: ANN401 - a module of 3,000 classes
@@ -238,7 +242,7 @@ class ComputeSdk:
 
 
 class _CurrentRequest:
-    """What the thread is asking, and what came back."""
+    """The current thread's request and its reply."""
 
     def __init__(self, project: str, deadline: Deadline, *, act: bool) -> None:
         self.project, self.deadline, self.act = project, deadline, act
@@ -250,7 +254,10 @@ def _make_adapter(google: GoogleApi, asking: threading.local) -> Any:  # noqa: A
     from requests.adapters import BaseAdapter
 
     class ChannelAdapter(BaseAdapter):
-        """`requests` over a Channel. It answers the SDK with an empty object, and keeps the reply for whoever asked."""
+        """Sends the SDK's `requests` over a channel.
+
+        It returns an empty object to the SDK, and keeps the reply for the caller.
+        """
 
         def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:  # noqa: ANN401 - proxies and certificates are costguard's business
             now: _CurrentRequest = asking.now
@@ -261,13 +268,13 @@ def _make_adapter(google: GoogleApi, asking: threading.local) -> Any:  # noqa: A
             return answer
 
         def close(self) -> None:
-            """The channel is not this adapter's to close."""
+            """Do nothing: the adapter does not own the channel."""
 
     return ChannelAdapter()
 
 
 def _to_transport_request(request: requests.PreparedRequest) -> HttpRequest:
-    """The SDK's request as costguard sends it, without the headers that are the connection's own."""
+    """Return the SDK's request in the transport's form, without the headers of the connection."""
     body = request.body.encode() if isinstance(request.body, str) else request.body or b""
     kept = {
         k: v for k, v in request.headers.items() if k.lower() in ("content-type", "x-goog-api-client", "x-goog-request-params")
@@ -282,7 +289,10 @@ def _to_transport_request(request: requests.PreparedRequest) -> HttpRequest:
 
 
 def _add_partial_success(url: str) -> str:
-    """One dead zone must not fail the listing of all. This release of the SDK has no field for what REST has long had."""
+    """Add `returnPartialSuccess`, so that one failed zone does not fail the whole listing.
+
+    This SDK release has no field for it.
+    """
     if "returnPartialSuccess" in url:
         return url
     return f"{url}{'&' if urlsplit(url).query else '?'}returnPartialSuccess=true"

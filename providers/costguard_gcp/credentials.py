@@ -1,8 +1,8 @@
-"""Who asks: Google's application default credentials, and the tokens that are made of them.
+"""Google's application default credentials, and the tokens made from them.
 
-Looked for in Google's own order: the stated file, GOOGLE_APPLICATION_CREDENTIALS, gcloud's file, the metadata server of the
-machine. google-auth is imported when the first token is needed; its requests go through costguard's transport, but for those
-to the metadata server, which speaks plain http on an address that never leaves the machine.
+They are searched in Google's own order: the file of the settings, GOOGLE_APPLICATION_CREDENTIALS, gcloud's file, the machine's
+metadata server. google-auth is imported when the first token is needed; its requests go through costguard's transport, except
+those to the metadata server, which uses plain http on an address that never leaves the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ SPARE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Where credentials are. `file` None: of the machine, by its metadata server. `impersonate`: a service account, or ""."""
+    """The place of the credentials.
+
+    `file`: None for the machine's metadata server. `impersonate`: a service account, "" for none.
+    """
 
     source: str
     file: Path | None = None
@@ -39,7 +42,7 @@ class Login:
 
 
 def find_login(table: Mapping[str, object], around: ProviderContext) -> Login:
-    """Where the settings and the environment say; CredentialsError where there is nothing to be found."""
+    """Return the login of the settings and the environment; raises CredentialsError if there is none."""
     impersonate = str(table.get("impersonate") or "")
     if table.get("anonymous"):
         return Login(source="anonymous", anonymous=True)
@@ -68,7 +71,10 @@ def _read_login_file(path: Path, source: str, impersonate: str) -> Login:
 
 
 class TokenSource:
-    """Bearer tokens of one login, renewed when they are about to expire. Asked from several threads."""
+    """Bearer tokens of one login, renewed before they expire.
+
+    Thread-safe.
+    """
 
     def __init__(self, login: Login, transport: Transport) -> None:
         self.login = login
@@ -79,7 +85,7 @@ class TokenSource:
         self._broken: tuple[float, str] | None = None
 
     def build_header(self, deadline: Deadline) -> dict[str, str]:
-        """The header that says who asks; none where nobody in particular does. ProviderError where there is no token."""
+        """Return the authorization header, none for an anonymous login; raises a ProviderError if there is no token."""
         if self.login.anonymous:
             return {}
         with self._lock:
@@ -88,26 +94,26 @@ class TokenSource:
             return {"Authorization": f"Bearer {self._get_token(deadline)}"}
 
     def forget(self) -> None:
-        """The token was refused: make a new one next time."""
+        """Drop a refused token, so that the next request makes a new one."""
         with self._lock:
             if self._credentials is not None:
                 self._credentials.token = None
 
     def list_secrets(self) -> tuple[Secret, ...]:
-        """What must appear nowhere."""
+        """Return the secrets that must not be shown."""
         return (Secret(self._token),) if self._token else ()
 
     def read_hint(self) -> str:
-        """The last characters of the present token."""
+        """Return the last characters of the current token."""
         return Secret(self._token).get_hint() if self._token else ""
 
     @property
     def who(self) -> str:
-        """The service account that asks; "" where the credentials do not say."""
+        """The service account of the credentials; "" if they do not name one."""
         return str(getattr(self._credentials, "service_account_email", "") or "")
 
     def _get_token(self, deadline: Deadline) -> str:
-        """A token that holds; under the lock."""
+        """Return a valid token; call it with the lock held."""
         try:
             if self._credentials is None:
                 self._credentials = self._load_credentials()
@@ -121,7 +127,7 @@ class TokenSource:
         return self._token
 
     def _explain_failure(self, broken: Exception) -> ProviderError:
-        """google-auth's own words may hold tokens and whole answers: of them only OAuth's code is shown."""
+        """Return an error that shows only OAuth's code: google-auth's messages may contain tokens and whole answers."""
         from google.auth import exceptions
 
         if isinstance(broken, exceptions.TransportError):
@@ -154,7 +160,7 @@ class TokenSource:
 
 
 def _open_plain_session() -> Any:  # noqa: ANN401 - requests has no types here
-    """A session to which the environment says nothing: HTTP_PROXY would hear the machine's token in the open."""
+    """Return a session that ignores the environment: a proxy of HTTP_PROXY would receive the machine's token unencrypted."""
     import requests
 
     session = requests.Session()
@@ -191,7 +197,7 @@ _OAUTH = re.compile(r"\b(invalid_(?:grant|client|scope|request|target)|unauthori
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What google-auth wants to see of an answer."""
+    """An answer in the form that google-auth reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -199,7 +205,7 @@ class _Answer:
 
 
 class TransportRequest:
-    """A `google.auth.transport.Request` over costguard's transport: within the deadline, capped, TLS verified."""
+    """A `google.auth.transport.Request` over costguard's transport: with a deadline, a size limit and verified TLS."""
 
     def __init__(self, transport: Transport, deadline: Deadline) -> None:
         self._transport, self._deadline = transport, deadline
@@ -213,7 +219,7 @@ class TransportRequest:
         timeout: float | None = None,
         **_more: object,
     ) -> _Answer:
-        """One request."""
+        """Send one request."""
         data = body.encode() if isinstance(body, str) else body or b""
         request = HttpRequest(method=method, url=url, headers=dict(headers or {}), body=data)
         deadline = self._deadline.limit_to(min(timeout or SPARE_S, SPARE_S))

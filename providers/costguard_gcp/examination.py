@@ -1,4 +1,4 @@
-"""What `costguard doctor` asks of Google Cloud: credentials, reach and rights, all proven without acting."""
+"""The checks of `costguard doctor` for Google Cloud: credentials, reachability and rights, without acting."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ READER, ACTOR = "config/iam/gcp-reader.yaml", "config/iam/gcp-actor.yaml"
 
 
 def examine_account(account: GcpAccount) -> list[HealthCheck]:
-    """Every check, in the order of looking; what comes after a failure is skipped. It raises nothing."""
+    """Run every check in order; checks after a failure are skipped.
+
+    It raises nothing.
+    """
     found = list(_check_credentials(account))
     if found[-1].outcome == CHECK_BAD:
         return [
@@ -124,7 +127,7 @@ def _check_reach(account: GcpAccount, project: str) -> HealthCheck:
 
 
 def _check_rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
-    """TestIamPermissions says what the caller may do, and does nothing."""
+    """Check the caller's permissions with TestIamPermissions, which changes nothing."""
     wanted = [right for _, rights, _ in RIGHTS for right in rights]
     try:
         path = f"/v3/projects/{project}:testIamPermissions"
@@ -193,7 +196,7 @@ def _check_clock(account: GcpAccount, project: str) -> HealthCheck:
 
 
 def _check_utilization(account: GcpAccount, project: str) -> HealthCheck:
-    """Whether any machine of the project reports its GPUs by the Ops Agent: a listing of headers, which is cheap."""
+    """Check whether any machine of the project reports its GPUs by the Ops Agent; only series headers are listed."""
     now = account.around.clock.now()
     params = {
         "filter": 'metric.type="agent.googleapis.com/gpu/utilization" AND resource.type="gce_instance"',

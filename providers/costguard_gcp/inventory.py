@@ -1,14 +1,11 @@
-"""One listing of a project: its machines, disks and addresses, with what is missing said. Never a quiet nothing.
+"""List a project's machines, disks and addresses, and report what is missing.
 
-Aggregated lists: every zone of a project, page by page, and an honest account of what is missing.
+An aggregated list covers every zone of a project, page by page. A zone appears once on every page, so pages are merged. Zones
+that could not be reached are in `unreachables` or have a warning: their content is unknown, not empty.
 
-A scope appears once on every page, so pages are merged. Zones that could not be reached stand in `unreachables` or as a
-warning of theirs: what they hold is unknown, and not nothing.
-
-A refusal that may say that a project is empty: Compute Engine is off there, or its billing.
-
-It is believed only where it speaks of this project. Google names the project whose API is off, and with a user's credentials
-that is the project which pays for the questions: the one that was asked about may be full of machines.
+A refusal may mean that a project is empty, because Compute Engine or billing is off there. It is accepted only if it names this
+project. Google names the project whose API is off, and with a user's credentials that is the project which pays for the
+requests: the requested project may be full of machines.
 """
 
 from __future__ import annotations
@@ -64,7 +61,10 @@ SOURCE = "Cloud Billing Catalog"
 
 
 class ProjectLister:
-    """Lists projects. `compute`, `catalogue` and `shapes` are the login's own."""
+    """Lists projects.
+
+    `compute`, `catalogue` and `shapes` are the login's.
+    """
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ProjectLister:
         return self._around.clock
 
     def list_project(self, project: str, deadline: Deadline) -> tuple[Inventory, tuple[str, ...]]:
-        """What `project` holds, and notes. That it cannot be asked is Failed."""
+        """Return the inventory of `project`, and notes; Failed if it cannot be listed."""
         try:
             instances = self._list_aggregated(project, "instances", Instance, deadline)
         except ProviderError as broken:
@@ -107,7 +107,10 @@ class ProjectLister:
     def prepare_context(
         self, project: str, found: AggregatedList[Instance], deadline: Deadline, notes: list[str]
     ) -> ListingContext:
-        """What reading machines needs. Prices and types are asked for only where there are machines."""
+        """Return the data needed to translate machines.
+
+        Prices and types are fetched only if there are machines.
+        """
         machines = {
             (take_last_part(one.zone) or where, take_last_part(one.machine_type))
             for where, one in found.items
@@ -157,12 +160,12 @@ class ProjectLister:
 
 
 def format_reason(broken: ProviderError) -> str:
-    """The reason in one line, with what to do."""
+    """Return the error and its hint in one line."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what}; {broken.hint}")
 
 
 def _make_pricing(listed: PriceList | None) -> Callable[[PriceQuestion], tuple[Price, str]]:
-    """Prices from the list; where there is none, its reason stands in the poll's notes once, and not at every machine."""
+    """Return a price function from the list; if there is no list, the reason is noted once and not per machine."""
 
     def price(asked: PriceQuestion) -> tuple[Price, str]:
         if listed is None or listed.why:
@@ -180,7 +183,7 @@ def _take_items(
     notes: list[str],
     translate: Callable[[ResourceT, str], tuple[Observation | None, tuple[str, ...]]],
 ) -> None:
-    """Every item that a ledger can hold."""
+    """Add every item that a ledger can store."""
     for where, one in found.items:
         try:
             seen, more = translate(one, where)
@@ -193,7 +196,7 @@ def _take_items(
 
 
 def _observe_named(found: AggregatedList[ResourceT], project: str, kind: str, why: list[str]) -> list[Observation]:
-    """Items of which only the id can be read: there, in an unknown state."""
+    """Return items of which only the id can be read, in an unknown state."""
     items: list[Observation] = []
     for where, one in found.named:
         try:
@@ -212,7 +215,10 @@ EMPTY = "NO_RESULTS_ON_PAGE"
 
 
 class AggregatedPage(WireObject):
-    """One page of an aggregated list. The items of each scope are read later, one scope at a time."""
+    """One page of an aggregated list.
+
+    The items of each scope are decoded later, one scope at a time.
+    """
 
     kind: Text = None
     items: dict[str, msgspec.Raw] | None = None
@@ -223,7 +229,7 @@ class AggregatedPage(WireObject):
 
 @dataclass(slots=True, kw_only=True)
 class AggregatedList(Generic[T]):
-    """Items with the zone or region they stand in.
+    """Items with their zone or region.
 
     `named`: those of which only the id can be read. `why`: what is missing.
     """
@@ -239,7 +245,10 @@ Ask = Callable[[str], HttpResponse]
 
 
 def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
-    """Every page of the list of `what` ("instances"). A ProviderError where the first one fails; later ones leave a reason."""
+    """Read every page of the list `what` ("instances").
+
+    Raises a ProviderError if the first page fails; a later failure is added to `why`.
+    """
     found: AggregatedList[T] = AggregatedList()
     token, seen = "", set[str]()
     while True:
@@ -266,7 +275,7 @@ def read_aggregated(ask: Ask, what: str, kind: type[T]) -> AggregatedList[T]:
 
 
 def parse_aggregated_page(reply: HttpResponse, what: str) -> AggregatedPage:
-    """`reply` as a page of the list of `what`; OddAnswerError where it is none."""
+    """Parse a page of the list `what`; raises InvalidAnswerError if it is none."""
     try:
         page = msgspec.json.decode(reply.body, type=AggregatedPage)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
@@ -296,7 +305,7 @@ def _merge_page(page: AggregatedPage, what: str, kind: type[T], found: Aggregate
 
 
 def _note_warning(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
-    """Any warning but that of an empty scope makes the scope unknown."""
+    """Note every warning except that of an empty scope: the scope's content is unknown."""
     try:
         warning = None if raw is None else msgspec.json.decode(raw, type=ListWarning | None)
     except (msgspec.DecodeError, RecursionError):
@@ -306,7 +315,7 @@ def _note_warning(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
 
 
 def _add_items(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList[T]) -> None:
-    """All of them at once where they are as they should be, else one by one."""
+    """Decode all items at once; if that fails, one by one."""
     try:
         found.items += [(where, one) for one in msgspec.json.decode(raw, type=list[kind] | None) or ()]  # type: ignore[valid-type]
     except (msgspec.DecodeError, RecursionError):
@@ -333,7 +342,7 @@ def _add_item(raw: msgspec.Raw, where: str, kind: type[T], found: AggregatedList
 
 
 def _keep_only_id(raw: msgspec.Raw) -> bytes:
-    """The item without anything but its id, which may be all of it that is sound."""
+    """Return the item reduced to its id, which may be its only valid field."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         return msgspec.json.encode({"id": fields["id"]} if "id" in fields else {})
@@ -350,7 +359,7 @@ ASKED_S = 5.0
 
 
 class AbsenceCheck:
-    """What one login knows of its projects' numbers, and of where it saw machines."""
+    """The known numbers of one login's projects, and the projects in which it saw resources."""
 
     def __init__(self, google: GoogleApi) -> None:
         self._google, self._lock = google, threading.Lock()
@@ -359,11 +368,11 @@ class AbsenceCheck:
         self._named = dict[str, set[str]]()
 
     def note_seen(self, project: str) -> None:
-        """`project` holds something: it has Compute Engine."""
+        """Record that `project` has resources, and so Compute Engine."""
         self._saw.add(project)
 
     def doubt(self, broken: ProviderError, project: str, deadline: Deadline) -> str:
-        """Why `broken`, for which `none_there` holds, does not prove `project` empty; "" where it does."""
+        """Return why `broken`, an `is_no_compute_refusal`, does not prove `project` empty; "" if it does."""
         if project in self._saw:
             return "machines were seen there before, so that there are none is not believed"
         for named in _list_named_numbers(broken):
@@ -372,7 +381,10 @@ class AbsenceCheck:
         return ""
 
     def _may_be_number_of(self, number: str, project: str, deadline: Deadline) -> bool:
-        """Whether `number` is that of `project`; where nobody tells, one number that two projects are refused with is not."""
+        """Return whether `number` may be that of `project`.
+
+        If that cannot be read, a number with which two projects were refused does not count.
+        """
         with self._lock:
             among = self._named.setdefault(number, set())
             among.add(project)
@@ -380,7 +392,7 @@ class AbsenceCheck:
         return known == number if known else len(among) == 1
 
     def _fetch_number(self, project: str, deadline: Deadline) -> str:
-        """The project's number, "" where the Resource Manager does not say."""
+        """Return the project's number, "" if the Resource Manager does not return it."""
         try:
             path, limit = f"/v3/projects/{project}", deadline.limit_to(ASKED_S)
             reply = self._google.read(RESOURCES, project, path, deadline=limit)
@@ -393,7 +405,7 @@ class AbsenceCheck:
 
 
 def is_no_compute_refusal(broken: ProviderError) -> bool:
-    """Whether the refusal says that a project has no Compute Engine or no billing: by the exact reason, and no other way."""
+    """Return whether the refusal states, by its exact reason, that a project has no Compute Engine or no billing."""
     return isinstance(broken, ForbiddenError) and broken.code in DISABLED | UNBILLED
 
 

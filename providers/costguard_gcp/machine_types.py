@@ -1,8 +1,8 @@
-"""Machine types: how many processors, how much memory, which GPUs and which local SSD each brings with it.
+"""Machine types: their processors, memory, GPUs and local SSD.
 
-Example: g4-standard-12 has 12 vCPUs, 45 GiB and a quarter of an RTX PRO 6000, though the API says 1 accelerator of it.
+Example: g4-standard-12 has 12 vCPUs, 45 GiB and a quarter of an RTX PRO 6000, though the API states 1 accelerator of it.
 
-Machine types that this package does not know by heart: asked for once, and remembered.
+Types that are not in this file's table are fetched once and kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ SSD_PART_GIB = 375
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineShape:
-    """`accelerator`: the API's name, "" for none. `gpus`: 0.125 for an eighth. `ssd_gib`: local SSD that comes with it."""
+    """`accelerator`: the API's name, "" for none.
+
+    `gpus`: 0.125 for an eighth. `ssd_gib`: bundled local SSD.
+    """
 
     name: str
     vcpus: float
@@ -36,12 +39,12 @@ class MachineShape:
 
     @property
     def family(self) -> str:
-        """What its core and memory are called in the price list: "a3plus", "n1 custom"."""
+        """The name of its cores and memory in the price list: "a3plus", "n1 custom"."""
         return parse_family(self.name)
 
 
 def find_shape(name: str) -> MachineShape | None:
-    """The machine type `name`, where this file or its name tells what it is; None: the provider must be asked."""
+    """Return the machine type `name` from the table or its name; None if it must be fetched from the provider."""
     if name in TABLE:
         return TABLE[name]
     if custom := _CUSTOM.fullmatch(name):
@@ -53,7 +56,7 @@ def find_shape(name: str) -> MachineShape | None:
 
 
 def parse_family(name: str) -> str:
-    """The word of the price list for the cores and memory of the machine type `name`."""
+    """Return the price list's name for the cores and memory of the machine type `name`."""
     for start, family in (("a3-megagpu", "a3plus"), ("a3-ultragpu", "a3ultra")):
         if name.startswith(start):
             return family
@@ -63,7 +66,7 @@ def parse_family(name: str) -> str:
 
 
 def _parse_custom(name: str, family: str, vcpus: int, mb: int) -> MachineShape | None:
-    """G2 alone has GPUs with a custom size: as many as the standard type of as many processors."""
+    """Parse a custom type; only G2 has GPUs then, as many as the standard type with the same number of processors."""
     like = TABLE.get(f"g2-standard-{vcpus}") if family == "g2" else None
     if (family == "g2" and like is None) or not vcpus:
         return None
@@ -147,7 +150,10 @@ MOST_ASKED = 20
 
 
 class ShapeCatalogue:
-    """Machine types of every zone and project. Asked from several threads."""
+    """Machine types of every zone and project.
+
+    Thread-safe.
+    """
 
     def __init__(self, compute: ComputeSdk) -> None:
         self._compute = compute
@@ -155,11 +161,14 @@ class ShapeCatalogue:
         self._known: dict[tuple[str, str, str], MachineShape | None] = {}
 
     def get(self, project: str, zone: str, name: str) -> MachineShape | None:
-        """What is known of the type without asking anybody."""
+        """Return the known type without a request; None if it is unknown."""
         return find_shape(name) or self._known.get((project, zone, name))
 
     def learn(self, project: str, wanted: set[tuple[str, str]], deadline: Deadline) -> None:
-        """Ask for those of `wanted` (zone, type) that are not known. It raises nothing."""
+        """Fetch those of `wanted` (zone, type) that are unknown.
+
+        It raises nothing.
+        """
         new = [one for one in sorted(wanted) if find_shape(one[1]) is None and (project, *one) not in self._known]
         for zone, name in new[:MOST_ASKED]:
             try:
@@ -181,7 +190,10 @@ class ShapeCatalogue:
 
 
 def parse_shape(stated: MachineType) -> MachineShape:
-    """A machine type as the API states it. GPUs of several kinds are not known to exist: the first counts."""
+    """Parse the API's machine type.
+
+    No type has several kinds of GPUs, so the first is used.
+    """
     gpus = [one for one in stated.accelerators or () if one.guest_accelerator_type and one.guest_accelerator_count]
     ssds = stated.bundled_local_ssds.partition_count if stated.bundled_local_ssds else 0
     return MachineShape(

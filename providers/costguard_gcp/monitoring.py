@@ -1,6 +1,7 @@
-"""Measures of work from Cloud Monitoring: one question a metric and project, never one a machine.
+"""Utilisation from Cloud Monitoring: one request per metric and project, never one per machine.
 
-Scales differ: CPU and SM utilisation are fractions, the Ops Agent's GPU utilisation is percent. What has no data is missing.
+Scales differ: CPU and SM utilisation are fractions, the Ops Agent's GPU utilisation is percent. Without data there is no
+sample.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ MEMORY_STATE, GPU_NUMBER = "metric.label.memory_state", "metric.label.gpu_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredMetric:
-    """`align` and `reduce`: how points of a minute, and of the GPUs of a machine, become one. `gpu`: only GPU machines have it.
+    """A metric to request.
 
-    `rank`: where several metrics tell one signal, the lowest that has data counts.
+    `align` and `reduce`: how the points of a minute, and those of a machine's GPUs, are merged. `gpu`: only GPU machines have
+    it. `rank`: of several metrics for one signal, the lowest that has data is used.
     """
 
     type: str
@@ -98,7 +100,7 @@ Points = dict[tuple[str, datetime], float]
 
 
 def measure_utilization(google: GoogleApi, seen: Sequence[Observation], period: Period, timeout_s: float) -> UtilizationSamples:
-    """Samples of the running machines among `seen`, project by project; a reason for each without."""
+    """Return samples of the running machines among `seen`, project by project; and a reason for each without."""
     samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
     running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
     for project in dict.fromkeys(one.key.account for one in running):
@@ -112,7 +114,7 @@ def measure_utilization(google: GoogleApi, seen: Sequence[Observation], period: 
 def _measure_project(
     google: GoogleApi, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
 ) -> tuple[list[Sample], str]:
-    """The samples of one project, and why a metric could not be asked."""
+    """Return the samples of one project, and why a metric could not be read."""
     asked, why = list[tuple[MonitoredMetric, list[Series]]](), ""
     for metric in METRICS:
         if not _is_wanted(metric, own):
@@ -127,7 +129,10 @@ def _measure_project(
 
 
 def _is_wanted(metric: MonitoredMetric, own: Iterable[Observation]) -> bool:
-    """GPU metrics are asked for only where there are GPUs, and the host's only where there is a type that has them."""
+    """Return whether to request the metric.
+
+    GPU metrics need a machine with GPUs, and the host's GPU metric needs a type that has it.
+    """
     if metric.gpu and metric.type.startswith("compute."):
         return any(one.instance_type.startswith(LIVE_SM) for one in own)
     return not metric.gpu or any(one.gpu_count for one in own)
@@ -147,7 +152,7 @@ def _fetch_series(google: GoogleApi, project: str, metric: MonitoredMetric, peri
 
 
 def _build_params(metric: MonitoredMetric, period: Period) -> list[tuple[str, str]]:
-    """The question; a field that may be there several times comes several times, as Google's REST has it."""
+    """Return the request's parameters; a repeated field appears several times, as Google's REST requires."""
     groups = ("resource.label.instance_id", *metric.group)
     plain = {
         "filter": f'metric.type="{metric.type}" AND resource.type="gce_instance"',
@@ -168,7 +173,7 @@ def _format_instant(at: datetime) -> str:
 def build_samples(
     asked: Sequence[tuple[MonitoredMetric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
 ) -> list[Sample]:
-    """What the series say of the machines in `keys` (by number) within `period`. Pure."""
+    """Return the samples of the machines in `keys` (by number) within `period`; pure."""
     by_signal: dict[str, list[tuple[int, Points]]] = {}
     for metric, series in asked:
         points = _compute_memory_use(series) if metric.signal == GPU_MEMORY_USED else _read_values(metric, series)
@@ -194,7 +199,7 @@ def _read_values(metric: MonitoredMetric, series: Sequence[Series]) -> Points:
 
 
 def _compute_memory_use(series: Sequence[Series]) -> Points:
-    """Used over used and free, of the fullest GPU; where one of the two is missing there is no sample."""
+    """Return used / (used + free) of the fullest GPU in percent; no sample if one of the two is missing."""
     held: dict[tuple[str, str, datetime], dict[str, float]] = {}
     for one in series:
         number = (one.resource.labels or {}).get("instance_id") if one.resource else None
@@ -211,7 +216,7 @@ def _compute_memory_use(series: Sequence[Series]) -> Points:
 
 
 def _list_points(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
-    """(end of the interval, value) of every point that can be read."""
+    """Yield (end of the interval, value) of every readable point."""
     for point in points:
         at = parse_instant(point.interval.end_time) if point.interval else None
         stated = point.value
@@ -223,7 +228,7 @@ def _list_points(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
 
 
 def _scale(value: float, scale: str) -> float | None:
-    """Percent of 0 to 100, or the plain value; None for what cannot be meant."""
+    """Return percent from 0 to 100, or the plain value; None for an impossible value."""
     if value < 0 or value > LARGEST_PLAIN:
         return None
     if scale == PLAIN:
@@ -243,7 +248,7 @@ def _sum_points(parts: Sequence[Points]) -> Points:
 
 
 def _choose_first(told: Sequence[tuple[int, Points]]) -> Points:
-    """For each machine the points of the first metric that has any."""
+    """Return for each machine the points of the first metric that has any."""
     chosen: Points = {}
     for _, points in sorted(told, key=lambda one: one[0]):
         taken = {number for number, _ in chosen}
@@ -252,7 +257,7 @@ def _choose_first(told: Sequence[tuple[int, Points]]) -> Points:
 
 
 def _explain_blindness(own: Sequence[Observation], found: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
-    """A reason for every machine without a sample, and for every GPU machine without one of its GPU."""
+    """Return a reason for every machine without a sample, and every GPU machine without a GPU sample."""
     any_of = {one.key for one in found}
     gpu_of = {one.key for one in found if one.signal == GPU_UTIL}
     blind = list[tuple[ResourceKey, str]]()

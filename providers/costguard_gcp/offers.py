@@ -1,4 +1,7 @@
-"""What Compute Engine rents out, by its price list: GPU machine types in every region where all parts have a price. Pure."""
+"""Compute Engine's offers by its price list: GPU machine types in every region in which all parts have a price.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ NOTE = "list price; whether there is capacity is not known"
 
 
 def list_offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None) -> OfferListing:
-    """On-demand and spot offers of the canonical `gpus`; None: of every GPU. A type with a slice of a GPU is left out."""
+    """Return on-demand and spot offers of the canonical `gpus`, None: any GPU.
+
+    A type with a slice of a GPU is left out.
+    """
     regions = sorted({key.rsplit("|", 1)[-1] for key in listed.prices})
     found, unnamed = list[Offer](), dict[str, None]()
     for sold in _list_sold():

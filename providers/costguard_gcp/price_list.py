@@ -1,11 +1,12 @@
-"""The Cloud Billing Catalog, read into what one hour of a machine costs. Pure.
+"""The hourly cost of a machine from the Cloud Billing Catalog.
 
-There is no price of a machine anywhere: it is the sum of its cores, memory, GPUs and bundled local SSD. Prices are kept by
-`part|tier|region`, in nano-USD an hour of one core, GiB or GPU. Only descriptions say what a SKU is.
+Pure, except the fetching. The catalogue has no price of a machine: it is the sum of its cores, memory, GPUs and bundled local
+SSD. Prices are stored by `part|tier|region`, in nano-USD an hour of one core, GiB or GPU. A SKU is identified by its
+description only.
 
 Example: a2-highgpu-1g in us-central1: 12 x $0.031611 + 85 x $0.004237 + 1 x $2.933908 = $3.673385 an hour.
 
-The price list of Compute Engine: tens of thousands of SKUs, asked once a day and kept as a few thousand prices.
+The price list of Compute Engine has tens of thousands of SKUs; it is fetched once a day and cached as a few thousand prices.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Prices = Mapping[str, int]
 
 
 def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:
-    """Put every SKU that prices a machine into `prices`; how many could not be read."""
+    """Add the price of every SKU of a machine to `prices`, and return how many SKUs could not be read."""
     unread = 0
     for raw in skus:
         try:
@@ -64,7 +65,7 @@ def collect_prices(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]
 
 
 def classify_sku(sku: Sku) -> tuple[str, str] | None:
-    """(part, tier) that a SKU prices; None for what no machine here pays: commitments, sole tenancy, calendar mode ..."""
+    """Return the (part, tier) that a SKU prices; None for others: commitments, sole tenancy, calendar mode ..."""
     text = (sku.description or "").lower()
     usage = (sku.category.usage_type if sku.category else None) or ""
     if usage.lower().startswith("commit") or any(word in text for word in _LEFT_OUT):
@@ -145,7 +146,7 @@ _UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.m
 
 
 def _parse_nano(sku: Sku, part: str) -> int | None:
-    """Nano-USD for one unit; None where it is free, in another unit or currency, or cannot be read."""
+    """Return nano-USD for one unit; None if it is free, in another unit or currency, or unreadable."""
     expression = sku.pricing_info[0].pricing_expression if sku.pricing_info else None
     if expression is None or not expression.tiered_rates or expression.usage_unit != _UNITS[part.split(":", maxsplit=1)[0]]:
         return None
@@ -154,7 +155,7 @@ def _parse_nano(sku: Sku, part: str) -> int | None:
 
 
 def _parse_amount(price: UnitPrice) -> int | None:
-    """`units` is text and missing where it is zero; so is `nanos`."""
+    """Parse an amount in nano-units; `units` is text and missing if zero, and so is `nanos`."""
     units = 0 if price.units in (None, "") else parse_whole_number(price.units)
     nanos = price.nanos or 0
     if units is None or units > MOST_UNITS or not 0 <= nanos < NANO:
@@ -169,7 +170,7 @@ MOST_UNITS = 1000
 def compute_rate(
     machine: MachineShape | None, accelerators: tuple[tuple[str, int], ...], tier: str, region: str, prices: Prices
 ) -> tuple[Rate | None, str]:
-    """What the machine costs an hour in all, and "" or why it is unknown: where a part has no price, the whole has none."""
+    """Return the machine's total hourly price and ""; or None and why it is unknown, for example one part has no price."""
     if machine is None:
         return None, "price unknown: its machine type is not known"
     if machine.shared:
@@ -197,7 +198,7 @@ def compute_rate(
 def _list_slice_parts(
     machine: MachineShape, gpus: Mapping[str, Decimal], tier: str, region: str, prices: Prices
 ) -> list[tuple[str, Decimal]]:
-    """A slice is one GPU with its share of cores and memory: nothing is added to it. Empty where it is not sold so."""
+    """Return the parts of a GPU slice, which includes its cores and memory; empty if it is not sold as a slice."""
     slices = [(f"slice:{name}", count) for name, count in gpus.items()]
     return slices if machine.gpus and all(f"{part}|{tier}|{region}" in prices for part, _ in slices) else []
 
@@ -221,7 +222,10 @@ MOST_PAGES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """`prices`: see `skus`. `why`: why it is empty or not whole, "" where it is."""
+    """`prices`: by `part|tier|region`.
+
+    `why`: why the list is empty or incomplete, "" if it is complete.
+    """
 
     at: datetime
     prices: dict[str, int]
@@ -234,7 +238,7 @@ class _CachedPrices(msgspec.Struct):
 
 
 class PriceCatalogue:
-    """The price list of one login; every project has the same."""
+    """The price list of one login; it is the same for every project."""
 
     def __init__(self, google: GoogleApi, clock: Clock, cache: Cache) -> None:
         self._google, self._clock, self._cache = google, clock, cache
@@ -243,7 +247,10 @@ class PriceCatalogue:
         self.keep = KEEP
 
     def read_current(self, deadline: Deadline, *, anew: bool = False) -> PriceList:
-        """Today's prices; `anew`: asked now. Where they cannot be had the list is empty, and says why; it raises nothing."""
+        """Return today's prices.
+
+        `anew`: fetch them now. If they cannot be fetched, the list is empty and states why; it raises nothing.
+        """
         with self._lock:
             now, held = self._clock.now(), self._now
             if not anew and held is not None and now - held.at < (AGAIN if held.why else self.keep):
@@ -277,7 +284,10 @@ class PriceCatalogue:
         return PriceList(at=now, prices=prices)
 
     def _fetch_pages(self, deadline: Deadline) -> tuple[dict[str, int], int]:
-        """Every price, and how many SKUs could not be read. Half a list could pass a doubtful price for a single one."""
+        """Return every price, and how many SKUs could not be read.
+
+        It needs the whole list: in a partial one, a price that has two values could look unique.
+        """
         prices: dict[str, int] = {}
         token, seen, unread = "", set[str](), 0
         for _ in range(MOST_PAGES):

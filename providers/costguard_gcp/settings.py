@@ -21,7 +21,10 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcpSettings:
-    """`bases`: service -> base address. `focus_export`: a file or folder, "" for none. `timeout_s`: for one poll."""
+    """`bases`: service -> base address.
+
+    `focus_export`: a file or folder, "" for none. `timeout_s`: for one poll.
+    """
 
     projects: tuple[str, ...]
     bases: Mapping[str, str]
@@ -31,7 +34,7 @@ class GcpSettings:
 
 
 def parse_settings(table: Mapping[str, object]) -> GcpSettings:
-    """The table as settings; InputError says which key cannot be used."""
+    """Parse the table; raises InputError that names the invalid key."""
     listed = table.get("projects") or ()
     projects = tuple(_check_project(str(one)) for one in listed) if isinstance(listed, list | tuple) else ()
     discover = bool(table.get("discover"))
@@ -57,7 +60,7 @@ LONGEST_S = 600
 
 
 def _parse_bases(table: Mapping[str, object]) -> dict[str, str]:
-    """Where `api_endpoint` is stated, the other services are there too, unless they are stated themselves."""
+    """Return the base addresses: `api_endpoint`, if set, is used for every service without its own setting."""
     own = table.get(SETTINGS[COMPUTE])
     bases = {}
     for service, key in SETTINGS.items():
@@ -67,7 +70,7 @@ def _parse_bases(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _check_project(name: str) -> str:
-    """A project's id. Its number would be a second name for the same project, and all of it would be charged twice."""
+    """Return a project's id; a number is refused, since the same project under two names would be charged twice."""
     if name.isdigit():
         hint = f"write the project's id: gcloud projects describe {name} --format='value(projectId)'"
         raise InputError(f"is a project's number, {name}", field="providers.gcp.projects", hint=hint)

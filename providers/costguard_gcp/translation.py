@@ -1,10 +1,9 @@
-"""Compute Engine's words about machines in costguard's. Pure: no network, no clock.
+"""Translate Compute Engine's machines, disks and static addresses to observations.
 
-The trap of the house: TERMINATED means stopped. The machine can be started again, and its disks go on billing.
+Pure: no network, no clock. TERMINATED means stopped: the machine can be started again, and its disks are still billed. Disks
+and static addresses are billed beside and after a machine.
 
-Disks and static addresses, which bill beside and after a machine, in costguard's words. Pure.
-
-What acting on a Compute Engine machine would do: who would start it again, what it would lose, when it ends by itself.
+Also the effects of acting on a machine: what would start it again, what it would lose, when it ends by itself.
 """
 
 from __future__ import annotations
@@ -50,7 +49,10 @@ LONGEST_WORD = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceQuestion:
-    """What the price of one machine depends on. `accelerators`: (API's name, count); `sku_tier`: of the price list."""
+    """What determines a machine's price.
+
+    `accelerators`: (API's name, count); `sku_tier`: of the price list.
+    """
 
     machine: MachineShape | None
     accelerators: tuple[tuple[str, int], ...]
@@ -64,7 +66,7 @@ Pricing = Callable[[PriceQuestion], tuple[Price, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingContext:
-    """What reading a listing needs: GPU names, machine types (by zone and name), prices."""
+    """The data to translate a listing: GPU names, machine types (by zone and name), prices."""
 
     project: str
     gpus: GpuNames
@@ -73,7 +75,10 @@ class ListingContext:
 
 
 def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> tuple[Observation, tuple[str, ...]]:
-    """`instance`, found in `zone`, and what could not be learned of it. InputError where no ledger could hold it."""
+    """Return the observation of `instance` in `zone`, and notes of what could not be learned.
+
+    Raises InputError if no ledger can store it.
+    """
     name, type_name = instance.name or "", take_last_part(instance.machine_type)
     where = take_last_part(instance.zone) or zone
     shape = reading.machines(where, type_name) if type_name else None
@@ -119,14 +124,14 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
 
 
 def observe_unreadable(item: Named, zone: str, project: str, kind: str) -> Observation:
-    """An item of which only its id could be read: there, and unknown in everything else."""
+    """Return the observation of an item of which only the id could be read; everything else is unknown."""
     where = take_last_part(item.zone) or take_last_part(item.region) or zone
     key = ResourceKey(PROVIDER, project, where, str(item.id))
     return Observation(key=key, state="unknown", kind=kind, name=make_storable(shorten(item.name or "")), why="unreadable")
 
 
 def parse_region(zone: str) -> str:
-    """us-central1-a lies in us-central1."""
+    """Return the region of a zone: us-central1 for us-central1-a."""
     head, _, tail = zone.rpartition("-")
     return head if head.count("-") >= 1 and len(tail) <= LONGEST_ZONE_LETTER else zone
 
@@ -136,13 +141,13 @@ LONGEST_ZONE_LETTER = 2
 
 
 def list_accelerators(instance: Instance) -> tuple[tuple[str, int], ...]:
-    """(API's name, count) of the GPUs that the machine says it has; TPUs (ct...) are not GPUs."""
+    """Return (API's name, count) of the GPUs that the machine states; TPUs (ct...) are not GPUs."""
     stated = [(take_last_part(one.accelerator_type), _parse_count(one)) for one in instance.guest_accelerators or ()]
     return tuple((name, count) for name, count in stated if name and count and not name.startswith("ct"))
 
 
 def _has_uncounted_gpus(instance: Instance) -> bool:
-    """Whether it says that it has GPUs, and not how many: none is no answer to that."""
+    """Return whether the machine states GPUs without their number, which must not count as none."""
     return any(one.accelerator_type and not _parse_count(one) for one in instance.guest_accelerators or ())
 
 
@@ -157,9 +162,9 @@ MOST_ACCELERATORS = 1000
 def _find_gpu(
     attached: tuple[tuple[str, int], ...], shape: MachineShape | None, names: GpuNames, notes: list[str]
 ) -> tuple[str, float]:
-    """The canonical GPU and how many: what the machine says, else what its type brings; never both together.
+    """Return the canonical GPU and the count: the machine's own statement, else that of its type; never the sum.
 
-    A slice (G4) is said to be one whole accelerator: its fraction is that of the type.
+    A slice (G4) is stated as one whole accelerator, so the fraction of the type is used.
     """
     if shape and 0 < shape.gpus < 1:
         name, count = shape.accelerator, shape.gpus
@@ -182,12 +187,15 @@ def _find_gpu(
 
 
 def strip_licence_suffix(accelerator: str) -> str:
-    """The accelerator without the suffix of a workstation licence: the same GPU."""
+    """Return the accelerator's name without the suffix of a workstation licence: it is the same GPU."""
     return accelerator.removesuffix("-vws")
 
 
 def find_tier(instance: Instance) -> str:
-    """Older preemptible machines say `preemptible` alone: either makes it spot."""
+    """Return the tier.
+
+    Older preemptible machines state only `preemptible`: either field means spot.
+    """
     scheduling = instance.scheduling
     if scheduling is None:
         return "on-demand"
@@ -197,7 +205,7 @@ def find_tier(instance: Instance) -> str:
 
 
 def find_sku_tier(instance: Instance) -> str:
-    """Which of the price list's tiers it pays: Flex-start has its own; a bound reservation is paid for by itself."""
+    """Return the price list's tier: Flex-start has its own; a bound reservation is billed by itself."""
     if find_tier(instance) == SPOT:
         return SPOT
     model = instance.scheduling.provisioning_model if instance.scheduling else None
@@ -206,7 +214,7 @@ def find_sku_tier(instance: Instance) -> str:
 
 
 def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Disk, ...]:
-    """Attached local SSD, which bills while the machine runs. What comes with the type is in the machine's price."""
+    """Return attached local SSD, which is billed while the machine runs; bundled SSD is in the machine's price."""
     if shape and shape.ssd_gib:
         return ()
     sizes = (parse_whole_number(disk.disk_size_gb) for disk in instance.disks or () if disk.type == "SCRATCH")
@@ -214,12 +222,12 @@ def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Di
 
 
 def sort_labels(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """Sorted pairs."""
+    """Return the sorted pairs."""
     return tuple(sorted((make_storable(k), make_storable(v)) for k, v in (labels or {}).items()))
 
 
 def find_owner(labels: dict[str, str] | None) -> str:
-    """The label `owner`, whatever its case."""
+    """Return the value of the label `owner`, in any case."""
     return next((v for k, v in sorted((labels or {}).items()) if k.lower() == "owner"), "")
 
 
@@ -237,7 +245,7 @@ ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "runn
 
 
 def observe_disk(disk: PersistentDisk, where: str, project: str) -> tuple[Observation, tuple[str, ...]]:
-    """A persistent disk or Hyperdisk, a boot disk too: machines are listed without the price of theirs."""
+    """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks."""
     size = parse_whole_number(disk.size_gb)
     notes = [] if size is not None else ["size is missing or cannot be read"]
     try:
@@ -260,7 +268,7 @@ def observe_disk(disk: PersistentDisk, where: str, project: str) -> tuple[Observ
 
 
 def observe_address(address: Address, where: str, project: str) -> Observation | None:
-    """A static external IPv4 address; None for those that cost nothing: internal ones, and IPv6."""
+    """Return a static external IPv4 address; None for those that are free: internal ones, and IPv6."""
     if (address.address_type or "EXTERNAL") != "EXTERNAL" or address.ip_version == "IPV6":
         return None
     return Observation(
@@ -285,7 +293,10 @@ LONGEST_MAX_RUN_S = 366 * 86_400
 
 
 def make_handling(instance: Instance, shape: MachineShape | None, started: datetime | None) -> Handling:
-    """Facts about acts on `instance`. `shape`: its machine type, None where unknown. `started`: its present run."""
+    """Return the effects of acting on `instance`.
+
+    `shape`: its machine type, None if unknown. `started`: the start of its current run.
+    """
     scratch = sum_scratch_gb(instance, shape)
     ssd = (f"{scratch} GB of {LOCAL_SSD}",) if scratch else ()
     status = instance.status or ""
@@ -303,13 +314,13 @@ def make_handling(instance: Instance, shape: MachineShape | None, started: datet
 
 
 def sum_scratch_gb(instance: Instance, shape: MachineShape | None) -> int:
-    """GB of local SSD that a stop throws away: of attached scratch disks, or, unseen among them, of the type's own."""
+    """Return the GB of local SSD that a stop loses: attached scratch disks, or the type's own if they are not listed."""
     attached = sum(parse_whole_number(disk.disk_size_gb) or 0 for disk in instance.disks or () if disk.type == "SCRATCH")
     return max(attached, shape.ssd_gib if shape else 0)
 
 
 def find_controller(instance: Instance) -> str:
-    """Who would start it again or must be asked instead; "" for nobody that is known."""
+    """Return what would start it again or must be changed instead; "" if nothing is known."""
     maker = read_creator(instance)
     labels = instance.labels or {}
     if "/instanceGroupManagers/" in maker and not _find_label_owner(labels, "goog-gke"):
@@ -326,13 +337,13 @@ def find_controller(instance: Instance) -> str:
 
 
 def find_replacer(instance: Instance) -> str:
-    """Who would make it anew, or lose its work, were it stopped by itself; "" for nobody, as of a notebook."""
+    """Return what would replace it, or lose its work, if it were stopped directly; "" for nothing, as for a notebook."""
     owner = find_controller(instance)
     return "" if owner.startswith((WORKBENCH, SCHEDULE)) else owner
 
 
 def read_creator(instance: Instance) -> str:
-    """The value of the metadata key `created-by`; no other value is ever read."""
+    """Return the value of the metadata key `created-by`; no other value is read."""
     for item in (instance.metadata.items if instance.metadata else None) or ():
         if item.key == "created-by":
             try:
@@ -367,7 +378,7 @@ _STOPPABLE = frozenset(
 
 
 def _list_deleted_disks(instance: Instance) -> tuple[str, ...]:
-    """Persistent disks that go with the machine."""
+    """Return the persistent disks that are deleted with the machine."""
     told: list[str] = []
     for disk in instance.disks or ():
         if disk.auto_delete and disk.type != "SCRATCH":
@@ -378,7 +389,10 @@ def _list_deleted_disks(instance: Instance) -> tuple[str, ...]:
 
 
 def _describe_commitment(instance: Instance) -> str:
-    """A machine that is bound to a reservation is paid for either way; others may be, which the API does not say."""
+    """Describe the reservation to which a machine is bound and which is billed in any case.
+
+    Other machines may use one too; the API does not state that.
+    """
     affinity, scheduling = instance.reservation_affinity, instance.scheduling
     if scheduling and scheduling.provisioning_model == "RESERVATION_BOUND":
         return "bound to a reservation, which bills whether it runs or not"

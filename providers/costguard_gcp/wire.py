@@ -1,6 +1,6 @@
-"""The shapes of Google's answers: only the fields that are used, each of which may be missing or null.
+"""The types of Google's answers: only the fields in use, each of which may be missing or null.
 
-Metadata of a machine may hold secrets: only its keys are read, and the value of the one key `created-by`.
+A machine's metadata may contain secrets: only its keys are read, and the value of the key `created-by`.
 """
 
 # ruff: noqa: D101 - each class is named as Google names the object
@@ -18,11 +18,11 @@ Number = str | int | None
 
 
 class WireObject(msgspec.Struct, rename="camel"):
-    """A JSON object with Google's spelling."""
+    """A JSON object with Google's field names."""
 
 
 class ListWarning(WireObject):
-    """Of a scope or of a whole listing: NO_RESULTS_ON_PAGE, UNREACHABLE."""
+    """A warning of a scope or of a whole listing: NO_RESULTS_ON_PAGE, UNREACHABLE."""
 
     code: Text = None
     message: Text = None
@@ -114,13 +114,13 @@ class Address(WireObject):
 
 
 class Numbered(WireObject):
-    """Which item it is, whatever else it holds."""
+    """An item reduced to its number."""
 
     id: str | int
 
 
 class Named(WireObject):
-    """What is left of an item that cannot be read: who it is."""
+    """The identifying fields of an item that cannot be read otherwise."""
 
     id: str | int
     name: Text = None
@@ -156,7 +156,10 @@ class OperationErrors(WireObject):
 
 
 class Operation(WireObject):
-    """A zonal operation. That it came with 200, and even that it is DONE, does not say that it succeeded."""
+    """A zonal operation.
+
+    Neither status 200 nor DONE means that it succeeded.
+    """
 
     status: str
     target_id: Number = None
@@ -252,7 +255,7 @@ class SeriesPage(WireObject):
 
 
 class ProjectNumber(WireObject):
-    """`projects/415104041262`."""
+    """A project's resource name: `projects/415104041262`."""
 
     name: str
 
@@ -272,12 +275,12 @@ class Permissions(WireObject):
 
 
 def take_last_part(path: str | None) -> str:
-    """The last part of one of Google's addresses: `.../zones/us-central1-a` is us-central1-a."""
+    """Return the last part of one of Google's addresses: us-central1-a of `.../zones/us-central1-a`."""
     return (path or "").rstrip("/").rsplit("/", 1)[-1]
 
 
 def parse_whole_number(value: object) -> int | None:
-    """A non-negative whole number that came as a string or an int; None where it is neither."""
+    """Return a non-negative whole number given as string or int; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 0 <= value <= LARGEST_WHOLE else None
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= LONGEST else None

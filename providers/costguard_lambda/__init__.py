@@ -1,6 +1,6 @@
-"""Lambda Cloud on demand: what a session of it needs to know before anything is asked.
+"""Lambda Cloud on demand: the manifest and settings that are needed before any request.
 
-Importing this imports no network and no decoder; both come with `open`.
+Importing this module imports no network code and no decoder; `open` imports both.
 """
 
 from __future__ import annotations
@@ -54,18 +54,24 @@ MANIFEST = ProviderManifest(
 
 
 class LambdaPlugin:
-    """The provider `lambda`. `per_s` and `pause_s` are Lambda's own limits; only a test against a fake has others."""
+    """The provider `lambda`.
+
+    `per_s` and `pause_s`: Lambda's rate limits; only tests use other values.
+    """
 
     def __init__(self, per_s: float = PER_S, pause_s: float = PAUSE_S) -> None:
         self._per_s, self._pause_s = per_s, pause_s
 
     @property
     def manifest(self) -> ProviderManifest:
-        """What it says of itself."""
+        """Return the plug-in's manifest."""
         return MANIFEST
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-        """One source for each account; InputError and CredentialsError name the setting or the places."""
+        """Return one source per account.
+
+        Raises InputError and CredentialsError, which name the setting or the searched places.
+        """
         from costguard_lambda.account import open_accounts
 
         return open_accounts(table, around, per_s=self._per_s, pause_s=self._pause_s)

@@ -1,10 +1,9 @@
-"""One account of Lambda Cloud: what it can be asked, and the one act that it has.
+"""One Lambda Cloud account: its queries, and its one act.
 
-Lambda has no stop, states no utilisation, no balance and no bill; so this account is no Stopper, and none of the others.
+Lambda has no stop and states no utilisation, no balance and no bill, so this account implements none of those ports.
 
-From `[providers.lambda]` to accounts that can be asked: settings, keys, and one rate limiter for each key.
-
-Where Lambda's key is kept by other tools: the variable, and the file of SkyPilot.
+This module also opens accounts from `[providers.lambda]` (settings, keys, one rate limiter per key), and finds keys where other
+tools store them: the environment variable, and SkyPilot's file.
 """
 
 from __future__ import annotations
@@ -64,7 +63,10 @@ MOST_TOLD = 3
 
 
 class LambdaAccount:
-    """One key. `name`: what the account is called in the ledger; Lambda has no name of its own that every key may read."""
+    """The account of one key.
+
+    `name`: its name in the ledger; Lambda has no account name that every key may read.
+    """
 
     providers: Sequence[str] = (NAME,)
 
@@ -77,11 +79,11 @@ class LambdaAccount:
         return f"LambdaAccount({self.name!r})"
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """One: a listing holds every region."""
+        """Return one scope: a listing covers every region."""
         return (ScopeKey(NAME, self.name, SCOPE),)
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """Every instance and filesystem, in two calls; a third and more only while a launch is undated."""
+        """Poll every instance and filesystem with two requests; more only while a launch time is unknown."""
         asked_at, deadline, seen = self._clock.now(), Deadline(self._timeout_s), ListingResult()
         inventory = self._read_inventory(deadline, seen)
         notes = () if isinstance(inventory, Failed) else tuple(seen.notes)
@@ -133,7 +135,7 @@ class LambdaAccount:
         return ListingContext(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """One instance by its id; else one filesystem, which can only be listed."""
+        """Return one instance by its id, else one filesystem, for which all are listed; None if there is neither."""
         deadline, seen = Deadline(self._timeout_s), ListingResult()
         if key[:2] != (NAME, self.name):
             raise RefusedError("was not asked for what another account holds", provider=NAME, account=self.name)
@@ -160,7 +162,7 @@ class LambdaAccount:
         return seen.items[0]
 
     def fetch_identity(self) -> str | None:
-        """The account that owns what the audit log tells of; None where it tells of nothing, or this key may not read it."""
+        """Return the account that owns the resources of the audit log; None if the log is empty or may not be read."""
         if self._launches.owner is None:
             try:
                 page = self._api.list_events(Deadline(self._timeout_s), start=None, token="", kind="")
@@ -171,7 +173,7 @@ class LambdaAccount:
         return self._launches.owner
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
-        """Every type in each region that has room for one now."""
+        """Return every type in each region with current capacity."""
         page = self._api.list_types(Deadline(self._timeout_s))
         found, unnamed = list[Offer](), set[str]()
         for sold in page.items:
@@ -181,7 +183,10 @@ class LambdaAccount:
         return OfferListing(offers=chosen, why=why, unnamed=tuple(sorted(unnamed)))
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """End one instance for good. Its local disk is gone at once; filesystems stay, and go on billing."""
+        """Terminate one instance.
+
+        Its local disk is lost at once; filesystems stay and are still billed.
+        """
         if key[:2] != (NAME, self.name):
             return ActionResponse(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
         if not PLAIN_ID.fullmatch(key.id):
@@ -189,12 +194,12 @@ class LambdaAccount:
         return terminate_instance(self._api, key.id, self._timeout_s)
 
     def examine(self) -> Sequence[HealthCheck]:
-        """What is found without acting, at one request a second."""
+        """Check the account without acting, at one request a second."""
         return examine_account(self, self._api, self._key, self._clock, self._timeout_s)
 
 
 def _format_reason(broken: ProviderError) -> str:
-    """What happened, on one line and without the name of the provider, which the scope bears."""
+    """Return the error in one line, without the provider's name, which the scope has."""
     return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
 
 
@@ -213,7 +218,7 @@ ADVICE = {
 def open_accounts(
     table: Mapping[str, object], around: ProviderContext, *, per_s: float, pause_s: float
 ) -> Sequence[InstanceSource]:
-    """An account for each that `table` states; without any, the one of the default key."""
+    """Return an account for each in `table`; without any, that of the default key."""
     stated = check_account_table(table, MANIFEST)
     base_url, timeout_s = parse_base_url(str(stated.get("base_url", BASE_URL))), read_timeout(stated, MANIFEST)
 
@@ -226,7 +231,10 @@ def open_accounts(
 
 
 def parse_base_url(stated: str) -> str:
-    """Where the API is. Lambda's spec names the host alone as its server, and begins every path with the version."""
+    """Return the API's base address.
+
+    Lambda's spec names only the host as its server, and begins every path with the version.
+    """
     base = check_url(stated, f"{WHERE}.base_url")
     return base if urlsplit(base).path else f"{base}{VERSION}"
 
@@ -234,7 +242,7 @@ def parse_base_url(stated: str) -> str:
 def _open_channel(
     around: ProviderContext, key: KeyedAccount, name: str, base_url: str, *, per_s: float, pause_s: float
 ) -> ProviderChannel:
-    """With one bucket for everything: a burst of one, for which an act goes before every waiting read."""
+    """Return a channel with one bucket for all requests: a burst of one, in which an act precedes every waiting read."""
     return ProviderChannel(
         around.transport,
         provider=MANIFEST.name,
@@ -248,12 +256,12 @@ def _open_channel(
 
 
 def list_key_places(home: Path) -> KeyLocations:
-    """In the order in which they count."""
+    """Return the places of keys in order of precedence."""
     return KeyLocations(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", parse_key),))
 
 
 def parse_key(text: str) -> str:
-    """The key in `text`: the line `api_key = KEY` (SkyPilot's form), else all of it; "" where it is empty."""
+    """Return the key in `text`: of the line `api_key = KEY` (SkyPilot's form), else all of it; "" if it is empty."""
     for line in text.splitlines():
         name, found, value = line.partition("=")
         if found and name.strip() == "api_key":

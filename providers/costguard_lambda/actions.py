@@ -1,7 +1,7 @@
-"""Ending one instance: one look, at most one request, and a second look where the answer says too little.
+"""Terminate one instance: one check, at most one request, and a second check if the answer is not sufficient.
 
-Lambda has no protection to lift. It says beforehand whether an instance can be ended (`actions.terminate.available`), which a
-booting one often cannot; then nothing is sent.
+Lambda has no protection to lift. It states beforehand whether an instance can be terminated (`actions.terminate.available`),
+which is often not possible while it boots; then nothing is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
 
 
 def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
-    """How Lambda received the request to end `id_`. It is sent once, or not at all."""
+    """Send the request to terminate `id_` at most once, and return Lambda's response."""
     before = _look_before(api, id_, timeout_s)
     if before is not None:
         return before
@@ -48,7 +48,7 @@ def terminate_instance(api: LambdaApi, id_: str, timeout_s: float) -> ActionResp
 
 
 def _look_before(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse | None:
-    """Why nothing is to be sent; None: it is there, and can be ended."""
+    """Return why nothing must be sent; None if the instance exists and can be terminated."""
     try:
         one = api.fetch_instance(id_, Deadline(min(LOOK_S, timeout_s)))
     except MissingError as gone:
@@ -69,7 +69,10 @@ def _look_before(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse |
 
 
 def _look_after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> ActionResponse:
-    """The request went out and no clear answer came back. Only the codes of a repeated request are worth another look."""
+    """Return the result of a request without a clear answer.
+
+    The state is checked again only for the codes of a repeated request.
+    """
     conflict = isinstance(broken, ConflictError)
     if not conflict and broken.code != REPEATED:
         return ActionResponse(said=UNCLEAR, why=_format_reason(broken))

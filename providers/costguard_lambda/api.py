@@ -1,7 +1,7 @@
-"""What Lambda is asked over HTTP, and what its statuses and codes mean.
+"""Lambda's HTTP requests, and the meaning of its statuses and codes.
 
-Every success is `{"data": ...}`, every error `{"error": {"code", "message"}}`. One item that cannot be read does not sink the
-listing that it stands in: it is handed on as odd.
+Every success is `{"data": ...}`, every error `{"error": {"code", "message"}}`. An unreadable item does not fail its listing: it
+is returned as odd.
 """
 
 from __future__ import annotations
@@ -54,17 +54,23 @@ MOST_ITEMS = 10_000
 
 
 class LambdaApi:
-    """One account's way to Lambda. Each question has a circuit of its own, so that none stands in for another."""
+    """One account's requests.
+
+    Each kind of request has its own circuit breaker.
+    """
 
     def __init__(self, channel: ProviderChannel) -> None:
         self.channel = channel
 
     def list_instances(self, deadline: Deadline) -> ItemPage[Instance]:
-        """Every instance that still exists; the listing has no pages."""
+        """Return every instance that still exists; the listing has no pages."""
         return self._list("/instances", Instance, "the list of instances", deadline)
 
     def fetch_instance(self, id_: str, deadline: Deadline) -> Instance:
-        """One instance; MissingError where there is none. One that is over may be told of for a while."""
+        """Return one instance; raises MissingError if there is none.
+
+        A terminated one may be returned for a while.
+        """
         reply = self.channel.read(f"/instances/{quote(id_, safe='')}", scope="instance", deadline=deadline)
         one = self.channel.decode(reply, Envelope[Instance], "an instance").data
         if one.id != id_:
@@ -72,11 +78,14 @@ class LambdaApi:
         return one
 
     def list_filesystems(self, deadline: Deadline) -> ItemPage[Filesystem]:
-        """Every filesystem. (The path has a hyphen here; where one is deleted it has none.)"""
+        """Return every filesystem.
+
+        This path has a hyphen; the path for deletion has none.
+        """
         return self._list("/file-systems", Filesystem, "the list of filesystems", deadline)
 
     def list_types(self, deadline: Deadline) -> ItemPage[OfferedType]:
-        """Every type that Lambda has, with the regions that have room for one."""
+        """Return every type, with the regions that have capacity for one."""
         reply = self.channel.read("/instance-types", scope="types", deadline=deadline)
         what = "the list of instance types"
         found = self.channel.decode(_mend_surrogates(reply), Envelope[dict[str, msgspec.Raw]], what).data
@@ -85,26 +94,26 @@ class LambdaApi:
     def list_events(
         self, deadline: Deadline, *, start: datetime | None, token: str, kind: str = "cloud.instance"
     ) -> ItemPage[AuditEvent]:
-        """A page of the audit log from `start` (None: its beginning) on, oldest first."""
+        """Return a page of the audit log from `start` (None: its beginning) on, oldest first."""
         params = {"resource_type": kind} if kind else {}
         params |= {"start": start.isoformat().replace("+00:00", "Z")} if start else {}
         params |= {"page_token": token} if token else {}
         return self._list("/audit-events", AuditEvent, "the audit log", deadline, params)
 
     def terminate(self, id_: str) -> bool:
-        """Ask once to end one instance for good. Whether the answer says that it does."""
+        """Send one request to terminate an instance, and return whether the answer confirms it."""
         reply = self.channel.act("POST", "/instance-operations/terminate", body={"instance_ids": [id_]})
         ended = self.channel.decode(reply, Envelope[TerminateAnswer], "the answer to a terminate").data
         return any(one.id == id_ for one in ended.terminated_instances)
 
     def make_odd_answer(self, what: str) -> InvalidAnswerError:
-        """An answer that cannot be used."""
+        """Return the error for an unusable answer."""
         return InvalidAnswerError(what, provider=NAME, account=self.channel.account, status=OK)
 
     def _list(
         self, path: str, kind: type[T], what: str, deadline: Deadline, params: Mapping[str, str] | None = None
     ) -> ItemPage[T]:
-        """Read at once where every item is sound, else item by item."""
+        """Decode a list at once; if an item is invalid, item by item."""
         reply = self.channel.read(path, params, scope=path, deadline=deadline)
         try:
             whole = msgspec.json.decode(reply.body, type=Envelope[list[kind]])  # type: ignore[valid-type]
@@ -132,7 +141,7 @@ def _make_page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> ItemP
 
 
 def parse_leniently(raw: msgspec.Raw, kind: type[T]) -> T | None:
-    """The item without the fields that cannot be read; None where one of those that every item needs is among them."""
+    """Return the item without its unreadable fields; None if a required field is unreadable."""
     kept: dict[str, Any] = {}
     try:
         fields, hints = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]), get_type_hints(kind)
@@ -145,7 +154,7 @@ def parse_leniently(raw: msgspec.Raw, kind: type[T]) -> T | None:
 
 
 def _parse_odd(raw: msgspec.Raw, why: str) -> UnreadableItem:
-    """What can be read of an item."""
+    """Return the readable part of an item."""
     kinds: tuple[type[ItemIdentity | ItemId], ...] = (ItemIdentity, ItemId)
     for kind in kinds:
         try:
@@ -157,9 +166,9 @@ def _parse_odd(raw: msgspec.Raw, why: str) -> UnreadableItem:
 
 
 def _mend_surrogates(reply: HttpResponse) -> HttpResponse:
-    """`reply`, but with `?` for every half of a surrogate pair, for which msgspec refuses the whole body.
+    """Replace every half of a surrogate pair by `?`, because msgspec refuses a whole body that contains one.
 
-    One name with such a half would hide an account for ever; numbers keep their digits.
+    Otherwise one such name would hide an account permanently; numbers keep their digits.
     """
     if b"\\ud" not in reply.body.lower():
         return reply
@@ -172,7 +181,10 @@ def _mend_surrogates(reply: HttpResponse) -> HttpResponse:
 
 
 def make_fault_reader(pause_s: float) -> Callable[[HttpResponse], ProviderError | None]:
-    """What a reply means. `pause_s`: seconds to be quiet after a 429 that does not say how long."""
+    """Return a function that gives the error of a reply.
+
+    `pause_s`: seconds to wait after a 429 that states no time.
+    """
     usual = make_status_fault_reader(NAME, _parse_error)
 
     def fault(reply: HttpResponse) -> ProviderError | None:
@@ -199,7 +211,7 @@ def make_fault_reader(pause_s: float) -> Callable[[HttpResponse], ProviderError 
 
 
 def _parse_error(reply: HttpResponse) -> tuple[str, str]:
-    """Code and words of an error; "" and "" where the body is of another shape."""
+    """Return code and message of an error; "" and "" if the body has another form."""
     try:
         error = msgspec.json.decode(reply.body, type=ErrorAnswer).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""What `costguard doctor` learns of an account of Lambda, without acting and without spending."""
+"""The checks of `costguard doctor` for a Lambda account, without acting and without cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OTHER_KEY = "make a key of a member with that right at https://cloud.lambda.ai/a
 def examine_account(
     account: LambdaAccount, api: LambdaApi, key: KeyedAccount, clock: Clock, timeout_s: float
 ) -> tuple[HealthCheck, ...]:
-    """In the order of looking; what comes after a wrong key or no connection is skipped."""
+    """Run the checks in order; those after a wrong key or a failed connection are skipped."""
     deadline = Deadline(timeout_s)
     source = f"{key.source}, ending in {key.key.get_hint()}"
     first = _try_call(lambda: api.list_instances(deadline))
@@ -95,7 +95,7 @@ def _check_identity(account: LambdaAccount) -> HealthCheck:
 
 
 def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[HealthCheck, ...]:
-    """Keys of Lambda know no finer rights than their member has; each is proven by using it, but for the act."""
+    """Check each right by using it, except the act; Lambda's keys have all rights of their member."""
     disks, types = _try_call(lambda: api.list_filesystems(deadline)), _try_call(lambda: api.list_types(deadline))
     log = _try_call(lambda: api.list_events(deadline, start=None, token=""))
     undated = "without it an instance is billed from when it was first seen"
@@ -110,7 +110,7 @@ def _check_permissions(api: LambdaApi, first: ProviderError | None, deadline: De
 
 
 def _explain_fix(broken: ProviderError | None) -> str:
-    """No other key helps an account that was not paid for."""
+    """Return the fix: another key, unless the account is inactive because it was not paid for."""
     return (broken.hint or OTHER_KEY) if broken and broken.code == INACTIVE else OTHER_KEY
 
 

@@ -1,11 +1,11 @@
-"""When each instance was launched: the audit log's lines, joined by the id at the end of each resource name.
+"""Launch times of instances, from the audit log: its lines are joined by the id at the end of each resource name.
 
-The listing states no time, so a machine that was there before costguard can only be dated by the log. It is read in sweeps:
-first the last `RECENT`; where that leaves an instance undated, all of it; from then on only what is new. A steady poll, in
-which every instance is dated, asks for nothing.
+The listing states no time, so a machine that existed before costguard can only be dated by the log. It is read in sweeps: first
+the last `RECENT`; if an instance stays undated, all of it; from then on only new lines. A poll in which every instance is dated
+sends no request.
 
-The names of the actions are not in Lambda's spec. A line that speaks of making or launching dates the launch; without one the
-earliest line of the whole log does, since the machine was there by then.
+The names of the actions are not in Lambda's spec. A line that mentions making or launching dates the launch; without one the
+earliest line of the whole log does, because the machine existed by then.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Ask = Callable[[datetime | None, str], ItemPage[AuditEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
-    """What one line of the log says of one instance."""
+    """One log line about one instance."""
 
     id: str
     at: datetime
@@ -49,7 +49,10 @@ class AuditLine:
 
 @dataclass(slots=True, kw_only=True)
 class _Sweep:
-    """One reading of the log, over as many polls as it takes. `start` None: from its beginning. `lead`: the next page."""
+    """One reading of the log, over as many polls as needed.
+
+    `start`: None for the log's beginning. `lead`: the token of the next page.
+    """
 
     start: datetime | None
     began: datetime
@@ -57,7 +60,7 @@ class _Sweep:
 
 
 def parse_audit_lines(event: AuditEvent) -> list[AuditLine]:
-    """The instances that `event` is about; none where it is about another kind of thing, or its time cannot be read."""
+    """Return the instances of `event`; none if it is about another kind of resource, or its time cannot be read."""
     at = parse_instant(event.event_time)
     if at is None or event.resource_name not in ("instance", None):
         return []
@@ -67,7 +70,10 @@ def parse_audit_lines(event: AuditEvent) -> list[AuditLine]:
 
 
 class LaunchTimes:
-    """What the log has told so far. `name`: under which it is kept between two starts."""
+    """The launch times read from the log so far.
+
+    `name`: of the cache entry that keeps them between starts.
+    """
 
     def __init__(self, cache: Cache, name: str) -> None:
         self._cache, self._name = cache, name
@@ -82,7 +88,7 @@ class LaunchTimes:
         self._forbidden_until: datetime | None = None
 
     def learn(self, ids: Collection[str], ask: Ask, now: datetime, deadline: Deadline) -> str:
-        """Date those of `ids` that are not. What came in the way, in words, or ""."""
+        """Date those of `ids` that are undated; returns "" or why that failed."""
         dated = self._list_dated(now)
         kept = len(dated)
         wanted = self._list_wanted(ids, now)
@@ -106,7 +112,7 @@ class LaunchTimes:
         return self.dated
 
     def _list_wanted(self, ids: Collection[str], now: datetime) -> set[str]:
-        """Undated ids that the log may still come to name."""
+        """Return the undated ids that the log may still contain."""
         undated = set(ids) - self._list_dated(now).keys()
         self._wanted_since = {id_: self._wanted_since.get(id_, now) for id_ in undated}
         if not self._whole or self._sweep:
@@ -114,7 +120,7 @@ class LaunchTimes:
         return {id_ for id_ in undated if now - self._wanted_since[id_] < PATIENCE}
 
     def _read_log(self, wanted: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
-        """Sweep until nothing is wanted, everything is read, or this poll has asked enough."""
+        """Read the log until all ids are dated, it is read completely, or this poll's limit is reached."""
         if self._forbidden_until and now < self._forbidden_until:
             return
         for _ in range(PAGES):
@@ -146,7 +152,7 @@ class LaunchTimes:
                     dated[line.id] = min(line.at, dated.get(line.id, line.at))
 
     def _end_sweep(self, sweep: _Sweep, wanted: set[str]) -> None:
-        """The log was read to its end. One that was read from its beginning dates what nothing else did."""
+        """End a sweep; one from the log's beginning dates the ids without a launch line by their earliest line."""
         self._sweep, self._read_until = None, max(sweep.began, self._read_until or sweep.began)
         self._whole = self._whole or sweep.start is None
         if self._whole and self.dated is not None:
@@ -155,13 +161,13 @@ class LaunchTimes:
         self._earliest = {} if self._whole else self._earliest
 
     def _save(self, ids: Collection[str]) -> None:
-        """Write down the launches of the instances that are there now."""
+        """Store the launch times of the instances that exist now."""
         told = {id_: at.isoformat() for id_, at in sorted((self.dated or {}).items()) if id_ in ids}
         self._cache.put(self._name, json.dumps(told).encode())
 
 
 def _parse_saved(data: bytes | None) -> dict[str, datetime]:
-    """What was kept; what cannot be read was not."""
+    """Parse the stored times; unreadable ones are left out."""
     try:
         told = json.loads(data or b"{}")
     except ValueError:

@@ -1,8 +1,8 @@
-"""From Lambda's words to costguard's: instances, filesystems and offers. Pure: no network, no clock.
+"""Translate Lambda's instances, filesystems and types to observations and offers.
 
-Lambda's instances carry no time. `created_at` comes from the audit log and is when the launch was asked for; billing begins
-when the machine passes its health checks, which nobody states. So `started_at` stays None, and the ledger bounds the start
-between the launch and the first sight of the machine at work.
+Pure: no network, no clock. Lambda's instances have no time. `created_at` comes from the audit log and is when the launch was
+requested; billing begins when the machine passes its health checks, a time that is not available. So `started_at` stays None,
+and the ledger places the start between the launch and the first time that the machine was seen running.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ NO_GPU = ("", "n/a", "none", "cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingResult:
-    """What one answer came to. `faults`: what the listing lacks; `notes`: what could not be learned of what is there."""
+    """The result of one answer.
+
+    `faults`: what the listing lacks; `notes`: what could not be learned about its items.
+    """
 
     items: list[Observation] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -53,7 +56,7 @@ class ListingResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingContext:
-    """`launched`: instance id -> when its launch was asked for, as far as the audit log told."""
+    """`launched`: instance id -> when its launch was requested, as far as the audit log has it."""
 
     account: str
     gpus: GpuNames
@@ -61,7 +64,7 @@ class ListingContext:
 
 
 def add_instance(seen: ListingResult, one: Instance, context: ListingContext) -> None:
-    """Add a machine to `seen`; one that no database can hold is a fault."""
+    """Add a machine to `seen`; one that no database can store is a fault."""
     whose = f"instance {_parse_id(one.id)}"
     kind, specs = one.instance_type or InstanceType(), (one.instance_type and one.instance_type.specs) or Specs()
     gpu_count = _parse_gpu_count(specs, whose, seen.notes)
@@ -92,7 +95,7 @@ def add_instance(seen: ListingResult, one: Instance, context: ListingContext) ->
 
 
 def add_filesystem(seen: ListingResult, one: Filesystem, context: ListingContext) -> None:
-    """Add a filesystem: it bills by what it holds, whether it is mounted or not."""
+    """Add a filesystem: it is billed by its used bytes, mounted or not."""
     whose = f"filesystem {_parse_id(one.id)}"
     created = parse_instant(one.created)
     if created is None:
@@ -117,9 +120,9 @@ def add_filesystem(seen: ListingResult, one: Filesystem, context: ListingContext
 
 
 def add_unreadable(seen: ListingResult, one: UnreadableItem, context: ListingContext, *, kind: str) -> None:
-    """Add what is known of an item that cannot be read: with an id and a region it is there, in an unknown state.
+    """Add an unreadable item in an unknown state if its id and region are known.
 
-    Without its region it would stand in the ledger as another resource, and be charged twice: it is only said.
+    Without its region it would be another resource in the ledger and be charged twice, so it is only reported.
     """
     whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_parse_id(one.id)}"
     told = f"{whose} cannot be read: {to_one_line(one.why)}"
@@ -137,7 +140,7 @@ def add_unreadable(seen: ListingResult, one: UnreadableItem, context: ListingCon
 
 
 def translate_state(status: str | None, whose: str, notes: list[str]) -> str:
-    """The word here for `status`; a new word is unknown, never gone and never stopped."""
+    """Return costguard's state for `status`; a new status is unknown, never ended or stopped."""
     state = STATES.get(status or "", UNKNOWN)
     if state == UNKNOWN:
         notes.append(f"{whose}: status {to_one_line(shorten(repr(status)))} is not known")
@@ -145,7 +148,7 @@ def translate_state(status: str | None, whose: str, notes: list[str]) -> str:
 
 
 def find_gpu(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> str:
-    """The canonical GPU of a type; Lambda's own word where it fits none, "" where it names none."""
+    """Return the canonical GPU of a type; Lambda's own name if none matches, "" if it names none."""
     text = (kind.gpu_description or _COUNT.sub("", kind.description or "")).strip()
     if text.lower() in NO_GPU:
         if kind.gpu_description is None:
@@ -161,7 +164,7 @@ def find_gpu(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -
 
 
 def _parse_gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
-    """How many; an unreadable number leaves it open, said and counted as none."""
+    """Return the number of GPUs; an unreadable one is noted and counted as 0."""
     stated = specs.gpus
     if stated is not None and stated.is_finite() and 0 <= stated <= MOST_GPUS and stated == int(stated):
         return int(stated)
@@ -170,7 +173,7 @@ def _parse_gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
 
 
 def _parse_rate(kind: InstanceType, gpu_count: int, whose: str, notes: list[str]) -> Rate | None:
-    """Lambda states cents for the whole machine."""
+    """Return the hourly price; Lambda states cents for the whole machine."""
     cents = kind.price_cents_per_hour
     dollars = cents / 100 if cents is not None and cents.is_finite() and -HUGE_CENTS < cents < HUGE_CENTS else cents
     rate, why = parse_hourly_rate(dollars, gpus=max(1, gpu_count), field=f"{whose}: price")
@@ -184,7 +187,7 @@ HUGE_CENTS = Decimal(10**12)
 
 
 def _round_up_size(stated: Decimal | None, unit: int = 1) -> int | None:
-    """`stated` in `unit`s, rounded up; None where it is missing, no size, or more than any disk holds."""
+    """Return `stated` in `unit`s, rounded up; None if it is missing, invalid, or larger than any disk."""
     if stated is None or not stated.is_finite() or not 0 <= stated <= LARGEST_GB * unit:
         return None
     return -(-int(stated.to_integral_value(rounding="ROUND_CEILING")) // unit)
@@ -195,14 +198,14 @@ def _list_labels(one: Instance) -> tuple[tuple[str, str], ...]:
 
 
 def _find_owner(one: Instance) -> str:
-    """The label `owner`; else the key that logs in, where there is just one: a good hint at who launched it."""
+    """Return the label `owner`; else the name of the only SSH key, which is a good hint at who launched it."""
     named = next((tag.value for tag in one.tags or () if tag.key.lower() == "owner" and tag.value), None)
     keys = one.ssh_key_names or []
     return named or (keys[0] if len(keys) == 1 else "")
 
 
 def _make_handling(one: Instance, local: int | None) -> Handling:
-    """There is no stop at all. A booting machine may not be terminable yet."""
+    """Return the effects of acting: there is no stop, and a booting machine may not be terminable yet."""
     terminate = one.actions.terminate if one.actions else None
     return Handling(
         stops=False,
@@ -213,7 +216,7 @@ def _make_handling(one: Instance, local: int | None) -> Handling:
 
 
 def list_offers(sold: OfferedType, gpus: GpuNames, today: date, unnamed: set[str]) -> list[Offer]:
-    """A type in each region that has room for one; without a GPU, or of an unnamed one, none."""
+    """Return one offer per region with capacity; none for a type without a GPU or with an unknown one."""
     kind = sold.instance_type
     specs, notes = kind.specs or Specs(), list[str]()
     count = _parse_gpu_count(specs, "type", notes)

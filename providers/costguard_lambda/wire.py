@@ -1,7 +1,7 @@
-"""Lambda's answers as they go over the wire (OpenAPI 1.10.0): only the fields that are used, and no secret among them.
+"""The types of Lambda's answers (OpenAPI 1.10.0): only the fields in use, and no secrets.
 
-`jupyter_token` and `jupyter_url` stand in every instance that Lambda lists; they are never decoded. What the spec says may be
-missing is optional here, and so is what a broken answer may lack. Numbers are decimals: an odd one is read, then judged.
+`jupyter_token` and `jupyter_url` are in every instance that Lambda lists; they are never decoded. Fields that may be missing by
+the spec, or in a broken answer, are optional. Numbers are decimals: an unexpected one is read first and checked later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class Specs(msgspec.Struct, frozen=True):
-    """Of a whole machine."""
+    """The specifications of a whole machine."""
 
     gpus: Decimal | None = None
     vcpus: Decimal | None = None
@@ -41,27 +41,30 @@ class InstanceType(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Whether an act can be asked for now, and why not: `vm-has-not-launched`, `vm-is-terminating` ..."""
+    """Whether an act is available now, and if not why: `vm-has-not-launched`, `vm-is-terminating` ..."""
 
     available: bool | None = None
     reason_code: str | None = None
 
 
 class Actions(msgspec.Struct, frozen=True):
-    """Of the acts, only the one that ends it."""
+    """The acts of a machine; only terminate is read."""
 
     terminate: Action | None = None
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """One label, given at launch and never changed."""
+    """One label, set at launch and never changed."""
 
     key: str
     value: str | None = None
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A machine. There is no time of any kind in it. `is_reserved` stands in examples of the spec, and in no schema."""
+    """A machine, without any time.
+
+    `is_reserved` is in examples of the spec, and in no schema.
+    """
 
     id: str
     region: Region
@@ -75,13 +78,16 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who made it."""
+    """The user who created it."""
 
     email: str | None = None
 
 
 class Filesystem(msgspec.Struct, frozen=True):
-    """`bytes_used` is some hours old. `created`: text, or whatever else may stand for a time."""
+    """`bytes_used` is some hours old.
+
+    `created`: text, or any other value used for a time.
+    """
 
     id: str
     region: Region
@@ -92,14 +98,17 @@ class Filesystem(msgspec.Struct, frozen=True):
 
 
 class OfferedType(msgspec.Struct, frozen=True):
-    """A type, and the regions that have room for one now."""
+    """A type, and the regions that have capacity for one now."""
 
     instance_type: InstanceType
     regions_with_capacity_available: list[Region]
 
 
 class AuditEvent(msgspec.Struct, frozen=True):
-    """A line of the audit log. `resource_lrns`: of what it is about; each ends in an id."""
+    """A line of the audit log.
+
+    `resource_lrns`: the resources it is about; each name ends in an id.
+    """
 
     event_time: object = None
     resource_name: str | None = None
@@ -109,20 +118,23 @@ class AuditEvent(msgspec.Struct, frozen=True):
 
 
 class ItemIdentity(msgspec.Struct, frozen=True):
-    """What can be read of an item that cannot be read as a whole."""
+    """The id and region of an item that cannot be read completely."""
 
     id: str
     region: Region
 
 
 class ItemId(msgspec.Struct, frozen=True):
-    """What can be read of one whose region cannot either."""
+    """The id of an item whose region cannot be read either."""
 
     id: str
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """Lambda's own words for an error. Match on `code` only; the texts change."""
+    """Lambda's error.
+
+    Match only on `code`; the messages change.
+    """
 
     code: str = ""
     message: str = ""
@@ -135,21 +147,27 @@ class ErrorAnswer(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, Generic[T], frozen=True):
-    """The body of every success. `page_token`: of the next page, null on the last; other listings have none."""
+    """The body of every success.
+
+    `page_token`: of the next page, null on the last; other listings have none.
+    """
 
     data: T
     page_token: str | None = None
 
 
 class TerminateAnswer(msgspec.Struct, frozen=True):
-    """What a terminate says that it ended: of each instance only its id."""
+    """The answer to a terminate: the ids of the terminated instances."""
 
     terminated_instances: list[ItemId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadableItem:
-    """An item that cannot be read as a whole. `id`, `region`: "" where not even those can."""
+    """An item that cannot be read completely.
+
+    `id`, `region`: "" if they cannot be read either.
+    """
 
     id: str = ""
     region: str = ""
@@ -158,9 +176,10 @@ class UnreadableItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemPage(Generic[T]):
-    """What one answer lists. `token`: of the next page, "" at the end. `cut`: it held more than a listing may.
+    """The items of one answer.
 
-    `half_read`: a sentence for each item that is here without a field which could not be read.
+    `token`: of the next page, "" at the end. `cut`: it held more items than the limit. `half_read`: a sentence for each item
+    with an unreadable field.
     """
 
     items: tuple[T, ...]

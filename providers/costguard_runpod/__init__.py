@@ -1,7 +1,8 @@
-"""RunPod: pods, cluster members and network volumes over REST v2; GraphQL for the balance alone, while it lasts.
+"""RunPod: pods, cluster members and network volumes over REST v2; GraphQL for the balance only, until it is retired.
 
-`keys.py` finds keys; `api.py` has the shapes of the wire and asks; `translate.py` and `money.py` turn their words into ours
-and touch nothing; `account.py` is the account with its ports, `acts.py` stops and terminates, `examined.py` looks for faults.
+`account.py` finds keys and holds the account with its ports; `api.py`, `pagination.py` and `wire.py` send requests and decode
+answers; `translation.py` and `billing.py` translate them and are pure; `actions.py` stops and terminates, `examination.py` runs
+the checks of doctor.
 """
 
 from __future__ import annotations
@@ -72,23 +73,23 @@ MANIFEST = ProviderManifest(
 
 
 class RunpodPlugin:
-    """The plug-in: what it says of itself, and its accounts."""
+    """The plug-in: its manifest and its accounts."""
 
     @property
     def manifest(self) -> ProviderManifest:
-        """RunPod's settings, credentials and abilities."""
+        """Return RunPod's settings, credentials and features."""
         return MANIFEST
 
     @property
     def bill_files(self) -> BillFiles:
-        """Its billing answers, kept as JSON."""
+        """Return the reader of RunPod's billing answers stored as JSON."""
         from costguard.bills.bill_files import BillFiles
         from costguard_runpod.billing import BILL_FORMAT
 
         return BillFiles(formats=(BILL_FORMAT,))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-        """One source for each account of `table`; nothing is asked yet."""
+        """Return one source for each account of `table`, without a request."""
         from costguard_runpod.account import open_accounts
 
         return open_accounts(table, around)

@@ -1,9 +1,9 @@
-"""One RunPod account: what it holds, what it costs, what could be rented, and the acts.
+"""One RunPod account: its resources, costs, offers and acts.
 
-A poll asks for every page of pods, members of clusters among them, then for the network volumes, and for the catalogue only
-where a pod that may be billed does not say what it costs: two requests for an account of up to 1,000 pods, mostly.
+A poll requests every page of pods, including members of clusters, then the network volumes, and the catalogue only if a pod
+that may be billed does not state its price: usually two requests for an account of up to 1,000 pods.
 
-Where RunPod's own tools keep their key: the variable, then the file of runpodctl and of the Python SDK.
+Keys are found where RunPod's own tools store them: the environment variable, then the file of runpodctl and of the Python SDK.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CHUNK = timedelta(days=7)
 
 
 def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-    """An account for each that `table` states, or the one of the environment."""
+    """Return an account for each in `table`, or that of the environment."""
     stated = check_account_table(table, MANIFEST)
     return open_keyed_accounts(
         stated,
@@ -76,7 +76,10 @@ def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Seque
 
 
 class RunpodAccount:
-    """One account. `stated`: the settings that all accounts share."""
+    """One account.
+
+    `stated`: the settings shared by all accounts.
+    """
 
     def __init__(self, name: str, key: KeyedAccount, around: ProviderContext, stated: Mapping[str, object]) -> None:
         self.name, self.key = name, key
@@ -98,11 +101,11 @@ class RunpodAccount:
         return (PROVIDER,)
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """The account: one listing shows all of it."""
+        """Return the account's one scope: a listing covers all of it."""
         return (ScopeKey(PROVIDER, self.name, SCOPE),)
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """Pods and network volumes."""
+        """Poll pods and network volumes."""
         asked_at, deadline, told = self._clock.now(), Deadline(self._timeout_s), ListingResult()
         try:
             inventory, told = self._list_resources(asked_at, deadline)
@@ -133,7 +136,7 @@ class RunpodAccount:
         return Partial(items, "; ".join(missing)) if missing else Complete(items), told
 
     def _refresh_catalogue(self, now: datetime, deadline: Deadline | None) -> list[str]:
-        """Have a catalogue that is young enough; a note where there is none. An older one is better than none."""
+        """Fetch the catalogue if it is too old; if that fails, return a note and keep the old one."""
         if self._catalogue_at is not None and now - self._catalogue_at < KEPT:
             return []
         try:
@@ -144,7 +147,7 @@ class RunpodAccount:
         return []
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """The pod `key`, or the network volume of that id."""
+        """Return the pod `key`, or the network volume with that id; None if there is neither."""
         try:
             pod = api.fetch_pod(self.rest, key)
         except MissingError:
@@ -152,7 +155,7 @@ class RunpodAccount:
         return self.observe_pod(pod)
 
     def observe_pod(self, pod: Pod) -> Observation:
-        """One pod in our words."""
+        """Return the observation of one pod."""
         if is_billed_unpriced(pod):
             self._refresh_catalogue(self._clock.now(), None)
         try:
@@ -168,7 +171,7 @@ class RunpodAccount:
         return told.items[0] if told.items else None
 
     def fetch_identity(self) -> str | None:
-        """The id of the user behind the key; None where GraphQL, which alone tells it, is gone or not allowed."""
+        """Return the user id of the key; None if GraphQL, its only source, is retired or not allowed."""
         try:
             found = api.fetch_key_owner(self.graphql)
         except (ForbiddenError, MissingError, RefusedError):
@@ -176,19 +179,19 @@ class RunpodAccount:
         return found.id if found else None
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
-        """Both clouds, each asked whether one GPU can be had there now."""
+        """Return the offers of both clouds for which one GPU is available now."""
         catalogues = {cloud: api.fetch_catalogue(self.rest, cloud=cloud) for cloud in ("SECURE", "COMMUNITY")}
         return billing.list_offers(catalogues, gpus, self._words, self._clock.now().date())
 
     def fetch_balance(self) -> PrepaidBalance:
-        """By GraphQL; unknown, with the reason, where it does not answer."""
+        """Return the balance by GraphQL; unknown, with the reason, if it does not answer."""
         try:
             return billing.parse_balance(api.fetch_key_owner(self.graphql), self.name, self._clock.now())
         except ProviderError as broken:
             return billing.make_unknown_balance(self.name, self._clock.now(), format_reason(broken))
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """Hourly lines of pods and network volumes, and of what has no resource of its own."""
+        """Return hourly lines of pods and network volumes, and of charges without a resource."""
         lines, missing = list[BillLine](), list[str]()
         for kind in (billing.PODS, billing.VOLUMES, billing.TOTALS):
             try:
@@ -203,7 +206,7 @@ class RunpodAccount:
         return BillLines(lines=tuple(lines), why="; ".join(missing))
 
     def _add_bill_lines(self, kind: str, period: Period, lines: list[BillLine]) -> int:
-        """Add the lines of one statement, asked for in pieces; how many records could not be read."""
+        """Add the lines of one statement, fetched in windows, and return how many records could not be read."""
         path = f"/v2/billing/{kind}".rstrip("/")
         about = billing.BillStatement(kind=kind, account=self.name, now=self._clock.now(), period=period)
         start, unread, known = period.start, 0, {line.id for line in lines}
@@ -217,20 +220,23 @@ class RunpodAccount:
         return unread
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
-        """`POST /v2/pods/ID/action`, once, after one look."""
+        """Send `POST /v2/pods/ID/action` once, after one check."""
         return actions.stop_pod(self.rest, self.name, key, lose)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """`DELETE /v2/pods/ID`, once, after one look. A network volume is never deleted."""
+        """Send `DELETE /v2/pods/ID` once, after one check.
+
+        A network volume is never deleted.
+        """
         return actions.terminate_pod(self.rest, self.name, key)
 
     def examine(self) -> Sequence[HealthCheck]:
-        """Ask once for each thing that costguard needs."""
+        """Check each thing that costguard needs with one request."""
         return examine_account(ExaminedAccount(rest=self.rest, graphql=self.graphql, key=self.key, now=self._clock.now))
 
 
 def format_reason(broken: ProviderError) -> str:
-    """Why, in one line, with what to do about it."""
+    """Return the error in one line, with a hint."""
     hint = (
         f" ({to_one_line(broken.hint)})"
         if broken.hint and isinstance(broken, CredentialsError | ForbiddenError | UnreachableError)
@@ -241,7 +247,7 @@ def format_reason(broken: ProviderError) -> str:
 
 
 def index_gpus(gpus: Sequence[CatalogueGpu]) -> dict[str, CatalogueGpu]:
-    """The catalogue by RunPod's names."""
+    """Return the catalogue by RunPod's names."""
     return {gpu.id: gpu for gpu in gpus}
 
 
@@ -253,7 +259,7 @@ def _parse_whole_setting(stated: Mapping[str, object], name: str, otherwise: int
 
 
 def _find_graphql_url(stated: Mapping[str, object]) -> str:
-    """Beside REST, so that a test's or a tunnel's address is not mixed with RunPod's own: no key goes where nobody said."""
+    """Return GraphQL's address: below a configured REST address, so that the key is sent to no other host; else RunPod's."""
     return f"{api.parse_base_url(stated['base_url'])}/graphql" if "base_url" in stated else api.GRAPHQL_URL
 
 
@@ -262,12 +268,12 @@ def _format_instant(at: datetime) -> str:
 
 
 def list_key_places(home: Path) -> KeyLocations:
-    """In the order in which they count."""
+    """Return the places of keys in order of precedence."""
     return KeyLocations(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", parse_key),))
 
 
 def parse_key(text: str) -> str:
-    """The key in RunPod's own file: `apikey` (runpodctl), or `api_key` under [default] (the Python SDK); "" where none is."""
+    """Return the key in RunPod's file: `apikey` (runpodctl), or `api_key` under [default] (Python SDK); "" if none."""
     try:
         table: Mapping[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -1,7 +1,7 @@
-"""Stop and terminate one pod: one look first, then one request that changes something, and never a second.
+"""Stop and terminate one pod: one check first, then one changing request, and never a second.
 
-The look refuses what RunPod would refuse or a person has locked, and what would lose more than may be lost. A stop keeps the
-volume disk and wipes the container disk; terminating ends both. Whatever RunPod did not answer clearly is unclear.
+The check refuses what RunPod would refuse, what a person has locked, and what would lose more than allowed. A stop keeps the
+volume disk and erases the container disk; a terminate erases both. Without a clear answer of RunPod the result is unclear.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Look = Callable[[Pod], ActionResponse | None]
 
 
 def stop_pod(channel: ProviderChannel, account: str, key: ResourceKey, lose: frozenset[str]) -> ActionResponse:
-    """Stop the pod `key`, where no more is lost than `lose`."""
+    """Stop the pod `key`, unless more than `lose` would be lost."""
 
     def hindered(pod: Pod) -> ActionResponse | None:
         if pod.status == "EXITED":
@@ -56,7 +56,7 @@ def stop_pod(channel: ProviderChannel, account: str, key: ResourceKey, lose: fro
 
 
 def terminate_pod(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
-    """End the pod `key` for good."""
+    """Terminate the pod `key`."""
 
     def hindered(pod: Pod) -> ActionResponse | None:
         if pod.status == "TERMINATED":
@@ -83,7 +83,10 @@ def _send_act(
     *,
     done: tuple[str, ...],
 ) -> ActionResponse:
-    """Look, then ask once. `done`: the words of a pod that is where the act leads."""
+    """Check, then send the request once.
+
+    `done`: the statuses of a pod that is already in the target state.
+    """
     if (key.provider, key.account) != (PROVIDER, account):
         return ActionResponse(said=REFUSED, why="it is not of this account")
     try:
@@ -106,7 +109,7 @@ def _send_act(
 
 
 def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
-    """Why RunPod or its owner would have the pod left alone; None: nothing hinders."""
+    """Return why RunPod or the pod's owner forbids the act; None if nothing does."""
     about = make_handling(pod)
     if about.controller:
         return ActionResponse(
@@ -123,7 +126,7 @@ def _explain_hold(pod: Pod, act: str) -> ActionResponse | None:
 def _look_after_conflict(
     channel: ProviderChannel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]
 ) -> ActionResponse:
-    """RunPod answers 409 also where the pod is already there: only another look can tell."""
+    """Return the result after a 409, which RunPod also returns for a pod that is already in the target state."""
     try:
         now = fetch_pod(channel, key, first=True).status
     except MissingError:
@@ -142,7 +145,7 @@ def _interpret_error(broken: ProviderError) -> ActionResponse:
 
 
 def _is_ended(reply: HttpResponse, key: ResourceKey) -> bool:
-    """Whether the answer to a DELETE says that it was done: 204 without a body, or the pod that is ending."""
+    """Return whether the answer to a DELETE confirms it: 204 without a body, or the pod that is ending."""
     if reply.status == NO_CONTENT:
         return True
     try:

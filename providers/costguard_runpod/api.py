@@ -1,9 +1,8 @@
-"""How RunPod is asked: two channels, what its statuses mean, and the few questions that are no lists of pages.
+"""Requests to RunPod: two channels, the meaning of statuses, and the requests that are not paged lists.
 
-The rate headers of REST v2: how long to wait when a window of the quota is used up.
-
-Example: `RateLimit: "minute";r=0;t=12, "hour";r=0;t=1812, "day";r=49500;t=45012` with `Retry-After: 12`: wait 1812 s, for
-the hour is used up as well. They come with every answer, also with 200 (the specification of 2026-08-20).
+Rate limit headers of REST v2 state how long to wait when a window of the quota is used up. Example: `RateLimit:
+"minute";r=0;t=12, "hour";r=0;t=1812, "day";r=49500;t=45012` with `Retry-After: 12`: wait 1812 s, because the hour is used up as
+well. They come with every answer, also with 200 (the specification of 2026-08-20).
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ QUERY = "query { myself { id clientBalance currentSpendPerHr spendLimit } }"
 
 
 def parse_base_url(stated: object) -> str:
-    """Where REST v2 is, without its /v2; an address of the retired v1 is refused by name."""
+    """Return the address of REST v2 without its /v2; an address of the retired v1 is refused by name."""
     base = check_url(str(stated or BASE_URL), "providers.runpod.base_url")
     if urlsplit(base).hostname == "rest.runpod.io" or base.endswith("/v1"):
         what = "is RunPod's REST v1, which was retired on 2026-11-15"
@@ -71,7 +70,7 @@ def parse_base_url(stated: object) -> str:
 
 
 def open_rest_channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, per_minute: int) -> ProviderChannel:
-    """The account's way to REST v2."""
+    """Return the account's channel to REST v2."""
     bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE, kept=per_minute * KEPT)
     return _open_channel(around, key, account, base, bucket)
 
@@ -79,7 +78,10 @@ def open_rest_channel(around: ProviderContext, key: KeyedAccount, account: str, 
 def open_graphql_channel(
     around: ProviderContext, key: KeyedAccount, account: str, url: str, per_minute: int
 ) -> ProviderChannel:
-    """The account's way to GraphQL: for the balance, and never with the key in the address. It states no quota of its own."""
+    """Return the account's channel to GraphQL, for the balance; the key is never in the address.
+
+    GraphQL states no quota of its own.
+    """
     bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE)
     return _open_channel(around, key, account, check_url(url, "providers.runpod.graphql_url"), bucket)
 
@@ -105,7 +107,7 @@ def _open_channel(around: ProviderContext, key: KeyedAccount, account: str, base
 
 
 def read_fault(reply: HttpResponse) -> ProviderError | None:
-    """What a status means. 410 is an API that was retired, and never a pod that is gone; nor is a web page of status 404."""
+    """Return the error of a status. 410 is a retired API, never a missing pod; the same goes for a web page with 404."""
     if reply.status == GONE:
         what = "this API was retired (410)"
         return RefusedError(
@@ -118,7 +120,7 @@ def read_fault(reply: HttpResponse) -> ProviderError | None:
 
 
 def _parse_problem(reply: HttpResponse) -> tuple[str, str]:
-    """RunPod's own words in an error; it has no codes."""
+    """Return RunPod's error message; there are no codes."""
     try:
         problem = msgspec.json.decode(reply.body, type=ProblemDetail)
     except UNREADABLE:
@@ -130,17 +132,20 @@ _BY_STATUS = make_status_fault_reader("runpod", _parse_problem)
 
 
 def build_pod_path(key: ResourceKey) -> str:
-    """`/v2/pods/ID`. An id that would make another path of it is refused before anything is sent."""
+    """Return `/v2/pods/ID`.
+
+    An id that would change the path is refused before anything is sent.
+    """
     if key.id.strip(". ") == "":
         raise RefusedError(f"'{shorten(key.id)}' is not an id of a pod, and was not asked about", provider="runpod")
     return f"/v2/pods/{quote(key.id, safe='')}"
 
 
 def fetch_pod(channel: ProviderChannel, key: ResourceKey, *, first: bool = False) -> Pod:
-    """The pod as it is now; MissingError where there is none, OddAnswerError where another one came.
+    """Return the current pod; raises MissingError if there is none, InvalidAnswerError if another one was returned.
 
-    `first`: an act waits for it, so it goes before every listing, once, and within `LOOK_S`; what may hinder the act must
-    then be readable.
+    `first`: the request precedes an act, so it goes before every listing, once, and within `LOOK_S`; the fields that may hinder
+    the act must then be readable.
     """
     path = build_pod_path(key)
     if first:
@@ -150,7 +155,10 @@ def fetch_pod(channel: ProviderChannel, key: ResourceKey, *, first: bool = False
 
 
 def parse_pod(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *, needed: frozenset[str] = frozenset()) -> Pod:
-    """The pod of an answer about it. `needed`: fields without which it cannot be used, if they were stated."""
+    """Return the pod of an answer.
+
+    `needed`: fields that must be readable if they are present.
+    """
     pod, left_out = parse_leniently(reply.body, Pod)
     if pod is None:
         raise make_odd_answer(channel, "a question about one pod", reply.body, ValueError("it is no pod"))
@@ -163,13 +171,13 @@ def parse_pod(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *
 
 
 def fetch_catalogue(channel: ProviderChannel, deadline: Deadline | None = None, cloud: str = "") -> list[CatalogueGpu]:
-    """Every GPU of the catalogue; with `cloud`, whether one of it can be had there now."""
+    """Return every GPU of the catalogue; with `cloud`, also whether one is available there now."""
     params = {"include": "AVAILABILITY", "product": "POD", "count": "1", "cloud": cloud} if cloud else {}
     return _fetch(channel, "/v2/catalog/gpus", params, GpuCatalogue, deadline).gpus
 
 
 def fetch_bill(channel: ProviderChannel, path: str, params: Mapping[str, str]) -> BillPage:
-    """The records of one window."""
+    """Return the bill records of one window."""
     return _fetch(channel, path, params, BillPage, None)
 
 
@@ -178,7 +186,10 @@ def _fetch(channel: ProviderChannel, path: str, params: Mapping[str, str], kind:
 
 
 def fetch_key_owner(channel: ProviderChannel) -> KeyOwner | None:
-    """Who the key belongs to, and its money. Errors come with HTTP 200, and a part of the data may come with them."""
+    """Return the key's owner and money.
+
+    Errors come with HTTP 200, possibly with a part of the data.
+    """
     answer = channel.decode(channel.read("", method="POST", body={"query": QUERY}), GraphAnswer, "GraphQL's answer")
     found = answer.data.myself if answer.data else None
     if found is not None or not answer.errors:
@@ -195,7 +206,7 @@ LONGEST_HEADER = 2000
 
 
 def compute_pause(reply: HttpResponse) -> float:
-    """Seconds until every window that is used up begins anew; 0 where none is, or nothing is said."""
+    """Return the seconds until every used-up window is renewed; 0 if there is none."""
     waits = [0.0]
     for member in MEMBER.finditer(reply.headers.get("ratelimit", "")[:LONGEST_HEADER]):
         stated = dict(PARAMETER.findall(member[1]))
@@ -205,7 +216,7 @@ def compute_pause(reply: HttpResponse) -> float:
 
 
 def apply_rate_limit(reply: HttpResponse, found: ProviderError) -> ProviderError:
-    """`found`; one of too many requests waits for the longest of Retry-After and every window that is used up."""
+    """Return `found`; for a throttled request with the longest wait of Retry-After and every used-up window."""
     if isinstance(found, ThrottledError):
         pause, stated = compute_pause(reply), parse_retry_after(reply)
         found.retry_after_s = max(pause, stated or 0.0) if pause or stated is not None else None

@@ -1,13 +1,12 @@
-"""RunPod's words for money, turned into ours: the catalogue as offers, billing records as lines, GraphQL as a balance. Pure.
+"""Translate RunPod's catalogue to offers, billing records to bill lines, and GraphQL's answer to a balance.
 
-Example: of `{"podId": "k3v9", "startTime": "2026-11-01T00:00:00Z", "gpuAmount": 0.69, "diskAmount": 0.01, "totalAmount": 0.7}`
-come two lines, `pods:k3v9:2026-11-01T00:00:00Z:compute` of $0.69 and `...:storage` of $0.01. The same record asked for again
-gives the same ids, so that the newer statement replaces the older.
+Pure. Example: `{"podId": "k3v9", "startTime": "2026-11-01T00:00:00Z", "gpuAmount": 0.69, "diskAmount": 0.01, "totalAmount":
+0.7}` gives two lines, `pods:k3v9:2026-11-01T00:00:00Z:compute` of $0.69 and `...:storage` of $0.01. The same record fetched
+again gives the same ids, so that the newer statement replaces the older.
 
-RunPod's billing answers, kept as JSON files (`GET /v2/billing/pods`, `/network-volumes`, `/v2/billing`), as bill lines.
-
-The records are those that the account is asked for, so they have the same names: a file and an answer of one hour are one line.
-Buckets longer than an hour are a statement of their own, which is never added to the hours.
+Bill files are RunPod's billing answers stored as JSON (`GET /v2/billing/pods`, `/network-volumes`, `/v2/billing`). Their
+records are the same as those fetched from the account and get the same ids: a file and an answer of one hour give one line.
+Buckets longer than an hour are a separate statement, which is never added to the hours.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ PARTS: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
 def list_offers(
     catalogues: Mapping[str, Iterable[CatalogueGpu]], wanted: Collection[str] | None, words: TranslationContext, today: date
 ) -> OfferListing:
-    """What each cloud ("SECURE", "COMMUNITY") can rent out today, of the canonical GPUs `wanted`, None: of all."""
+    """Return the current offers of each cloud ("SECURE", "COMMUNITY") for the canonical GPUs `wanted`, None: all."""
     found: list[Offer] = []
     unnamed: dict[str, None] = {}
     for cloud, gpus in catalogues.items():
@@ -80,7 +79,7 @@ def _is_offered(gpu: CatalogueGpu, cloud: str) -> bool:
 
 
 def _list_gpu_offers(gpu: CatalogueGpu, name: str, cloud: str, today: date) -> Iterator[Offer]:
-    """One for every count; the list price is for one GPU, and a pod costs it times the count."""
+    """Yield one offer per GPU count; the list price is for one GPU, and a pod costs it times the count."""
     each = (gpu.price.secure if cloud == "SECURE" else gpu.price.community) if gpu.price else None
     most = (gpu.max_count.secure if cloud == "SECURE" else gpu.max_count.community) if gpu.max_count else None
     rate, _ = parse_hourly_rate(each)
@@ -102,7 +101,7 @@ def _list_gpu_offers(gpu: CatalogueGpu, name: str, cloud: str, today: date) -> I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillStatement:
-    """One answer about money: `kind` is PODS, VOLUMES or TOTALS, `account` whose it is, `now` when it was given."""
+    """One billing answer: `kind` is PODS, VOLUMES or TOTALS, `now` the time of the answer."""
 
     kind: str
     account: str
@@ -111,7 +110,7 @@ class BillStatement:
 
 
 def parse_bill_lines(records: Iterable[BillRecord], about: BillStatement) -> tuple[list[BillLine], int]:
-    """The lines of the records that reach into the period, and how many records could not be read."""
+    """Return the lines of the records that overlap the period, and how many records could not be read."""
     lines: list[BillLine] = []
     unread = 0
     for record in records:
@@ -128,13 +127,13 @@ def parse_bill_lines(records: Iterable[BillRecord], about: BillStatement) -> tup
 
 
 def _states_amount(record: BillRecord, kind: str) -> bool:
-    """Whether a record of one resource states any amount: one that states none is unknown, and not nothing."""
+    """Return whether a record of one resource states an amount: without one it is unknown, not zero."""
     names = ("total_amount", *(name for _, _, names in PARTS[kind] for name in names))
     return any(getattr(record, name) is not None for name in names)
 
 
 def _split_record(record: BillRecord, whose: str, start: datetime, end: datetime, about: BillStatement) -> list[BillLine]:
-    """A line for each part that is not zero, and one for what the total, where there is one, has beyond them."""
+    """Return a line for each part that is not zero, and one for the rest of the total, if it is stated."""
     parts = [(word, charge, _sum_amounts(record, names)) for word, charge, names in PARTS[about.kind]]
     total = record.total_amount
     if about.kind == VOLUMES and total is not None:
@@ -167,7 +166,10 @@ def _sum_amounts(record: BillRecord, names: tuple[str, ...]) -> Decimal:
 
 
 def _parse_amount(stated: Decimal | None) -> Decimal:
-    """To the nano-dollar: a bill's binary fractions are longer. An absent amount is no line; an absurd one is an error."""
+    """Round an amount to the nano-dollar, since a bill's binary fractions are longer; 0 if it is absent.
+
+    Raises InputError for an impossible amount.
+    """
     if stated is None:
         return Decimal(0)
     if not stated.is_finite() or abs(stated) > LARGEST:
@@ -176,7 +178,10 @@ def _parse_amount(stated: Decimal | None) -> Decimal:
 
 
 def parse_balance(found: KeyOwner | None, account: str, at: datetime) -> PrepaidBalance:
-    """What is left. `spendLimit` is USD an hour (RunPod's documentation, 2026-08)."""
+    """Return the balance.
+
+    `spendLimit` is USD an hour (RunPod's documentation, 2026-08).
+    """
     if found is None:
         return make_unknown_balance(account, at, "GraphQL answers without the account")
     left = found.client_balance
@@ -188,12 +193,12 @@ def parse_balance(found: KeyOwner | None, account: str, at: datetime) -> Prepaid
 
 
 def make_unknown_balance(account: str, at: datetime, why: str) -> PrepaidBalance:
-    """An unknown balance."""
+    """Return an unknown balance with its reason."""
     return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
 
 
 def _parse_rate(stated: Decimal | None) -> Rate | None:
-    """USD an hour; zero, absent and absurd are no rate."""
+    """Return a rate in USD an hour; None if it is zero, absent or impossible."""
     if stated is None or not stated.is_finite() or not 0 < stated < LARGEST:
         return None
     nano = int(stated.scaleb(9))
@@ -207,13 +212,13 @@ EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
 
 
 def is_bill_record(record: BillFileRecord) -> bool:
-    """Whether a record is one bucket of a bill of RunPod's."""
+    """Return whether a record is one bucket of a RunPod bill."""
     amounts = any(key.endswith("Amount") for key in record)
     return "startTime" in record and "endTime" in record and amounts
 
 
 def read_bill_record(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
-    """A line for each part of a bucket that is not zero."""
+    """Yield a line for each part of a bucket that is not zero."""
     try:
         bucket = msgspec.convert(record, BillRecord, strict=False)
     except (msgspec.ValidationError, ArithmeticError, ValueError) as odd:  # ValueError: a signalling NaN as a number

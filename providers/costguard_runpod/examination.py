@@ -1,4 +1,7 @@
-"""What `costguard doctor` finds of a RunPod account: one question for each thing that costguard needs, and none that acts."""
+"""The checks of `costguard doctor` for a RunPod account.
+
+There is one request for each thing that costguard needs, and none that acts.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ RIGHTS = f"at {MANIFEST.key_at} edit the key: restricted, api.runpod.io/v2: read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedAccount:
-    """An account under examination. `now`: its clock."""
+    """An account to examine.
+
+    `now`: its clock.
+    """
 
     rest: ProviderChannel
     graphql: ProviderChannel
@@ -45,7 +51,7 @@ class ExaminedAccount:
 
 
 def examine_account(one: ExaminedAccount) -> list[HealthCheck]:
-    """Every check, in the order of looking."""
+    """Run every check in order."""
     pods = PagedList[Pod]()
     try:
         pods = read_all_pages(one.rest, "/v2/pods", decode_pods, Deadline(PATIENCE_S), includeClusterPods="true")
@@ -93,7 +99,7 @@ def _check_identity(one: ExaminedAccount) -> HealthCheck:
 
 
 def _check_permissions(one: ExaminedAccount) -> Iterator[HealthCheck]:
-    """A question for each right; the acts cannot be proven."""
+    """Check each right with a request; the acts cannot be tested."""
     hour = {"bucketSize": "hour", "lastN": "1"}
     questions: tuple[tuple[str, Callable[[], object]], ...] = (
         ("read the catalogue", lambda: api.fetch_catalogue(one.rest)),
@@ -127,7 +133,10 @@ def _try_call(ask: Callable[[], object]) -> ProviderError | None:
 
 
 def _make_permission_check(what: str, broken: ProviderError | None, lacks: str = "") -> HealthCheck:
-    """`lacks`: why a list that was allowed is not whole."""
+    """Return the check of one right.
+
+    `lacks`: why a list that was allowed is incomplete.
+    """
     subject = f"{PERMISSION_CHECK}: {what}"
     if broken is None and lacks:
         return HealthCheck(

@@ -1,8 +1,8 @@
-"""Pages of a list: read fast where they are sound, item by item where one is not, and followed to their stated end.
+"""Read paged lists: fast if a page is valid, item by item if one item is not, and up to the stated end.
 
-Only an end that was stated makes a list whole: `hasNextPage` false, no next cursor, or no `pagination` at all, as RunPod
-answered until August 2026, unless exactly as many items came as were asked for, which may be a page that says nothing of
-the next. A field that cannot be read is left out and told; an item without a readable id leaves the list partial.
+Only a stated end makes a list complete: `hasNextPage` false, no next cursor, or no `pagination` at all, as RunPod answered
+until August 2026. The last case does not count if exactly as many items came as were requested, because such a page may just
+not state that more follows. An unreadable field is left out and noted; an item without a readable id makes the list partial.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 @dataclass(slots=True)
 class DecodedPage(Generic[T]):
-    """`lost`: items whose id cannot be read. `notes`: what of the others was left out."""
+    """`lost`: the number of items whose id cannot be read.
+
+    `notes`: fields of other items that were left out.
+    """
 
     items: list[T]
     pagination: Pagination | None = None
@@ -41,7 +44,10 @@ class DecodedPage(Generic[T]):
 
 @dataclass(slots=True)
 class PagedList(Generic[T]):
-    """Every item that came. `why`: what is missing, "" where the list was read to its end."""
+    """All items received.
+
+    `why`: what is missing, "" if the list was read to its end.
+    """
 
     items: list[T] = field(default_factory=list)
     why: str = ""
@@ -49,7 +55,7 @@ class PagedList(Generic[T]):
 
 
 def decode_pods(body: bytes) -> DecodedPage[Pod]:
-    """One page of pods; msgspec.DecodeError (or RecursionError) where it is no page at all."""
+    """Decode one page of pods; raises msgspec.DecodeError (or RecursionError) if it is no page at all."""
     try:
         sound = _PODS.decode(body)
     except msgspec.ValidationError:
@@ -59,7 +65,7 @@ def decode_pods(body: bytes) -> DecodedPage[Pod]:
 
 
 def decode_volumes(body: bytes) -> DecodedPage[Volume]:
-    """One page of network volumes, likewise."""
+    """Decode one page of network volumes in the same way."""
     try:
         sound = _VOLUMES.decode(body)
     except msgspec.ValidationError:
@@ -69,7 +75,7 @@ def decode_volumes(body: bytes) -> DecodedPage[Volume]:
 
 
 def _find_pagination(page: PagedAnswer) -> Pagination | None:
-    """What a page says of the next, in its `pagination` or beside its items."""
+    """Return a page's statement about the next page, in `pagination` or beside its items."""
     if page.pagination is None and (page.next_cursor is not None or page.has_next_page is not None):
         return Pagination(next_cursor=page.next_cursor, has_next_page=page.has_next_page)
     return page.pagination
@@ -78,7 +84,10 @@ def _find_pagination(page: PagedAnswer) -> Pagination | None:
 def read_all_pages(
     channel: ProviderChannel, path: str, decode: Callable[[bytes], DecodedPage[T]], deadline: Deadline, **params: str
 ) -> PagedList[T]:
-    """Every page of `path`. A ProviderError where the first cannot be had; a later one that fails leaves it partial."""
+    """Read every page of `path`.
+
+    Raises a ProviderError if the first cannot be read; a later failure makes the list partial.
+    """
     listed, cursor, seen, limit = PagedList[T](), "", set[str](), LIMIT
     for number in range(1, MOST_PAGES + 1):
         try:
@@ -113,7 +122,7 @@ def _read_page(
     *,
     limit: int,
 ) -> tuple[DecodedPage[T], int]:
-    """One page, and how many items were asked for; 0: it would not be told, and gave a page of its own size."""
+    """Return one page and the requested number of items; 0 if RunPod refused a limit and used its own page size."""
     asked = {**params, "limit": str(limit)} if limit else params
     try:
         reply = channel.read(path, asked, scope="account", deadline=deadline)
@@ -132,14 +141,14 @@ def _read_page(
 
 
 def make_odd_answer(channel: ProviderChannel, what: str, body: bytes, odd: Exception) -> InvalidAnswerError:
-    """That `what` came back unreadable, without showing any of it."""
+    """Return the error of an unreadable answer to `what`, without any of its content."""
     page = body[:64].lstrip()[:1] == b"<"
     why = "is a web page, not JSON" if page else f"cannot be read ({shorten(str(odd), 120)})"
     return InvalidAnswerError(f"the answer to {what} {why}", provider=channel.provider, account=channel.account, status=200)
 
 
 def _find_next_cursor(page: DecodedPage[T], limit: int) -> tuple[str, str]:
-    """The cursor of the next page, "" at the stated end, and what is odd."""
+    """Return the next page's cursor, "" at the stated end, and what is unexpected."""
     stated = page.pagination
     if stated is None:
         full = limit and len(page.items) + page.lost == limit
@@ -157,7 +166,7 @@ def _mark_partial(listed: PagedList[T], why: str) -> PagedList[T]:
 
 
 def _drop_bad_ids(page: DecodedPage[T]) -> DecodedPage[T]:
-    """`page` without items whose id is nothing that a resource can be known by."""
+    """Return `page` without items whose id is unusable."""
     kept = [item for item in page.items if 0 < len(item.id) <= LONGEST_ID and is_storable(item.id)]
     lost = len(page.items) - len(kept)
     return DecodedPage(kept, page.pagination, page.lost + lost, page.notes) if lost else page
@@ -177,7 +186,7 @@ def _decode_one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, 
 
 
 def parse_leniently(raw: msgspec.Raw | bytes, kind: type[T]) -> tuple[T | None, list[str]]:
-    """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
+    """Return the item without its unreadable fields, and their names; None if its id is unreadable."""
     try:
         return msgspec.json.decode(raw, type=kind), []
     except UNREADABLE:

@@ -1,10 +1,10 @@
-"""RunPod's words for pods and network volumes, turned into ours. Pure: no network, no clock.
+"""Translate RunPod's pods and network volumes to observations.
 
-Example: a pod EXITED at `"cost": 0.0` with 20 GB at /workspace is a stopped instance without a price, with a disk of type
-"volume", whose price doubles while the pod is stopped (`billing.toml`).
+Pure: no network, no clock. Example: a pod EXITED at `"cost": 0.0` with 20 GB at /workspace is a stopped instance without a
+price, with a disk of type "volume", whose price doubles while the pod is stopped (`billing.toml`).
 
-A resource's region is "global" for all: a pod has no data centre while it is placed, and one whose key changed when it got
-one would be charged twice. The data centre stands in the label `data_center`.
+The region of every resource is "global": a pod has no data centre until it is placed, and if its key changed then, it would be
+charged twice. The data centre is in the label `data_center`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ LONGEST_NAME = 200
 
 @dataclass(slots=True)
 class ListingResult:
-    """What came of a listing. `lost`: items that no observation can be made of."""
+    """The result of a listing.
+
+    `lost`: the number of items for which no observation is possible.
+    """
 
     items: list[Observation] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -48,14 +51,17 @@ class ListingResult:
     lost: int = 0
 
     def leave_out(self, id_: str, odd: InputError) -> None:
-        """What claims the impossible."""
+        """Note an item with impossible values."""
         self.lost += 1
         self.notes.append(f"{shorten(to_one_line(id_))}: {odd.what}")
 
 
 @dataclass(slots=True, kw_only=True)
 class TranslationContext:
-    """What turning words into ours needs to know. `catalogue`: list prices by the GPU's id, for a pod that states none."""
+    """The data for a translation.
+
+    `catalogue`: list prices by the GPU's id, for a pod that states none.
+    """
 
     account: str
     names: GpuNames
@@ -64,7 +70,7 @@ class TranslationContext:
     """RunPod's word for a GPU -> ours, and whether anything here fits it; kept, for a refusal takes long to word."""
 
     def find_gpu(self, word: str, vram_gb: float | None = None) -> tuple[str, bool]:
-        """The canonical name of `word`, or the word itself where none fits."""
+        """Return the canonical name of `word` and True; or `word` itself and False if none matches."""
         found = self.known.get((word, vram_gb))
         if found is None:
             try:
@@ -76,7 +82,7 @@ class TranslationContext:
 
 
 def observe_all(pods: Iterable[Pod], volumes: Iterable[Volume], words: TranslationContext, at: datetime) -> ListingResult:
-    """Everything of a listing that was asked for at `at`, which dates its samples."""
+    """Return the observations and samples of a listing that was requested at `at`."""
     told = ListingResult()
     attached: dict[str, list[str]] = {}
     unmeasured = 0
@@ -104,7 +110,7 @@ def observe_all(pods: Iterable[Pod], volumes: Iterable[Volume], words: Translati
 
 
 def observe_pod(pod: Pod, words: TranslationContext, notes: list[str]) -> Observation:
-    """One pod. What could not be learned of it is added to `notes`."""
+    """Return the observation of one pod, and add what could not be learned to `notes`."""
     state = STATES.get(pod.status or "", "unknown")
     gpu, count = _find_gpus(pod, words, notes)
     env = pod.env
@@ -130,7 +136,7 @@ def observe_pod(pod: Pod, words: TranslationContext, notes: list[str]) -> Observ
 def observe_volume(
     volume: Volume, words: TranslationContext, attached: Mapping[str, list[str]], notes: list[str]
 ) -> Observation:
-    """One network volume, which bills from its creation, whether a pod has it or not."""
+    """Return one network volume, which is billed from its creation, attached or not."""
     kind = DISKS.get(volume.type or "", f"network {shorten((volume.type or 'of unknown type').lower())}")
     size = _make_disk(volume.size, kind, f"volume {volume.id}", notes)
     labels = {"data_center": volume.data_center or "", "attached_to": ",".join(sorted(attached.get(volume.id, ())))}
@@ -145,20 +151,23 @@ def observe_volume(
 
 
 def list_network_volumes(pod: Pod) -> list[str]:
-    """The network volumes in a pod."""
+    """Return the network volumes of a pod."""
     mounted = (pod.mounts.network if pod.mounts else None) or []
     return [one.volume_id for one in mounted if one.volume_id]
 
 
 def is_billed_unpriced(pod: Pod) -> bool:
-    """Whether a pod may be billed now and does not say how much, so that the catalogue must."""
+    """Return whether a pod may be billed now without stating its price, so that the catalogue is needed."""
     if pod.gpu is None or STATES.get(pod.status or "") in ("stopped", "ended"):
         return False
     return parse_hourly_rate(pod.cost, gpus=pod.gpu.count or 1)[0] is None
 
 
 def make_handling(pod: Pod) -> Handling:
-    """What acting on it would do. What is locked is neither stopped nor ended, although RunPod might end it."""
+    """Return the effects of acting.
+
+    A locked pod is neither stopped nor terminated, although RunPod might terminate it.
+    """
     cluster = pod.cluster
     member = cluster is not None
     mine = pod.actions if not member else []
@@ -177,7 +186,7 @@ def make_handling(pod: Pod) -> Handling:
 
 
 def build_samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]:
-    """What a running pod measures of itself. The busiest GPU is known only where every one of them was measured."""
+    """Return a running pod's measurements; the busiest GPU is known only if all of them were measured."""
     run = pod.runtime
     if run is None:
         return []
@@ -193,7 +202,7 @@ def build_samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]
 
 
 def has_gpu_use(pod: Pod) -> bool:
-    """Whether a pod says of every one of its GPUs how busy it is."""
+    """Return whether a pod states the utilisation of every one of its GPUs."""
     gpus = (pod.runtime.gpus if pod.runtime else None) or []
     count = (pod.gpu.count if pod.gpu else None) or 1
     return len(gpus) >= count and _find_highest([gpu.util for gpu in gpus]) is not None
@@ -246,7 +255,7 @@ def _sort_pairs(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _list_prices(pod: Pod, state: str, count: int, words: TranslationContext, notes: list[str]) -> tuple[Price, ...]:
-    """The price that is stated; that of the catalogue where a pod that may be billed states none; of a stopped one none."""
+    """Return the stated price; the catalogue's if a pod that may be billed states none; none for a stopped pod."""
     rate, why = parse_hourly_rate(pod.cost, gpus=count, field="cost")
     if rate is not None:
         return (Price(rate),)
@@ -264,7 +273,7 @@ def _list_prices(pod: Pod, state: str, count: int, words: TranslationContext, no
 
 
 def _find_list_price(found: CatalogueGpu, cloud: str | None) -> Decimal | None:
-    """USD an hour for one GPU of the pod's cloud."""
+    """Return USD an hour for one GPU in the pod's cloud."""
     price = found.price
     stated = {"SECURE": price.secure, "COMMUNITY": price.community}.get(cloud or "") if price else None
     return stated if stated is not None and stated.is_finite() and 0 < stated < MOST_GPUS else None
@@ -277,7 +286,7 @@ def _list_disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
 
 
 def _make_disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...]:
-    """A disk; with a note where its size is unknown, and what it costs with it."""
+    """Return a disk; if its size, and so its price, is unknown, add a note."""
     size = None if gb is None else _simplify_number(gb)
     try:
         if isinstance(size, int):
@@ -290,7 +299,7 @@ def _make_disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk
 
 
 def _simplify_number(count: float) -> float:
-    """2 for 2.0, and anything else as it is."""
+    """Return 2 for 2.0, and any other value unchanged."""
     return int(count) if isinstance(count, float) and count.is_integer() else count
 
 

@@ -1,7 +1,8 @@
-"""The shapes of RunPod's REST v2 and GraphQL, as far as they are used. Everything that may be missing is optional.
+"""The types of RunPod's REST v2 and GraphQL, as far as they are used.
 
-Source: runpod/docs commit a900806e of 2026-08-20, and clients of September 2026 for `pagination`. What holds secrets (`env`,
-`ssh`, `args`, `image`) is not decoded, but for the three variables of `env` that say whose a pod is.
+Every field that may be missing is optional. Source: runpod/docs commit a900806e of 2026-08-20, and clients of September 2026
+for `pagination`. Fields with secrets (`env`, `ssh`, `args`, `image`) are not decoded, except the three variables of `env` that
+name a pod's owner, project and team.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Count = int | float | None
 
 
 class Answer(msgspec.Struct, frozen=True, rename="camel"):
-    """Every shape here: names in camel case, unknown keys left alone."""
+    """The base of all types: names in camel case, unknown keys ignored."""
 
 
 class PodGpus(Answer, frozen=True):
@@ -36,7 +37,7 @@ class PodCpus(Answer, frozen=True):
 
 
 class HostDisk(Answer, frozen=True):
-    """A disk on the host: GB."""
+    """A disk on the host, in GB."""
 
     size: Count = None
 
@@ -48,14 +49,17 @@ class MountedVolume(Answer, frozen=True):
 
 
 class Mounts(Answer, frozen=True):
-    """Where a pod keeps data."""
+    """A pod's storage."""
 
     persistent: HostDisk | None = None
     network: list[MountedVolume] | None = None
 
 
 class PodEnvironment(msgspec.Struct, frozen=True):
-    """Whose a pod is, by the variables that its owner may set. Nothing else of `env` is read."""
+    """Owner, project and team of a pod, from variables that its owner may set.
+
+    Nothing else of `env` is read.
+    """
 
     owner: str | None = msgspec.field(name="COSTGUARD_OWNER", default=None)
     project: str | None = msgspec.field(name="COSTGUARD_PROJECT", default=None)
@@ -63,20 +67,20 @@ class PodEnvironment(msgspec.Struct, frozen=True):
 
 
 class Cluster(Answer, frozen=True):
-    """The Instant Cluster that a pod is a member of."""
+    """The Instant Cluster to which a pod belongs."""
 
     id: str | None = None
 
 
 class Work(Answer, frozen=True):
-    """Percent, of a GPU, the processors or the memory."""
+    """Utilisation in percent, of a GPU, the processors or the memory."""
 
     util: float | None = None
     memory_util: float | None = None
 
 
 class Runtime(Answer, frozen=True):
-    """What a running pod measures; any of it may be missing."""
+    """The measurements of a running pod; each may be missing."""
 
     uptime: float | None = None
     gpus: list[Work] | None = None
@@ -108,7 +112,7 @@ class Pod(Answer, frozen=True):
 
 
 class Volume(Answer, frozen=True):
-    """One network volume: GB."""
+    """One network volume, in GB."""
 
     id: str
     name: str | None = None
@@ -118,14 +122,14 @@ class Volume(Answer, frozen=True):
 
 
 class Pagination(Answer, frozen=True):
-    """Whether more follows, and how to ask for it."""
+    """Whether more follows, and the cursor for it."""
 
     next_cursor: str | None = None
     has_next_page: bool | None = None
 
 
 class PagedAnswer(Answer, frozen=True, kw_only=True):
-    """What says whether more follows; beside the items it was never seen, and would not be overlooked."""
+    """The fields that state whether more follows; outside `pagination` they were never seen, but are read as well."""
 
     pagination: Pagination | None = None
     next_cursor: str | None = None
@@ -139,7 +143,7 @@ class Pods(PagedAnswer, frozen=True):
 
 
 class RawPods(PagedAnswer, frozen=True):
-    """The same with each pod unread, for a page in which one cannot be read."""
+    """A page with undecoded pods, used if one of them is invalid."""
 
     pods: list[msgspec.Raw]
 
@@ -151,7 +155,7 @@ class Volumes(PagedAnswer, frozen=True):
 
 
 class RawVolumes(PagedAnswer, frozen=True):
-    """The same, unread."""
+    """A page with undecoded network volumes."""
 
     network_volumes: list[msgspec.Raw]
 
@@ -164,7 +168,7 @@ class GpuPrice(Answer, frozen=True):
 
 
 class GpuCountLimit(Answer, frozen=True):
-    """The most GPUs of one pod."""
+    """The maximum number of GPUs of one pod."""
 
     secure: int | None = None
     community: int | None = None
@@ -190,7 +194,7 @@ class GpuCatalogue(Answer, frozen=True):
 
 
 class BillRecord(Answer, frozen=True):
-    """One bucket of a bill, of pods, volumes or everything: the amounts of the kind that was asked for are there, in USD."""
+    """One bucket of a bill, of pods, volumes or everything, with the amounts of the requested kind in USD."""
 
     start_time: Stamp = None
     end_time: Stamp = None
@@ -219,7 +223,7 @@ class BillPage(Answer, frozen=True):
 
 
 class KeyOwner(Answer, frozen=True):
-    """Who GraphQL says that the key belongs to, and its money in USD."""
+    """The key's owner by GraphQL, and the account's money in USD."""
 
     id: str | None = None
     client_balance: Decimal | None = None

@@ -1,9 +1,9 @@
-"""A simulated provider: five clouds with a hidden truth, for the demo, the tests, and whoever wants to try costguard.
+"""A simulated provider: five clouds with a hidden true history, for the demo, the tests, and trying costguard.
 
-`[providers.sim]` in the settings opens it: no account, no network, no money. `Sim` answers as a provider does: it lists scopes
-and looks up single resources. Behind it stand a world (`world.py`: what really happens), a plan (`plan.py`: when listings
-fail, and how) and a view (`view.py`: what each cloud says of itself). What the clouds would charge is computed apart from all
-of costguard, in exact rationals, by `bill.py`.
+`[providers.sim]` in the settings enables it: no account, no network, no cost. `SimClouds` answers as a provider does: it lists
+scopes and looks up single resources. It uses a world (`world.py`: what really happens), a plan (`plan.py`: when listings fail,
+and how) and a view (`view.py`: what each cloud states). `bill.py` computes what the clouds would charge, independently of all
+of costguard, in exact rationals.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ MANIFEST = ProviderManifest(
 
 
 class SimClouds:
-    """The five clouds of one world, at the time that `clock` tells.
+    """The five clouds of one world, at the time of `clock`.
 
-    `world`: what happens, None: a fortnight drawn from `seed`. `plan`: its faults befall the listings that are made at exactly
-    the instants it names; every other listing is clean. Whatever the plan, its hidden prices are hidden.
+    `world`: what happens, None: two weeks drawn from `seed`. `plan`: its faults apply to listings made at exactly its times;
+    all other listings are clean. The prices that the plan hides are hidden in every listing.
     """
 
     def __init__(self, *, clock: Clock, seed: int = 0, world: World | None = None, plan: WatchPlan | None = None) -> None:
@@ -80,33 +80,33 @@ class SimClouds:
         return tuple(SCOPES)
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """Every scope of the clouds in which something ever is."""
+        """Return every scope of the clouds that ever contains a resource."""
         held = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}
         every = [(cloud, account, name) for cloud, names in SCOPES.items() for account, name in names]
         return [ScopeKey(*scope) for scope in every if scope in held]
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """One listing of `scope` now."""
+        """Return a listing of `scope` at the current time."""
         now = to_us(self.clock.now())
         name = (scope.provider, scope.account, scope.name)
         clean = PlannedListing(scope=name, at_us=now, asked_us=now, view_us=now)
         return make_poll(self.world, self._planned.get((name, now), clean), self.plan.hidden)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """The resource as it is now; None: there is none."""
+        """Return the current resource; None if it does not exist."""
         resource = self._by_key.get(key)
         if resource is None:
             return None
         return observe_resource(resource, to_us(self.clock.now()), price=resource.id not in self.plan.hidden)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """What the clouds would charge, day by day."""
+        """Return the clouds' charges by day."""
         from costguard_sim.view import make_billed
 
         return make_billed(self.world.resources, period, self.clock.now())
 
     def examine(self) -> Sequence[HealthCheck]:
-        """Nothing can be wrong with what does not exist."""
+        """Return good checks: a simulation needs no credentials or network."""
         told = f"{len(self.list_scopes())} scopes of {len(self.providers)} clouds"
         return (
             HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told="it needs none"),
@@ -119,11 +119,11 @@ class SimPlugin:
 
     @property
     def manifest(self) -> ProviderManifest:
-        """What it says of itself."""
+        """Return the plug-in's manifest."""
         return MANIFEST
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-        """The five clouds of the present quarter, drawn from the seed of `table`."""
+        """Return the five clouds of the current quarter, drawn from the seed in `table`."""
         seed = check_provider_table(table, MANIFEST.settings, "providers.sim").get("seed", 1)
         assert isinstance(seed, int)  # noqa: S101 - checked just now; for the type checker
         today = around.clock.now()

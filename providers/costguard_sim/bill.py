@@ -1,10 +1,10 @@
 """The world's own bill, in exact rationals: what each cloud would write on its invoice.
 
-Written from the clouds' manners alone, and sharing nothing with costguard: it is what costguard's figures are held against.
+It is written from the clouds' billing rules alone and shares no code with costguard, whose figures are checked against it.
 
-How a cloud counts. Time is cut into steps (of 1 s, 60 s or 1 h) from the start of a run, or, for storage, from the birth of
-what is stored. A step is owed in full from its first instant, at the price in force at that instant, whatever happens later
-in it. Where a run has a minimum, its first step is as long as the minimum.
+Billing: time is divided into steps (of 1 s, 60 s or 1 h) from the start of a run or, for storage, from the creation of the
+stored data. A step is owed in full from its first instant, at the price in force at that instant, whatever happens later in it.
+If a run has a minimum, its first step is as long as the minimum.
 
 Example: sim-aws at $3.60 an hour, run from 12:00:00 to 12:00:10: the first step is 60 s long, so $0.06 is owed from 12:00:00.
 """
@@ -44,7 +44,10 @@ MONTH_HOURS = {"sim-gcp": 730, "sim-runpod": 730, "sim-lambda": 730, "sim-vast":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvoiceLine:
-    """One line of the bill: `amount` of `currency` for one `charge` of one resource. `part` tells two disks apart."""
+    """One line of the bill: `amount` of `currency` for one `charge` of one resource.
+
+    `part` distinguishes disks.
+    """
 
     provider: str
     account: str
@@ -57,23 +60,23 @@ class InvoiceLine:
 
 
 def make_bill(world: World, start: datetime, end: datetime) -> list[InvoiceLine]:
-    """What came to be owed from `start` until before `end`: bills of adjoining periods add up exactly."""
+    """Return what became owed in [`start`, `end`): bills of adjoining periods add up exactly."""
     a, b = to_us(start), to_us(end)
     return [line for resource in world.resources for line in charge_resource(resource, a, b)]
 
 
 def list_owed(world: World, at: datetime) -> list[InvoiceLine]:
-    """What has ever been owed up to, but not at, `at`."""
+    """Return all that was owed before `at`."""
     return make_bill(world, EPOCH, at)
 
 
 def sum_lines(lines: list[InvoiceLine]) -> Fraction:
-    """The sum of `lines`, which are all in USD here."""
+    """Return the sum of `lines`, which are all in USD here."""
     return sum((line.amount for line in lines), Fraction(0))
 
 
 def charge_resource(resource: Resource, a: int, b: int) -> list[InvoiceLine]:
-    """What one resource owes for steps that begin at or after `a` and before `b` (microseconds), without lines of nothing."""
+    """Return what one resource owes for steps that begin in [`a`, `b`) (microseconds), without lines of zero."""
     found: list[tuple[str, str, Fraction]] = []
     if resource.kind == SIM_INSTANCE:
         found.append(("compute", "", sum((_charge_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
@@ -87,7 +90,7 @@ def charge_resource(resource: Resource, a: int, b: int) -> list[InvoiceLine]:
 
 
 def name_disks(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
-    """Each disk with what its line of the bill is called: its type, and from the second of a type on a number."""
+    """Return each disk with its name on the bill: its type, and from the second of a type on also a number."""
     named: list[tuple[str, Disk]] = []
     for i, disk in enumerate(disks):
         before = sum(other.type == disk.type for other in disks[:i])
@@ -102,7 +105,10 @@ def _charge_compute(resource: Resource, run: Run, a: int, b: int) -> Fraction:
 def _charge_hourly(
     rates: tuple[Rate, ...], start: int, end: int | None, steps_s: tuple[int, int], window: tuple[int, int]
 ) -> Fraction:
-    """Steps from `start` to `end` that begin in `window`, each at the hourly rate in force when it begins."""
+    """Return the cost of the steps from `start` to `end` that begin in `window`.
+
+    Each step costs the hourly rate in force when it begins.
+    """
     first_s, later_s = steps_s
     a, b = window
     end = NEVER_US if end is None else end
@@ -119,7 +125,7 @@ def _charge_hourly(
 
 
 def _charge_storage(resource: Resource, disk: Disk, a: int, b: int) -> Fraction:
-    """Counted from the birth of the disk; the container disk of sim-runpod is born with each run."""
+    """Return the cost of a disk from its creation; sim-runpod's container disk is created anew with each run."""
     on, off = STORAGE_NANO[resource.cloud, disk.type] if disk.nano is None else (disk.nano, disk.nano)
     step_s = STORAGE_STEP_S.get((resource.cloud, disk.type), 1)
     end = NEVER_US if resource.ended_us is None else resource.ended_us
@@ -137,7 +143,10 @@ def _charge_storage(resource: Resource, disk: Disk, a: int, b: int) -> Fraction:
 
 
 def _charge_disk_steps(resource: Resource, disk: Disk, nano: int, step_s: int, grid: tuple[int, int, int]) -> Fraction:
-    """The steps of a grid (born, from, until) at `nano` per GB-month, each in the month in which it begins."""
+    """Return the cost of the steps of a grid (born, from, until) at `nano` per GB-month.
+
+    Each step counts in the month in which it begins.
+    """
     born, start, end = grid
     if not nano or end <= start:
         return Fraction(0)
@@ -159,25 +168,25 @@ def _charge_traffic(resource: Resource, a: int, b: int) -> Fraction:
 
 
 def count_traffic_mb(resource: Resource, us: int) -> int:
-    """MB of traffic before `us`."""
+    """Return the MB of traffic before `us`."""
     before = bisect_right(resource.traffic, us - 1, key=lambda t: t[0])
     return resource.traffic[before - 1][1] if before else 0
 
 
 def find_rate(rates: tuple[Rate, ...], us: int) -> Rate:
-    """The rate at `us`."""
+    """Return the rate at `us`."""
     return rates[max(0, bisect_right(rates, us, key=lambda r: r.at_us) - 1)]
 
 
 def _count_begun_steps(anchor: int, step_s: int, start: int, end: int) -> int:
-    """How many of anchor, anchor + step, anchor + 2 steps ... lie in [start, end)."""
+    """Return how many of anchor, anchor + step, anchor + 2 steps ... are in [start, end)."""
     step = step_s * SECOND_US
     start = max(start, anchor)
     return max(0, -((anchor - end) // step) + ((anchor - start) // step))
 
 
 def _find_month(us: int) -> tuple[int, int]:
-    """Start and end of the calendar month (UTC) of `us`."""
+    """Return start and end of the calendar month (UTC) of `us`."""
     at = EPOCH + timedelta(microseconds=us)
     nxt = datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
     return to_us(datetime(at.year, at.month, 1, tzinfo=UTC)), to_us(nxt)

@@ -1,17 +1,18 @@
-"""The plan of a watch: when every scope is listed, and what goes wrong with each listing, as plain data that JSON can hold.
+"""The plan of a watch: when every scope is listed, and the fault of each listing, as plain data for JSON.
 
-A seed gives a plan once; from then on the plan is what happens, so that a failing one can be cut down by hand or by machine.
-Each plan first draws which faults are on and how often (swarm testing): a plan in which all go wrong a little finds less.
+A seed produces a plan once; after that the plan alone determines what happens, so that a failing one can be reduced by hand or
+by machine. Each plan first draws which faults occur and how often (swarm testing): a plan with a little of every fault finds
+less.
 
-Declared limits, beside those of `world.py`:
+Declared limits, in addition to those of `world.py`:
 
-- A listing is at most the cloud's lag old when it is asked for; page by page it is no older than that and no newer than the
-  answer.
-- A complete listing that lies ("empty") does so about more than two resources that the last clean listing held and that are
-  still there, and more than half of all that the scope ever held. A smaller lie cannot be told from the truth. At most
-  `LIES_MOST` in a row.
-- No scope goes longer than `longest_s` without a clean listing, however many fail between.
-- A price that a plan hides stays hidden, in every listing.
+- A listing is at most the cloud's lag old when it is requested.
+- Each page of a listing is no older than that and no newer than the answer.
+- A complete listing that is wrongly empty ("empty") omits more than two resources of the last clean listing that still exist.
+- It also omits more than half of all that the scope ever held. A smaller omission cannot be detected.
+- There are at most `LIES_MOST` wrongly empty listings in a row.
+- No scope goes longer than `longest_s` without a clean listing, however many fail in between.
+- A price that a plan hides is hidden in every listing.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ ScopeName = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedListing:
-    """One listing of `scope` (cloud, account, name), asked for at `asked_us`, answered at `at_us`, true as of `view_us`.
+    """One listing of `scope` (cloud, account, name) and its faults.
 
-    `fault`: "" or one of `FAILS`, "page", "empty". `late`: (id, instant as of which that item is shown). `lost`: ids that a
-    lost page held. `twice`: ids that stand in it twice. `salt`: of the order of items, 0: as they are. `looked`: ids that it
-    lacks are looked up by themselves.
+    It is requested at `asked_us`, answered at `at_us`, and shows the state at `view_us`. `fault`: "" or one of `FAILS`, "page",
+    "empty". `late`: (id, time of the state that is shown for it). `lost`: ids of a lost page. `twice`: ids that appear twice.
+    `salt`: seed of the items' order, 0: unchanged. `looked`: whether missing ids are looked up singly.
     """
 
     scope: ScopeName
@@ -57,11 +58,11 @@ class PlannedListing:
 
     @property
     def clean(self) -> bool:
-        """Whether it shows all there is."""
+        """Whether it shows everything."""
         return not self.fault
 
     def find_view_us(self, id_: str) -> int | None:
-        """The instant as of which it shows `id_`, or None where it cannot show it."""
+        """Return the time of the state that it shows for `id_`; None if it does not show it."""
         if self.fault in FAILS or self.fault == "empty" or id_ in self.lost:
             return None
         return next((us for late, us in self.late if late == id_), self.view_us)
@@ -69,19 +70,22 @@ class PlannedListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPlan:
-    """Entries in the order in which they are answered. `hidden`: ids whose price no listing states."""
+    """Entries in the order of their answers.
+
+    `hidden`: ids whose price no listing states.
+    """
 
     seed: int
     entries: tuple[PlannedListing, ...]
     hidden: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, object]:
-        """The plan as JSON can hold it; `plan_of` reads it again."""
+        """Return the plan as data for JSON; `parse_plan` reads it."""
         return asdict(self)
 
 
 def parse_plan(document: Mapping[str, Any]) -> WatchPlan:
-    """The plan that `Plan.document` wrote, also when JSON has made lists of its tuples."""
+    """Return the plan of `WatchPlan.to_document`, also after JSON turned its tuples into lists."""
     entries = tuple(PlannedListing(**{key: _to_tuples(value) for key, value in entry.items()}) for entry in document["entries"])
     return WatchPlan(seed=document["seed"], entries=entries, hidden=tuple(document["hidden"]))
 
@@ -89,9 +93,9 @@ def parse_plan(document: Mapping[str, Any]) -> WatchPlan:
 def make_plan(
     seed: int, world: World, *, polls: int = 40, pace_s: tuple[float, float] = (45, 75), longest_s: float = 86_400
 ) -> WatchPlan:
-    """`polls` listings of each scope in which something ever is, from the world's start on, `pace_s` seconds apart.
+    """Return `polls` listings of each scope that ever contains a resource, `pace_s` apart, from the world's start on.
 
-    `longest_s`: the longest time without a clean listing.
+    `longest_s`: the longest time without a clean listing, in seconds.
     """
     rng = random.Random(f"plan {seed}")  # noqa: S311 - a plan is drawn, not secret
     drawn = {fault: rng.choice((0.03, 0.1, 0.4)) if rng.random() < 0.4 else 0.0 for fault in FAULTS}  # noqa: PLR2004 - a draw
@@ -108,7 +112,7 @@ def make_plan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chances:
-    """How often each fault befalls a listing, how often absent ids are looked up, and how long nothing clean may be heard."""
+    """The probability of each fault and of look-ups of missing ids, and the longest time without a clean listing."""
 
     of: Mapping[str, float]
     looks: float
@@ -116,7 +120,7 @@ class _Chances:
 
 
 def _draw_times(rng: random.Random, world: World, polls: int, pace_s: tuple[float, float], longest_s: float) -> list[int]:
-    """When a scope answers, microseconds."""
+    """Return when a scope's listings are answered, in microseconds."""
     at = world.start_us + rng.randrange(int(min(pace_s[0], longest_s) * SECOND_US) + 1)
     times = [at]
     low, high = math.log(pace_s[0]), math.log(max(pace_s))
@@ -129,7 +133,7 @@ def _draw_times(rng: random.Random, world: World, polls: int, pace_s: tuple[floa
 def _plan_scope(
     rng: random.Random, scope: ScopeName, here: list[Resource], times: list[int], chances: _Chances
 ) -> Iterator[PlannedListing]:
-    """The listings of one scope."""
+    """Yield the listings of one scope."""
     lag_us = LAG_S[scope[0]] * SECOND_US
     before = clean_us = times[0]
     lies, held = 0, list[Resource]()
@@ -150,13 +154,16 @@ def _plan_scope(
 
 
 def _draw_delay(rng: random.Random, chances: _Chances, since_last: int) -> int:
-    """Microseconds from question to answer: the question waits for the answer before."""
+    """Return microseconds from request to answer; a request waits for the previous answer."""
     longest = min(SLOW_MOST_S * SECOND_US, since_last // 2)
     return rng.randrange(longest) if longest > 0 and rng.random() < chances.of["slow"] else 0
 
 
 def _draw_fault(rng: random.Random, chances: _Chances, *, lie: bool, lying: bool) -> str:
-    """What is wrong with one listing, "" for nothing. Lies like company."""
+    """Return the fault of one listing, "" for none.
+
+    A wrongly empty listing is likely to be followed by another.
+    """
     if lie and chances.of["empty"] and rng.random() < (0.6 if lying else chances.of["empty"]):
         return "empty"
     return next((fault for fault in (*FAILS, "page") if rng.random() < chances.of[fault]), "")
@@ -165,7 +172,10 @@ def _draw_fault(rng: random.Random, chances: _Chances, *, lie: bool, lying: bool
 def _make_entry(
     rng: random.Random, when: tuple[ScopeName, int, int, int], ids: list[str], fault: str, chances: _Chances
 ) -> PlannedListing:
-    """`when`: the scope, the answer, the question, and the oldest instant that may be shown."""
+    """Return one listing.
+
+    `when`: the scope, the answer, the request, and the oldest time whose state may be shown.
+    """
     scope, at, asked, oldest = when
     of = chances.of
     return PlannedListing(
@@ -187,5 +197,5 @@ def _draw_some(rng: random.Random, ids: list[str], chance: float) -> tuple[str, 
 
 
 def _to_tuples(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Lists, however deep, as tuples."""
+    """Return lists, at any depth, as tuples."""
     return tuple(_to_tuples(inner) for inner in value) if isinstance(value, list | tuple) else value

@@ -1,15 +1,14 @@
-"""What a listing says of the world: each cloud states what its vendor would, and keeps the rest to itself.
+"""What a listing shows of the world: each cloud states what its real counterpart states.
 
 sim-aws: creation, start of the last run and (of a stopped or ended machine) its end; the dated prices of a spot machine; a
-machine that was deleted stands in the listing for another hour. sim-gcp: creation, the last start and the last stop; today's
-price. sim-runpod: creation and the last start. sim-lambda: no time at all. sim-vast: creation, and the host's prices.
+deleted machine stays in the listing for another hour. sim-gcp: creation, the last start and the last stop; today's price.
+sim-runpod: creation and the last start. sim-lambda: no time at all. sim-vast: creation, and the host's prices.
 
-The part of a world that the listings of a plan can tell of: what a ledger can be held to.
+Also the part of a world that the listings of a plan can show, which a ledger is checked against. A machine that started and
+ended between two listings, in a cloud that states only the last start, is in the bill and in no listing. No tool that polls the
+clouds can detect it, so the comparison leaves it out, and costguard's report states that.
 
-A machine that started and was gone between two looks, in a cloud that states only the last start, is in the bill and in no
-listing. No tool that asks the clouds can know of it, so the comparison leaves it out; costguard's statement says so, too.
-
-The world's own bill as costguard asks for one: a line a day for each kind of charge of each resource, to the nano-dollar.
+Also the world's own bill in the form of a provider's: a line per day for each charge of each resource, to the nano-dollar.
 """
 
 from __future__ import annotations
@@ -52,7 +51,10 @@ SAID = {
 def make_poll(
     world: World, entry: PlannedListing, hidden: tuple[str, ...] = (), gone: frozenset[ResourceKey] = frozenset()
 ) -> Poll:
-    """The answer to a listing. `hidden`: ids whose price is not stated. `gone`: keys that were looked up and are not there."""
+    """Return the answer to a listing.
+
+    `hidden`: ids whose price is not stated. `gone`: keys that were looked up and do not exist.
+    """
     return Poll(
         scope=ScopeKey(*entry.scope),
         at=from_us(entry.at_us),
@@ -77,12 +79,15 @@ def _make_inventory(world: World, entry: PlannedListing, hidden: tuple[str, ...]
 
 
 def make_key(resource: Resource) -> ResourceKey:
-    """What costguard knows the resource by."""
+    """Return costguard's key of the resource."""
     return ResourceKey(resource.cloud, resource.account, resource.region, resource.id)
 
 
 def observe_resource(resource: Resource, us: int, *, price: bool = True) -> Observation | None:
-    """What the cloud says of the resource at `us`; None: it is not listed. `price` False: it does not say what it costs."""
+    """Return what the cloud states of the resource at `us`; None if it is not listed.
+
+    `price` False: without its price.
+    """
     state = find_state(resource, us)
     if state is None:
         return None
@@ -110,7 +115,7 @@ def observe_resource(resource: Resource, us: int, *, price: bool = True) -> Obse
 
 
 def find_state(resource: Resource, us: int) -> str | None:
-    """The state that is shown at `us`; None: it is not listed."""
+    """Return the state that is shown at `us`; None if it is not listed."""
     if us < resource.created_us:
         return None
     if resource.ended_us is not None and us >= resource.ended_us:
@@ -123,7 +128,7 @@ def find_state(resource: Resource, us: int) -> str | None:
 
 
 def _find_run_state(run: Run, us: int) -> str:
-    """Of a machine whose last run is `run`."""
+    """Return the state of a machine whose last run is `run`."""
     if run.stop_us is not None and us >= run.stop_us:
         return STOPPED
     if run.stop_us is not None and us >= run.stop_us - run.stopping_us:
@@ -132,13 +137,13 @@ def _find_run_state(run: Run, us: int) -> str:
 
 
 def find_last_run(resource: Resource, us: int) -> Run | None:
-    """The run that is on at `us`, or the last one before."""
+    """Return the run in progress at `us`, or the last one before."""
     count = bisect_right(resource.runs, us, key=lambda run: run.start_us)
     return resource.runs[count - 1] if count else None
 
 
 def _find_stopped_at(resource: Resource, state: str, us: int) -> datetime | None:
-    """The end of the last run that is over, where the cloud tells it; of a machine that is gone, when it went."""
+    """Return the end of the last completed run if the cloud states it; for a deleted machine, the time of its deletion."""
     if resource.cloud == "sim-aws" and state == ENDED and resource.ended_us is not None:
         return from_us(resource.ended_us)
     if resource.cloud != "sim-gcp" and not (resource.cloud == "sim-aws" and state == STOPPED):
@@ -148,7 +153,7 @@ def _find_stopped_at(resource: Resource, state: str, us: int) -> datetime | None
 
 
 def _list_prices(resource: Resource, us: int) -> tuple[Price, ...]:
-    """Today's price; of a spot machine of sim-aws every price of the last 90 days, each with its day."""
+    """Return today's price; for a spot machine of sim-aws every dated price of the last 90 days."""
     count = max(1, bisect_right(resource.rates, us, key=lambda r: r.at_us))
     if resource.cloud != "sim-aws" or resource.tier != "spot":
         return (Price(Rate(nano_per_hour=resource.rates[count - 1].nano)),)
@@ -158,7 +163,7 @@ def _list_prices(resource: Resource, us: int) -> tuple[Price, ...]:
 
 
 def _list_counters(resource: Resource, us: int) -> tuple[TrafficCounter, ...]:
-    """All traffic since birth."""
+    """Return all traffic since creation."""
     if not resource.traffic:
         return ()
     count = bisect_right(resource.traffic, us, key=lambda t: t[0])
@@ -169,10 +174,10 @@ TELLS_START = ("sim-aws", "sim-gcp", "sim-runpod")
 
 
 def keep_knowable(world: World, plan: WatchPlan) -> World:
-    """The world without the runs that no listing of the plan could tell of, and without what none of them ever held.
+    """Return the world without the runs, and without the resources, that no listing of the plan could show.
 
-    Where starts are told, one start between two sights of a machine is told of: the last. Elsewhere a run is told of where it
-    was on at some sight. A machine of sim-aws that was never seen stopped is deleted while it runs.
+    If starts are stated, only the last start between two listings of a machine is known. Otherwise a run is known if it was in
+    progress at some listing. A machine of sim-aws that was never seen stopped is deleted while it runs.
     """
     return replace(world, resources=tuple(kept for r in world.resources if (kept := _keep_knowable_runs(r, plan)) is not None))
 
@@ -197,19 +202,22 @@ def _keep_knowable_runs(resource: Resource, plan: WatchPlan) -> Resource | None:
 
 
 def is_on_at(run: Run, us: int) -> bool:
-    """Whether the run is on at `us`."""
+    """Return whether the run is in progress at `us`."""
     return run.start_us <= us and (run.stop_us is None or us < run.stop_us)
 
 
 def list_shown_instants(resource: Resource, plan: WatchPlan) -> list[int]:
-    """The instants as of which listings show the resource, in order."""
+    """Return the times whose state the listings show for the resource, in order."""
     scope = (resource.cloud, resource.account, resource.scope)
     seen = (entry.find_view_us(resource.id) for entry in plan.entries if entry.scope == scope)
     return sorted({us for us in seen if us is not None and find_state(resource, us) is not None})
 
 
 def describe_as_listed(world: World, plan: WatchPlan) -> World:
-    """`world`, which must be `knowable`, as the listings of `plan` have told it by the end: what a ledger can be held to."""
+    """Return `world`, which must be the result of `keep_knowable`, as all listings of `plan` show it.
+
+    A ledger is checked against the result.
+    """
     return replace(world, resources=tuple(_describe_resource(r, plan) for r in world.resources))
 
 
@@ -224,7 +232,7 @@ def _describe_resource(resource: Resource, plan: WatchPlan) -> Resource:
 
 
 def truncate_after(resource: Resource, last_us: int) -> Resource:
-    """The resource as if nothing had happened since the last sight of it at `last_us`, but for its ends."""
+    """Return the resource as if nothing had happened after it was last seen at `last_us`, except its ends."""
     return replace(
         resource,
         runs=tuple(run for run in resource.runs if run.start_us <= last_us),
@@ -234,9 +242,9 @@ def truncate_after(resource: Resource, last_us: int) -> Resource:
 
 
 def clip_before(resource: Resource, since_us: int | None) -> Resource:
-    """Where no start is told, the resource as if it had come, or its run had begun, when its scope was first listed.
+    """For a cloud that states no start, return the resource as if it or its run had begun at its scope's first listing.
 
-    `since_us`: when that was; None: it came later, and all of it counts.
+    `since_us`: the time of that listing; None: the resource came later, and all of it counts.
     """
     if since_us is None or resource.cloud in TELLS_START:
         return resource
@@ -253,7 +261,7 @@ SOURCE = "the simulated clouds' own bill"
 
 
 def make_billed(resources: Iterable[Resource], period: Period, now: datetime) -> BillLines:
-    """What came to be owed in `period`, as far as it has passed, by days in UTC."""
+    """Return what became owed in the past part of `period`, by UTC days."""
     end = min(period.end, now)
     return BillLines(lines=tuple(line for resource in resources for line in _make_lines(resource, period.start, end, now)))
 

@@ -1,10 +1,10 @@
-"""The hidden truth of the simulated clouds: what was rented, when it ran, and what it cost an hour, to the microsecond.
+"""The true history of the simulated clouds: what was rented, when it ran, and its hourly price, to the microsecond.
 
-A world is made from a seed and is plain data: nothing here knows costguard, and nothing here reads a clock. What a listing
-says of it is `view.py`'s business, what it costs is `bill.py`'s. All times are whole microseconds since 1970 in UTC (`_us`).
+A world is made from a seed and is plain data: nothing here uses costguard, and nothing here reads a clock. `view.py` defines
+what a listing shows of it, `bill.py` what it costs. All times are whole microseconds since 1970 in UTC (`_us`).
 
-The same seed gives the same world under every PYTHONHASHSEED: the one source of chance is `random.Random(seed)`, and nothing
-iterates over a set.
+The same seed gives the same world under every PYTHONHASHSEED: the only source of randomness is `random.Random(seed)`, and
+nothing iterates over a set.
 
 Declared limits. The guard's bounds rest on them; a world that breaks them is outside the fault model:
 
@@ -12,12 +12,12 @@ Declared limits. The guard's bounds rest on them; a world that breaks them is ou
 - sim-vast states no start and can restart: a machine stays off at least `OFF_LEAST_S["sim-vast"]` = 600 s.
 - sim-runpod states no stop: runs and off periods last at least 90 s.
 - sim-lambda never restarts: one id is one run.
-- Prices that change without `since` (sim-gcp, sim-vast) change at least `apart_s` (3 days or more) after the resource came,
-  after the world's start and after each other. A plan keeps its outages shorter than that.
+- Prices that change without `since` (sim-gcp, sim-vast) do so at least `apart_s` (3 days or more) after the resource came,
+    after the world's start and after each other. A plan keeps its outages shorter than that.
 - Disks keep their size and their type for life. Traffic is priced once. Spot machines are not resized.
 - No GPU costs more than `CEILING_NANO` an hour.
 
-How one resource of a simulated cloud lives, drawn kind of life by kind of life within the limits of `world.py`.
+The life of each resource is drawn by its kind of life, within these limits.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ SIM_INSTANCE, SIM_VOLUME, SIM_ADDRESS = "instance", "volume", "address"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Billed computing from `start_us` to `stop_us`, None: it goes on. `boot_us`: how long before the start it was on its way.
+    """Billed computing from `start_us` to `stop_us`, None: still in progress.
 
-    `stopping_us`: for how long at its end, inside the run, the word was "stopping" (sim-gcp, where that bills).
-    `pauses`: stretches inside the run in which the machine was frozen and still held.
+    `boot_us`: the time before the start in which it was booting. `stopping_us`: the time at its end, within the run, in the
+    state "stopping" (sim-gcp, which bills it). `pauses`: periods within the run in which the machine was paused and still
+    allocated.
     """
 
     start_us: int
@@ -69,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """From `at_us` on, computing (or an address) costs `nano` nano-USD an hour, for the whole resource."""
+    """From `at_us` on, the whole resource (computing or an address) costs `nano` nano-USD an hour."""
 
     at_us: int
     nano: int
@@ -77,7 +78,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """From `at_us` on, the resource is of this type. `gpu` is canonical, "" for none."""
+    """From `at_us` on, the resource has this type.
+
+    `gpu` is canonical, "" for none.
+    """
 
     at_us: int
     type: str
@@ -87,7 +91,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """From `at_us` on, the resource is somebody's. `labels` are sorted pairs."""
+    """From `at_us` on, the resource has this owner and these labels, which are sorted pairs."""
 
     at_us: int
     owner: str
@@ -96,7 +100,10 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """Storage of `gb` GB. `nano` per GB-month where the host sets the price, else None: the cloud's list."""
+    """Storage of `gb` GB.
+
+    `nano`: price per GB-month if the host sets it, None: the cloud's list price.
+    """
 
     gb: int
     type: str
@@ -105,10 +112,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One thing that bills, from `created_us` to `ended_us` (None: it is still there).
+    """One billed resource, from `created_us` to `ended_us` (None: it still exists).
 
-    Histories are oldest first; the first entry of `rates`, `shapes` and `tags` lies at or before `created_us`. `traffic` is
-    (at_us, MB counted from birth until then), rising, at `traffic_nano` nano-USD per GB.
+    Histories are oldest first; the first entry of `rates`, `shapes` and `tags` is at or before `created_us`. `traffic`: (at_us,
+    total MB since creation), increasing, at `traffic_nano` nano-USD per GB.
     """
 
     cloud: str
@@ -133,7 +140,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything that exists, sorted by cloud, scope and id. Watching begins at `start_us`; things may be older."""
+    """All resources, sorted by cloud, scope and id.
+
+    Watching begins at `start_us`; resources may be older.
+    """
 
     seed: int
     start_us: int
@@ -150,9 +160,9 @@ def make_world(
     clouds: tuple[str, ...] = CLOUDS,
     apart_s: int = APART_S,
 ) -> World:
-    """`size` resources that live around the `days` days from `start` (aware, UTC).
+    """Return a world of `size` resources around the `days` days from `start` (aware, UTC).
 
-    `apart_s`: seconds between price changes that no cloud dates; make it longer than the plan's longest outage.
+    `apart_s`: seconds between price changes that no cloud dates; it must be longer than the plan's longest outage.
     """
     rng = random.Random(seed)  # noqa: S311 - a world is drawn, not secret
     start_us = to_us(start) // SECOND_US * SECOND_US
@@ -166,12 +176,12 @@ def make_world(
 
 
 def to_us(at: datetime) -> int:
-    """Microseconds since 1970 of the aware instant `at`."""
+    """Return the microseconds since 1970 of the aware time `at`."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def from_us(us: int) -> datetime:
-    """The instant `us` microseconds after 1970, in UTC."""
+    """Return the time `us` microseconds after 1970, in UTC."""
     return EPOCH + timedelta(microseconds=us)
 
 
@@ -219,7 +229,7 @@ ADDRESS_NANO = 5_000_000
 
 
 def draw_resource(rng: random.Random, cloud: str, number: int, *, start_us: int, end_us: int, apart_us: int) -> Resource:
-    """The `number`-th resource of the world, on `cloud`."""
+    """Return the `number`-th resource of the world, on `cloud`."""
     account, scope = rng.choice(SCOPES[cloud])
     kind = rng.choices((SIM_INSTANCE, SIM_VOLUME, SIM_ADDRESS), (8, 2 * (cloud in VOLUMES), 1 * (cloud == "sim-aws")))[0]
     life = rng.choice(tuple(LIVES)) if kind == SIM_INSTANCE else "kept"
@@ -243,14 +253,14 @@ def draw_resource(rng: random.Random, cloud: str, number: int, *, start_us: int,
 
 
 def _draw_birth(rng: random.Random, cloud: str, life: str, start_us: int, end_us: int) -> int:
-    """Before the world is watched, at its very edge, or in it; those that live long are often older."""
+    """Return a creation time before or during the watched period; long-lived resources are more often older."""
     if rng.random() < (0.5 if life in ("long", "kept", "rests") else 0.3):
         return _floor_to_second(cloud, start_us - _draw_between(rng, 1, 30 * 86_400) * SECOND_US - rng.randrange(SECOND_US))
     return _floor_to_second(cloud, start_us + int(rng.random() ** 1.5 * (end_us - start_us)))
 
 
 def _draw_machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
-    """The runs of an instance, its end and its disks."""
+    """Return the instance with its runs, its end and its disks."""
     cloud = born.cloud
     on_s, off_s, most = LIVES[born.life]
     reach = max(60.0, (end_us - born.created_us) / SECOND_US)
@@ -280,7 +290,7 @@ def _draw_machine(rng: random.Random, born: Resource, end_us: int) -> Resource:
 
 
 def _draw_thing(rng: random.Random, born: Resource, end_us: int) -> Resource:
-    """A volume or an address: it often outlives every machine."""
+    """Return the volume or address with its end; it often outlives every machine."""
     end = _floor_to_second(
         born.cloud, born.created_us + _draw_between(rng, 30, 40 * 86_400) * SECOND_US + rng.randrange(SECOND_US)
     )
@@ -292,7 +302,7 @@ def _draw_thing(rng: random.Random, born: Resource, end_us: int) -> Resource:
 
 
 def _draw_prices(rng: random.Random, one: Resource, start_us: int, end_us: int, apart_us: int) -> Resource:
-    """Its price and type over time."""
+    """Return the instance with its prices and types over time."""
     cloud, shapes = one.cloud, SHAPES[one.cloud]
     name, gpu, gpus, nano = rng.choice(shapes)
     rates, forms = [Rate(at_us=one.created_us, nano=nano)], [Shape(at_us=one.created_us, type=name, gpu=gpu, gpus=gpus)]
@@ -321,7 +331,7 @@ def _draw_prices(rng: random.Random, one: Resource, start_us: int, end_us: int, 
 
 
 def _draw_tags(rng: random.Random, one: Resource, end_us: int) -> tuple[Tag, ...]:
-    """Its owners: sometimes it changes hands."""
+    """Return the owners over time; sometimes the owner changes."""
     tags = [replace(rng.choice(TAGS), at_us=one.created_us)]
     while rng.random() < 0.25 and end_us > one.created_us:  # noqa: PLR2004 - a draw
         at = tags[-1].at_us + int(rng.random() * (end_us - tags[-1].at_us))
@@ -330,7 +340,7 @@ def _draw_tags(rng: random.Random, one: Resource, end_us: int) -> tuple[Tag, ...
 
 
 def _draw_traffic(rng: random.Random, one: Resource, end_us: int) -> Resource:
-    """Megabytes that come in lumps while it runs."""
+    """Return the resource with megabytes of traffic at random times while it runs."""
     lumps: list[tuple[int, int]] = []
     mb = 0
     for run in one.runs:
@@ -357,7 +367,7 @@ def _draw_disks(rng: random.Random, cloud: str) -> tuple[Disk, ...]:
 
 
 def _draw_boot_us(rng: random.Random, cloud: str, *, first: bool) -> int:
-    """Microseconds of pending or starting before a run."""
+    """Return the microseconds in a pending or starting state before a run."""
     if cloud == "sim-aws":
         return rng.randrange(21) * SECOND_US if first else 0
     longest = {"sim-lambda": 600, "sim-vast": 300}.get(cloud, 0)
@@ -365,7 +375,7 @@ def _draw_boot_us(rng: random.Random, cloud: str, *, first: bool) -> int:
 
 
 def _draw_stopping_us(rng: random.Random, cloud: str, length: int) -> int:
-    """Microseconds of "stopping" at the end of a run, which goes on billing."""
+    """Return the microseconds in the state "stopping" at the end of a run, which are billed."""
     return min(rng.randrange(90 * SECOND_US), length // 2) if cloud == "sim-gcp" else 0
 
 
@@ -377,11 +387,11 @@ def _draw_pauses(rng: random.Random, cloud: str, start: int, stop: int) -> tuple
 
 
 def _draw_between(rng: random.Random, least: float, most: float) -> int:
-    """A whole number from `least` to `most`, as likely in each power of ten."""
+    """Return a whole number from `least` to `most`, equally likely in each power of ten."""
     low = math.log(max(least, 0.5))
     return max(int(least), int(math.exp(low + rng.random() * max(0.0, math.log(max(most, least, 0.5)) - low))))
 
 
 def _floor_to_second(cloud: str, us: int) -> int:
-    """`us`, or on a cloud that acts on whole seconds the second it lies in."""
+    """Return `us`, rounded down to the second on a cloud that acts on whole seconds."""
     return us // SECOND_US * SECOND_US if cloud == "sim-aws" else us

@@ -1,6 +1,6 @@
-"""Vast.ai: a market of hosts' machines, rented by contracts that are paid in advance.
+"""Vast.ai: a market of hosts' machines, rented by prepaid contracts.
 
-Importing this asks nothing and loads no network library; `open` makes one source for each account that the settings state.
+Importing this module sends no request and loads no network library; `open` makes one source for each account of the settings.
 """
 
 from __future__ import annotations
@@ -92,23 +92,23 @@ MANIFEST = ProviderManifest(
 
 
 class VastPlugin:
-    """What the entry point names."""
+    """The plug-in named by the entry point."""
 
     @property
     def manifest(self) -> ProviderManifest:
-        """What Vast is, before it is asked."""
+        """Return the plug-in's manifest."""
         return MANIFEST
 
     @property
     def bill_files(self) -> BillFiles:
-        """Its charges and invoices, kept as files."""
+        """Return the readers of Vast's charges and invoices stored as files."""
         from costguard.bills.bill_files import BillFiles
         from costguard_vast.charges import CHARGES_FORMAT, INVOICES_FORMAT
 
         return BillFiles(formats=(CHARGES_FORMAT, INVOICES_FORMAT))
 
     def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-        """One source for each account that `table` states."""
+        """Return one source for each account in `table`."""
         from costguard_vast.account import open_accounts
 
         return open_accounts(table, around)

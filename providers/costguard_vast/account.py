@@ -1,10 +1,9 @@
-"""One Vast account: what it holds, what it has left, what it was charged, and the two things that can be done to a contract.
+"""One Vast account: its contracts, credit and charges, and the two acts on a contract.
 
-The ledger knows it by its user id, which is asked for once. One listing covers all of it: contracts, and their volumes.
+The ledger identifies it by its user id, which is requested once. One listing covers all of it: contracts, and their volumes.
 
-From `[providers.vast]` to accounts: which settings, which key, which address.
-
-Where Vast's own tools keep their key: the variable, which wins, then the files of the vastai command.
+This module also opens accounts from `[providers.vast]` (settings, key, address), and finds keys where Vast's own tools store
+them: the environment variable, which takes precedence, then the files of the vastai command.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ INCREASES_EVERY = timedelta(minutes=10)
 
 
 def is_identity_unavailable(broken: ProviderError) -> bool:
-    """Whether Vast will not say who a key is of, also if asked again: the key may not ask, or nothing is at that address."""
+    """Return whether Vast will never state the owner of a key: the key may not read it, or the address does not exist."""
     there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
     return isinstance(broken, ForbiddenError) or not there
 
 
 class VastAccount:
-    """One key, and the user id that it must be of where the settings state one."""
+    """The account of one key, and the user id that the settings expect, if any."""
 
     def __init__(
         self,
@@ -84,19 +83,22 @@ class VastAccount:
         return (PROVIDER,)
 
     def list_scopes(self) -> Sequence[ScopeKey]:
-        """The one scope of the account. Where the settings state it nothing is asked: the poll finds out whether it is so."""
+        """Return the account's one scope.
+
+        If the settings state the id, nothing is requested: the poll checks it.
+        """
         return (ScopeKey(PROVIDER, self.stated or self.fetch_account_id(self.make_deadline()), SCOPE),)
 
     def make_deadline(self) -> Deadline:
-        """For all that one question takes."""
+        """Return the deadline for all requests of one call."""
         return Deadline(self.timeout_s)
 
     def fetch_identity(self) -> str | None:
-        """The user id."""
+        """Return the user id."""
         return self.fetch_account_id(self.make_deadline())
 
     def fetch_account_id(self, deadline: Deadline) -> str:
-        """The user id, asked once. Where the key may not ask, the stated one is taken."""
+        """Return the user id, requested once; the id of the settings if the key may not read it."""
         with self._lock:
             if not self._id:
                 self._id = self._resolve_account_id(deadline)
@@ -116,7 +118,7 @@ class VastAccount:
         return self._check_agreed(f"{user.id}".strip())
 
     def fetch_user(self, deadline: Deadline) -> User:
-        """Who the key is of, asked now."""
+        """Request and return the key's owner."""
         return self.api.fetch_user(deadline)
 
     def _check_agreed(self, id_: str) -> str:
@@ -128,7 +130,7 @@ class VastAccount:
         return id_
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """Every contract and volume, page by page."""
+        """Poll every contract and volume, page by page."""
         clock = self.clock
         asked_at, deadline, telling = clock.now(), self.make_deadline(), PollNotes()
         try:
@@ -143,7 +145,7 @@ class VastAccount:
         return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=inventory, samples=measured, notes=notes)
 
     def _check_scope_owner(self, scope: ScopeKey, deadline: Deadline) -> str:
-        """The user id, which the scope must be of."""
+        """Return the user id; raises InputError if the scope is not of this account."""
         account = self.fetch_account_id(deadline)
         if (scope.account, scope.name) != (account, SCOPE):
             raise InputError("is not a scope of this account", field="/".join(scope))
@@ -176,7 +178,7 @@ class VastAccount:
         return [one for one in found if one is not None]
 
     def _list_proposed_increases(self, deadline: Deadline) -> tuple[str, ...]:
-        """What hosts propose to raise, asked now and then. That it cannot be asked is worth a note, and no more."""
+        """Return notes about hosts' proposed price increases, fetched occasionally; a failure is only noted."""
         now = self.clock.now()
         if self._increases_at is not None and now < self._increases_at + INCREASES_EVERY:
             return self._increases
@@ -190,11 +192,11 @@ class VastAccount:
         return self._increases
 
     def make_reader(self, account: str) -> ItemReader:
-        """What turns items of this account into observations."""
+        """Return the reader that translates items of this account to observations."""
         return ItemReader(account=account, naming=self.naming, traffic_unit=self.traffic_unit)
 
     def look_up(self, key: ResourceKey) -> Observation | None:
-        """One contract or volume by itself; None: Vast says that there is none."""
+        """Return one contract or volume; None if Vast states that it does not exist."""
         deadline, telling = self.make_deadline(), PollNotes()
         account = self.fetch_account_id(deadline)
         if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
@@ -217,7 +219,7 @@ class VastAccount:
         return seen
 
     def fetch_balance(self) -> PrepaidBalance:
-        """The credit of the account."""
+        """Return the account's credit."""
         at = self.clock.now()
         try:
             deadline = self.make_deadline()
@@ -233,28 +235,34 @@ class VastAccount:
         return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=to_nano(credit)), why=beside)
 
     def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
-        """What verified hosts rent out now."""
+        """Return the current offers of verified hosts."""
         return offers.list_live_offers(self, gpus)
 
     def fetch_bill_lines(self, period: Period) -> BillLines:
-        """What Vast says it charged, day by day in UTC."""
+        """Return Vast's charges, by UTC day."""
         return charges.fetch_billed(self, period)
 
     def examine(self) -> Sequence[HealthCheck]:
-        """Key, reach, identity, rights, clock, measures."""
+        """Check key, reachability, identity, rights, clock and metrics."""
         return examination.examine_account(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
-        """Stop one contract: its disk stays and bills, its GPU goes back to the market. Nothing is lost, so `lose` is moot."""
+        """Stop one contract: its disk stays and is billed, its GPU returns to the market.
+
+        `lose` is ignored: nothing is lost.
+        """
         del lose
         return actions.stop_contract(self.api, self._explain_refusal(key), key)
 
     def terminate(self, key: ResourceKey) -> ActionResponse:
-        """End one contract for good, and its disk with it. Volumes stay."""
+        """Destroy one contract and its disk.
+
+        Volumes stay.
+        """
         return actions.terminate_contract(self.api, self._explain_refusal(key), key)
 
     def _explain_refusal(self, key: ResourceKey) -> str:
-        """Why nothing is sent for `key`, or ""."""
+        """Return why nothing must be sent for `key`, or ""."""
         if not actions.is_instance_id(key.id) or key.provider != PROVIDER or key.region != REGION:
             return f"'{key.id[:40]}' is not an instance of Vast"
         try:
@@ -268,7 +276,7 @@ WHERE = "providers.vast"
 
 
 def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
-    """A source for each account; every key is looked for, and nothing is asked."""
+    """Return a source for each account; finds every key and sends no request."""
     stated = check_account_table(table, MANIFEST)
     base_url = parse_base_url(str(stated.get("base_url", BASE_URL)))
     unit, timeout_s = _parse_traffic_unit(str(stated.get("traffic_unit", "")).strip()), read_timeout(stated, MANIFEST)
@@ -288,20 +296,20 @@ def open_accounts(table: Mapping[str, object], around: ProviderContext) -> Seque
 
 
 def parse_base_url(stated: str) -> str:
-    """Where the API is, without its /api and version: both versions are asked."""
+    """Return the API's address without its /api and version, because both versions are used."""
     base = check_url(stated, f"{WHERE}.base_url")
     return re.sub(r"/api(?:/v[01])?$", "", base)
 
 
 def _parse_traffic_unit(stated: str) -> str:
-    """What traffic is counted in, "" where nobody says."""
+    """Return the unit of traffic, "" if it is not set."""
     hint = "leave it out if you are unsure"
     require(not stated or stated in MB_PER, f"{WHERE}.traffic_unit", f"must be {' or '.join(MB_PER)}", hint)
     return stated
 
 
 def _check_account_ids(stated: Mapping[str, object]) -> None:
-    """An account is called by its user id, which Vast says itself."""
+    """Raise InputError unless each account's name is a user id, which Vast itself states."""
     several = stated.get("accounts")
     for one in (stated, *(several if isinstance(several, list) else ())):
         name = str(one.get("account", "0")).strip()
@@ -310,7 +318,7 @@ def _check_account_ids(stated: Mapping[str, object]) -> None:
 
 
 def list_key_places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
-    """In the order in which they count: the file of today, then that of former versions."""
+    """Return the places of keys in order of precedence: the current file, then that of former versions."""
     stated = environ.get("XDG_CONFIG_HOME", "")
     config = Path(stated) if stated.startswith("/") else home / ".config"
     return KeyLocations(

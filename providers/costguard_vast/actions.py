@@ -1,4 +1,4 @@
-"""The two things that can be done to a contract: each is asked for once, and what came of it is said, never raised."""
+"""The two acts on a contract: each is sent once, and its result is returned, never raised."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ LONGEST_ID = 18
 
 
 def is_instance_id(text: str) -> bool:
-    """Whether `text` is an instance's id: a whole number as Vast writes it. Nothing else is ever put into a path."""
+    """Return whether `text` is an instance id, a whole number as Vast writes it.
+
+    Nothing else is put into a path.
+    """
     return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= LONGEST_ID
 
 
 def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
-    """Stop one contract, unless `refusal` says why not.
+    """Stop one contract, unless `refusal` states why not.
 
-    One that is settled is left alone, but for an interruptible one: outbid it looks the same, and would resume by itself.
+    A contract that is already stopped gets no request, except an interruptible one: if it was outbid it looks the same, and
+    would resume by itself.
     """
     if refusal:
         return ActionResponse(said=REFUSED, why=refusal)
@@ -40,12 +44,12 @@ def stop_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionRespons
 
 
 def terminate_contract(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
-    """End one contract, unless `refusal` says why not."""
+    """Destroy one contract, unless `refusal` states why not."""
     return ActionResponse(said=REFUSED, why=refusal) if refusal else _send_act(lambda: api.destroy(key.id))
 
 
 def _look_before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
-    """The contract before the stop; None where that could not be learned, which does not keep the stop back."""
+    """Return the contract before the stop; None if it cannot be read, which does not prevent the stop."""
     try:
         raw = api.fetch_instance(id_, Deadline(BEFORE_S))
         if raw is None:
@@ -68,6 +72,9 @@ def _send_act(act: Callable[[], ActAnswer]) -> ActionResponse:
 
 
 def _is_unclear(broken: ProviderError) -> bool:
-    """Whether an act that got this answer may have worked: no answer, an odd one, or a no that came with 200."""
+    """Return whether an act with this error may have succeeded.
+
+    That is so for no answer, an unexpected one, or a refusal with status 200.
+    """
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
     return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

@@ -1,9 +1,11 @@
-"""Vast's HTTP: its endpoints, its rate limits, and what its errors mean.
+"""Vast's HTTP API: its endpoints, rate limits and errors.
 
-Vast answers 404 for a key that it does not know, 200 with `success: false` for a no, and plain text for asked too often. So
-the body decides, and the status only where the body says nothing. Sources: the project's provider notes (vast.md, 2026-11-21).
+Vast answers 404 for an unknown key, 200 with `success: false` for a refusal, and plain text if it is called too often. So the
+body is evaluated first, and the status only if the body states nothing. Sources: the project's provider notes (vast.md,
+2026-11-21).
 
-Pages read to their stated end, or why not: `next_token: null`, or, without any token, a count that is reached.
+Pages are read to their stated end: `next_token: null` or, without any token, a count that is reached; otherwise the reason is
+returned.
 """
 
 from __future__ import annotations
@@ -72,7 +74,10 @@ GONE = frozenset(("no_such_instance", "not_found", "no_such_volume"))
 
 
 class VastApi:
-    """One account's calls. Each answers with what was decoded, or raises a ProviderError."""
+    """One account's requests.
+
+    Each returns decoded data, or raises a ProviderError.
+    """
 
     def __init__(self, transport: Transport, *, base_url: str, key: KeyedAccount) -> None:
         self.channel = ProviderChannel(
@@ -90,12 +95,12 @@ class VastApi:
         )
 
     def fetch_user(self, deadline: Deadline) -> User:
-        """Who the key belongs to, and what is left of its money."""
+        """Return the key's owner and the remaining credit."""
         reply = self.channel.read("/api/v0/users/current/", bucket="user", scope="user", deadline=deadline)
         return self.channel.decode(reply, User, "the account")
 
     def fetch_page(self, token: str | None, deadline: Deadline, rows: int = PAGE) -> InstancePage:
-        """One page of instances; `token` None: the first."""
+        """Return one page of instances; `token` None: the first."""
         params = {"limit": str(rows), "order_by": '[{"col":"id","dir":"asc"}]'}
         if token is not None:
             params["after_token"] = token
@@ -103,7 +108,7 @@ class VastApi:
         return self.channel.decode(_require_whole(reply), InstancePage, "the list of instances")
 
     def fetch_instance(self, id_: str, deadline: Deadline) -> msgspec.Raw | None:
-        """One instance; None: Vast says that there is none, or none of this account."""
+        """Return one instance; None if it does not exist or is not of this account."""
         try:
             reply = self.channel.read(f"/api/v0/instances/{id_}/", bucket="one", scope="one", deadline=deadline)
         except MissingError:
@@ -112,12 +117,12 @@ class VastApi:
         return None if bytes(found).strip() == b"null" else found
 
     def fetch_volumes(self, deadline: Deadline) -> Sequence[msgspec.Raw]:
-        """Every volume; the list has no pages."""
+        """Return every volume; the list has no pages."""
         reply = self.channel.read("/api/v0/volumes/", bucket="volumes", scope="volumes", deadline=deadline)
         return self.channel.decode(_require_whole(reply), VolumeList, "the list of volumes").volumes
 
     def fetch_increases(self, deadline: Deadline) -> PriceIncreaseList:
-        """Higher prices that hosts propose."""
+        """Return the price increases that hosts propose."""
         path = "/api/v0/instances/pending-price-increases/"
         reply = self.channel.read(path, bucket="increases", scope="increases", deadline=deadline)
         return self.channel.decode(reply, PriceIncreaseList, "the list of price increases")
@@ -125,7 +130,7 @@ class VastApi:
     def search(
         self, names: Sequence[str], deadline: Deadline, *, verified: bool = True, rows: int = SEARCH_ROWS
     ) -> list[HostOffer]:
-        """What can be rented of the GPUs that Vast calls `names`, the cheapest first."""
+        """Return the available offers with GPUs that Vast calls `names`, the cheapest first."""
         query: dict[str, object] = {
             "rentable": {"eq": True},
             "rented": {"eq": False},
@@ -146,7 +151,7 @@ class VastApi:
     def fetch_charges(
         self, first_s: int, last_s: int, token: str | None, deadline: Deadline, rows: int = CHARGES_PAGE
     ) -> ChargePage:
-        """One page of what was charged from second `first_s` to `last_s` (UTC)."""
+        """Return one page of the charges from second `first_s` to `last_s` (UTC)."""
         params = {"select_filters": json.dumps({"day": {"gte": first_s, "lte": last_s}}), "limit": str(rows)}
         if token is not None:
             params["after_token"] = token
@@ -154,18 +159,18 @@ class VastApi:
         return self.channel.decode(reply, ChargePage, "the list of charges")
 
     def stop(self, id_: str) -> ActAnswer:
-        """Ask for a stop, once."""
+        """Send one request to stop."""
         reply = self.channel.act("PUT", f"/api/v0/instances/{id_}/", body={"state": "stopped"}, bucket="stop")
         return self.channel.decode(reply, ActAnswer, "the answer to the stop")
 
     def destroy(self, id_: str) -> ActAnswer:
-        """Ask for the end of the contract, once."""
+        """Send one request to destroy the contract."""
         reply = self.channel.act("DELETE", f"/api/v0/instances/{id_}/", bucket="destroy")
         return self.channel.decode(reply, ActAnswer, "the answer to the deletion")
 
 
 def _require_whole(reply: HttpResponse) -> HttpResponse:
-    """`reply`, unless its status says that it is no whole list: accepted (202), a part (206)."""
+    """Return `reply`; raises InvalidAnswerError if its status means an incomplete list: accepted (202), partial (206)."""
     if reply.status == 200:  # noqa: PLR2004 - HTTP's own
         return reply
     raise InvalidAnswerError(
@@ -174,13 +179,13 @@ def _require_whole(reply: HttpResponse) -> HttpResponse:
 
 
 def make_buckets() -> dict[str, TokenBucket]:
-    """One for each endpoint, at the published pace."""
+    """Return one bucket per endpoint, at the published rate."""
     paced = {name: TokenBucket(1 / gap) for name, gap in GAPS_S.items()}
     return {**paced, "search": TokenBucket(SEARCHES_A_MINUTE / 60, SEARCHES_A_MINUTE)}
 
 
 def _decode_offer(raw: msgspec.Raw) -> HostOffer:
-    """One offer; one that cannot be read is an offer of nothing, which is left out and counted."""
+    """Decode one offer; an unreadable one becomes an empty offer, which is left out and counted."""
     try:
         return msgspec.json.decode(raw, type=HostOffer)
     except msgspec.DecodeError:
@@ -188,7 +193,10 @@ def _decode_offer(raw: msgspec.Raw) -> HostOffer:
 
 
 class _ErrorWords(msgspec.Struct):
-    """Whatever words an error has. `success` may be missing, and any of them may be of any type."""
+    """The text fields of an error.
+
+    `success` may be missing, and each field may have any type.
+    """
 
     success: object = None
     error: object = ""
@@ -198,9 +206,9 @@ class _ErrorWords(msgspec.Struct):
 
 
 def parse_error(reply: HttpResponse) -> tuple[bool, str, str]:
-    """Whether the body is JSON's object and says no; its code; its words. Plain text is words alone; a page of HTML is none.
+    """Return whether the body is a JSON refusal, its code, and its text; plain text is text alone, an HTML page none.
 
-    Some errors omit `success`: a code says no unless `success` is stated.
+    Some errors omit `success`: a code means a refusal unless `success` is stated.
     """
     if len(reply.body) > LONGEST_ERROR and reply.status < 300:  # noqa: PLR2004 - HTTP's own line
         return False, "", ""
@@ -219,7 +227,7 @@ LONGEST_ERROR = 4096
 
 
 def read_fault(reply: HttpResponse) -> ProviderError | None:
-    """What a reply means; None: it is good."""
+    """Return the error of a reply; None if it succeeded."""
     no, code, words = parse_error(reply)
     status = reply.status
     if 200 <= status < 300 and not no:  # noqa: PLR2004 - HTTP's own line
@@ -235,7 +243,7 @@ def read_fault(reply: HttpResponse) -> ProviderError | None:
 
 
 def _make_refusal(status: int, code: str, words: str, about: str) -> ProviderError:
-    """A no that HTTP's usual reading would get wrong: a 404 or 410 that says nothing of the thing, a 200 that is none."""
+    """Return the error for refusals that the HTTP status misrepresents: a 404 or 410 that is no missing item, a 200."""
     unsaid = InvalidAnswerError if not code and not words else RefusedError
     kind, what = _SAID.get(code, (unsaid, f"answered {status}, and yet no"))
     return kind(f"{what} ({about})", provider=PROVIDER, status=status, code=code)
@@ -248,7 +256,7 @@ _SAID: Mapping[str, tuple[type[ProviderError], str]] = {
 
 
 def _make_key_error(status: int, words: str, about: str) -> ProviderError:
-    """A missing key is 403 "requires login", an unknown one 404; another 403 is a key that may not do this."""
+    """Return the error for a key: a missing one is 403 "requires login", an unknown one 404, another 403 a missing right."""
     if status == 403 and "login" not in words.lower():  # noqa: PLR2004 - HTTP's own
         return ForbiddenError(
             f"does not allow this key to do that ({about})", provider=PROVIDER, status=status, code="auth_error"
@@ -257,7 +265,7 @@ def _make_key_error(status: int, words: str, about: str) -> ProviderError:
 
 
 def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
-    """Vast names the gap between two calls in its words, and sends no Retry-After; where one comes, it counts."""
+    """Return the error for too many calls, with the wait of Retry-After or, usually, the gap that Vast's text states."""
     usual = make_status_fault_reader(PROVIDER)(reply)
     after = usual.retry_after_s if isinstance(usual, ThrottledError) else None
     if after is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
@@ -266,7 +274,7 @@ def _make_throttle_error(reply: HttpResponse, about: str, code: str, words: str)
 
 
 def is_unclear(broken: ProviderError) -> bool:
-    """Whether an act that got this answer may have worked."""
+    """Return whether an act with this error may have succeeded."""
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
     return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)
 
@@ -276,14 +284,17 @@ MOST_PAGES, MOST_ITEMS = 1000, 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowList:
-    """What was read. `why`: what is missing, "" where it is whole."""
+    """The rows read.
+
+    `why`: what is missing, "" if they are complete.
+    """
 
     items: Sequence[msgspec.Raw]
     why: str = ""
 
 
 def read_rows(ask: Callable[[str | None], InstancePage | ChargePage]) -> RowList:
-    """Every row that `ask`, given a token, has; a ProviderError where not even the first page came."""
+    """Return every row of the pages of `ask(token)`; raises a ProviderError if the first page fails."""
     found: list[msgspec.Raw] = []
     token: str | None = None
     tokens: set[str] = set()
@@ -311,12 +322,12 @@ def read_rows(ask: Callable[[str | None], InstancePage | ChargePage]) -> RowList
 
 
 def _is_last_page(page: InstancePage | ChargePage, held: int) -> bool:
-    """Whether a page without any `next_token` says in another way that it is the last: by the count of all instances."""
+    """Return whether a page without a `next_token` field is the last, by the count of all instances."""
     return page.next_token is UNSET and isinstance(page, InstancePage) and page.total_instances == held
 
 
 def _explain_lacking(page: InstancePage | ChargePage, held: int) -> str:
-    """Why a list that says it is over is not: the last page counts more than all of them held."""
+    """Return why a list that ended is incomplete: the last page states a larger count than was read."""
     total = page.total_instances if isinstance(page, InstancePage) else None
     if held > MOST_ITEMS:
         return f"there are more than {MOST_ITEMS}, and no more were kept"
@@ -324,5 +335,5 @@ def _explain_lacking(page: InstancePage | ChargePage, held: int) -> str:
 
 
 def format_reason(broken: ProviderError) -> str:
-    """An error on one line."""
+    """Return an error in one line."""
     return to_one_line("; ".join(str(broken).splitlines()))

@@ -1,16 +1,15 @@
-"""What Vast says it charged, as lines: asked day by day in UTC, for a line is known by its day, its contract and its kind.
+"""Vast's charges as bill lines, requested by UTC day: a line is identified by its day, contract and kind.
 
-Asked for a longer time Vast adds the days of a contract up, and a line asked for twice would have two lengths. Source: the
-project's provider notes (vast.md, section 6, 2026-11-21).
+For a longer period Vast adds up the days of a contract, so a line requested twice would have two lengths. Source: the project's
+provider notes (vast.md, section 6, 2026-11-21).
 
 Example: on 2026-11-20 instance-24815377 has items gpu $9.336 and disk $0.32: two lines of that day, compute and storage.
 
-Vast's charges and invoices, kept as files, as bill lines.
-
-Charges (`GET /api/v0/charges`, JSON): what lies within one day has the name that the account's own answer gives it; what is of
-several is a statement of its own, whose lines are named by when they begin, for they grow until their contract ends. Invoices
-(`vastai show invoices`, JSON or CSV) state one amount and the moment at which it was taken; they are a statement of their own,
-which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai, api-reference/billing, 2026-11).
+Files with charges (`GET /api/v0/charges`, JSON): a charge within one day gets the same id as in the account's own answer; one
+of several days belongs to a separate statement, whose lines are named by their start, because they grow until their contract
+ends. Files with invoices (`vastai show invoices`, JSON or CSV) state one amount and the time when it was taken; they are a
+separate statement as well, which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai,
+api-reference/billing, 2026-11).
 
 Example: {"type": "charge", "description": "Instance 123 GPU charge: hours * $/hr", "timestamp": 1633036800, "quantity":
 "10.000", "rate": "0.1000", "amount": "1.000", "instance_id": 123} is $1.00 of computing in the ten hours before.
@@ -54,7 +53,7 @@ DIFFERS = Decimal("0.01")
 
 
 def fetch_billed(account: VastAccount, period: Period) -> BillLines:
-    """Every line of the days of `period`; a ProviderError where not even the first can be asked."""
+    """Return every line of the days of `period`; raises a ProviderError if the first day fails."""
     days = list(_list_days(period, account.clock.now()))
     deadline = Deadline(account.timeout_s + DAY_S * len(days))
     who, lines, whys = account.fetch_account_id(deadline), list[BillLine](), dict[str, None]()
@@ -74,7 +73,7 @@ def fetch_billed(account: VastAccount, period: Period) -> BillLines:
 
 
 def _list_days(period: Period, now: datetime) -> Iterator[datetime]:
-    """The starts of the days that `period` touches and that have begun."""
+    """Yield the starts of the days that `period` touches and that have begun."""
     day = period.start.replace(hour=0, minute=0, second=0, microsecond=0)
     while day < min(period.end, now):
         yield day
@@ -84,7 +83,7 @@ def _list_days(period: Period, now: datetime) -> Iterator[datetime]:
 def parse_charges(
     raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime, whys: dict[str, None]
 ) -> list[BillLine]:
-    """The lines of one day. What cannot be read is counted in `whys`."""
+    """Return the lines of one day; unreadable ones are counted in `whys`."""
     lines, unreadable, counted = list[BillLine](), 0, Counter[str]()
     for raw in raws:
         try:
@@ -105,7 +104,7 @@ def parse_charges(
 
 
 def _list_parts(charge: Charge) -> Sequence[ChargePart]:
-    """The parts of a charge, or all of it where it has none."""
+    """Return the parts of a charge, or the whole charge if it has none."""
     whole = ChargePart(
         amount=charge.amount, type=charge.type, start=charge.start, end=charge.end, description=charge.description
     )
@@ -113,7 +112,10 @@ def _list_parts(charge: Charge) -> Sequence[ChargePart]:
 
 
 def split_charge(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
-    """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
+    """Yield a line for each part that states an amount.
+
+    `counted`: the number of parts of each name on that day; two with one name give two lines.
+    """
     source = shorten(to_one_line(charge.source.strip()), 80)
     for item in _list_parts(charge):
         kind, amount = shorten(to_one_line((item.type or "other").strip().lower()), 20), parse_finite(item.amount)
@@ -138,7 +140,7 @@ def split_charge(charge: Charge, account: str, day: datetime, now: datetime, cou
 
 
 def _clip_to_day(item: ChargePart, day: datetime) -> tuple[datetime, datetime]:
-    """The time of an item as far as it lies in the day; the day, where it states none that does."""
+    """Return the item's time within the day; the whole day if it states no time in it."""
     start, end = max(parse_instant(item.start) or day, day), min(parse_instant(item.end) or day + DAY, day + DAY)
     return (start, end) if start < end else (day, day + DAY)
 
@@ -149,12 +151,12 @@ MOST_HOURS = 24 * 31
 
 
 def is_charge(record: BillFileRecord) -> bool:
-    """Whether a record is what one contract was charged."""
+    """Return whether a record is the charge of a contract."""
     return {"source", "amount", "items"} <= record.keys()
 
 
 def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
-    """The parts of one contract's charge."""
+    """Yield the parts of one contract's charge."""
     try:
         charge = msgspec.convert(record, Charge, strict=False)
     except (msgspec.ValidationError, ArithmeticError, ValueError) as odd:
@@ -168,19 +170,19 @@ def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLi
 
 
 def _rename_long_line(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
-    """A line of several days: its name has the instant in which they begin in place of their first day."""
+    """Return a line of several days, whose name has its start time in place of its first day."""
     rest = line.id.removeprefix(f"{about.account}/{start:%Y-%m-%d}")
     named, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
     return replace(line, id=named, start=start, end=end, estimated=not settled, statement="charges of several days")
 
 
 def is_invoice(record: BillFileRecord) -> bool:
-    """Whether a record is a line of an invoice."""
+    """Return whether a record is a line of an invoice."""
     return {"type", "description", "timestamp", "amount"} <= record.keys()
 
 
 def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
-    """One amount of an invoice; payments and credits are no charges."""
+    """Yield one amount of an invoice; payments and credits are left out."""
     told = to_one_line(shorten(str(record["description"] or ""), 200))
     at = parse_instant(_parse_number(record["timestamp"]))
     if str(record["type"]).strip().lower() != "charge":
@@ -210,7 +212,7 @@ def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillL
 
 
 def _find_period(at: datetime, record: BillFileRecord, told: str) -> tuple[datetime, datetime]:
-    """The hours before an amount was taken, where it is of hours; else the day of that moment."""
+    """Return the hours before an amount was taken, if it is charged by the hour; else the day on which it was taken."""
     if "hour" in told.lower() and "gpu" in told.lower() and record.get("quantity"):
         hours = parse_bill_amount(record["quantity"], "quantity")
         if 0 < hours <= MOST_HOURS:
@@ -219,7 +221,7 @@ def _find_period(at: datetime, record: BillFileRecord, told: str) -> tuple[datet
 
 
 def _parse_number(stated: object) -> object:
-    """A CSV has numbers as text."""
+    """Convert a number that a CSV file has as text."""
     return Decimal(stated) if isinstance(stated, str) and stated.strip().replace(".", "", 1).isdigit() else stated
 
 

@@ -1,4 +1,7 @@
-"""What `costguard doctor` finds of a Vast account: key, reach, identity, rights, clock, measures. Nothing is changed."""
+"""The checks of `costguard doctor` for a Vast account: key, reachability, identity, rights, clock, metrics.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ RIGHTS = ("list", "offers", "volumes", "balance", "bill")
 
 
 def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
-    """Every check in its order. Where Vast cannot be reached at all, the rest is skipped."""
+    """Run every check in order.
+
+    If Vast cannot be reached, the rest is skipped.
+    """
     source = f"from {account.key.source}, ending in {account.key.key.get_hint()}"
     try:
         user = account.fetch_user(account.make_deadline())
@@ -54,7 +60,10 @@ def examine_account(account: VastAccount) -> Sequence[HealthCheck]:
 
 
 def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[HealthCheck]:
-    """The key was not refused. `no_balance`: why the balance cannot be read, or ""; `fix`: what mends that."""
+    """Run the checks for an accepted key.
+
+    `no_balance`: why the balance cannot be read, or ""; `fix`: how to fix that.
+    """
     page, listed = _try_call(
         "list instances", lambda: account.api.fetch_page(None, account.make_deadline(), 25), "instance_read"
     )
@@ -76,7 +85,7 @@ def _check_known_key(account: VastAccount, source: str, id_: str, no_balance: st
 
 
 def _skip_checks(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
-    """What was not looked at, for a reason that stands before it."""
+    """Yield the checks that were skipped because of an earlier one."""
     subjects = (
         provider.REACHABLE_CHECK,
         provider.IDENTITY_CHECK,
@@ -103,7 +112,10 @@ def _check_identity(account: VastAccount, id_: str) -> HealthCheck:
 
 
 def _try_call(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, HealthCheck]:
-    """What `ask` answers, and the check that it makes. `group`: of the key's rights."""
+    """Return the result of `ask`, and its check.
+
+    `group`: the group of rights that it needs.
+    """
     subject = f"permission: {what}"
     try:
         return ask(), HealthCheck(subject=subject, outcome=CHECK_GOOD, told="it answers")
@@ -143,7 +155,7 @@ def _check_clock(account: VastAccount) -> HealthCheck:
 
 
 def _check_measures(page: InstancePage | None) -> HealthCheck:
-    """What the first page can tell of work."""
+    """Check which metrics the first page contains."""
     if page is None:
         return HealthCheck(subject=provider.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
     running = [one for raw in page.instances if (one := _decode_instance(raw)) is not None and one.actual_status == "running"]

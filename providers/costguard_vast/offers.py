@@ -1,8 +1,8 @@
-"""What Vast's hosts rent out: one offer of a host becomes two here, on demand and interruptible.
+"""Offers of Vast's hosts: each host's offer becomes two, on demand and interruptible.
 
-A search answers with few rows when it is broad, so GPUs are asked for in groups, and a group whose answer looks cut off is
-halved. Ten searches a minute and a daily quota bound what one listing may ask. Source: the project's provider notes (vast.md,
-section 4, 2026-11-21).
+A broad search returns few rows, so GPUs are searched in groups, and a group whose answer looks truncated is halved. Ten
+searches a minute and a daily quota limit the searches of one listing. Source: the project's provider notes (vast.md, section 4,
+2026-11-21).
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ SOURCE = "POST /api/v0/bundles"
 
 
 def list_live_offers(account: VastAccount, gpus: Collection[str] | None) -> OfferListing:
-    """Offers of the canonical `gpus`, None: of every GPU that Vast is known to name. ProviderError if nothing was learned."""
+    """Return offers of the canonical `gpus`, None: of every GPU whose Vast name is known.
+
+    Raises a ProviderError if no search succeeded.
+    """
     wanted = None if gpus is None else frozenset(gpus)
     names, whys = list_wire_names(account.naming, wanted), list[str]()
     asks = list(_search_groups(account, names, whys)) if names else []
@@ -54,7 +57,7 @@ def list_live_offers(account: VastAccount, gpus: Collection[str] | None) -> Offe
 def parse_offers(
     asks: Sequence[HostOffer], naming: VastGpuNames, wanted: frozenset[str] | None, today: date, whys: Sequence[str]
 ) -> OfferListing:
-    """`asks` as offers of the `wanted` GPUs (None: of all)."""
+    """Return `asks` as offers of the `wanted` GPUs (None: of all)."""
     found, unnamed, unreadable = list[Offer](), dict[str, None](), 0
     for ask in asks:
         gpu = naming.find_gpu(ask.gpu_name, ask.gpu_ram) if ask.gpu_name else None
@@ -70,14 +73,14 @@ def parse_offers(
 
 
 def list_wire_names(naming: VastGpuNames, wanted: frozenset[str] | None) -> tuple[str, ...]:
-    """What Vast may call the `wanted` GPUs: both sizes of an A100 go by one name."""
+    """Return Vast's names of the `wanted` GPUs: both sizes of an A100 have one name."""
     if wanted is None:
         return NAMES
     return tuple(name for name in NAMES if wanted.intersection(_find_canonical_gpus(naming, name)))
 
 
 def _find_canonical_gpus(naming: VastGpuNames, name: str) -> frozenset[str]:
-    """Every GPU that goes by `name`, in whichever size."""
+    """Return every canonical GPU with the name `name`, in any size."""
     sizes = (None, *(Decimal(gb * 1024) for gb in SIZES_GB))
     return frozenset(gpu for ram in sizes if (gpu := naming.find_gpu(name, ram)) is not None)
 
@@ -86,7 +89,7 @@ SIZES_GB = (6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 141, 180, 
 
 
 def _search_groups(account: VastAccount, names: Sequence[str], whys: list[str]) -> Iterator[HostOffer]:
-    """Every row, group by group. What was not asked, or was cut off, is said in `whys`."""
+    """Yield every row, group by group; failed or truncated searches are noted in `whys`."""
     groups = [tuple(names[i : i + GROUP]) for i in range(0, len(names), GROUP)]
     deadline, learned = account.make_deadline(), False
     while groups:
@@ -110,7 +113,7 @@ def _search_groups(account: VastAccount, names: Sequence[str], whys: list[str]) 
 
 
 def _check_quota(account: VastAccount) -> None:
-    """RefusedError while the quota of the day is known to be used up."""
+    """Raise RefusedError while the day's quota is known to be used up."""
     until = account.searches_closed_until
     if until is not None and account.clock.now() < until:
         raise RefusedError(f"has no searches left until {until:%Y-%m-%d %H:%M} UTC", provider=PROVIDER, code=QUOTA)
@@ -123,7 +126,10 @@ def _note_quota(account: VastAccount, broken: ProviderError) -> None:
 
 
 def _make_offers(ask: HostOffer, gpu: str, count: int, today: date) -> Iterator[Offer]:
-    """Of one host: at its price, and at the least bid that it takes. An offer without a price is kept, at an unknown one."""
+    """Yield a host's offers: at its price, and at its minimum bid.
+
+    An offer without a price is kept with an unknown one.
+    """
     base = ask.dph_base
     whole, disk = parse_positive(ask.dph_total), parse_finite(ask.storage_total_cost)
     if base is None and whole is not None and disk is not None and 0 <= disk < whole:
@@ -156,13 +162,16 @@ def _make_offer(ask: HostOffer, gpu: str, today: date, tier: str, rate: Rate | N
 
 
 def _compute_ram_gb(ask: HostOffer) -> float | None:
-    """Main memory of the offer: its share of the machine's, by cores. `cpu_cores` may be null."""
+    """Return the main memory of the offer: its share of the machine's, by cores.
+
+    `cpu_cores` may be null.
+    """
     ram, cores, whole = parse_positive(ask.cpu_ram), parse_positive(ask.cpu_cores_effective), parse_positive(ask.cpu_cores)
     return float(ram * min(cores / whole, Decimal(1)) / 1000) if ram and cores and whole else None
 
 
 def _write_note(ask: HostOffer, tier: str) -> str:
-    """What a person must know: whose machine it is, and what a bid is."""
+    """Return a note for people: the machine, its verification, and what a bid means."""
     kind = "datacenter" if ask.hosting_type == 1 else ""
     checked = shorten(to_one_line((ask.verification or "").strip()), 20)
     machine = f"machine {shorten(to_one_line(str(ask.machine_id)), 20)}" if ask.machine_id is not None else ""

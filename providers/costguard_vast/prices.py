@@ -1,14 +1,13 @@
-"""What a contract costs: its GPU part an hour, and its disk a GB and month.
+"""The price of a contract: GPU part per hour, disk per GB and month, and traffic.
 
-`dph_base` is the GPU part and `dph_total` adds the disk; neither falls when an instance is stopped. `instance` says what the
-contract accrues now, and is believed where it differs (vast.md, section 3, 2026-11-21).
+`dph_base` is the GPU part and `dph_total` adds the disk; neither falls when an instance is stopped. `instance` states what the
+contract currently accrues, and is used if it differs (vast.md, section 3, 2026-11-21).
 
 Example: dph_base 0.76, disk_space 64, storage_cost 0.15: $0.76 an hour while it runs, and 64 GB x $0.15 a month of 720 h.
 
-Traffic, which Vast bills in every state: counted where somebody has said in what unit.
-
-One public exporter reads `inet_up_billed` and `inet_down_billed` as GB, another as MB, and the spec has neither field (vast.md,
-section 3, 2026-11-21). A thousandfold mistake is no estimate, so without the setting `traffic_unit` nothing is counted.
+Vast bills traffic in every state. It is counted only if the setting `traffic_unit` states its unit: one public exporter reads
+`inet_up_billed` and `inet_down_billed` as GB, another as MB, and the spec has neither field (vast.md, section 3, 2026-11-21).
+An error by a factor of a thousand would make an estimate useless.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ WHOLE = "dph_total, with a disk that is not stated"
 
 
 def list_compute_prices(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
-    """What all its GPUs cost an hour, as it is or would be when it runs."""
+    """Return the hourly price of all its GPUs while it runs."""
     stated, source = _find_gpu_rate(one, state)
     rate, why = parse_hourly_rate(stated, gpus=gpus, field=source)
     if why:
@@ -51,7 +50,7 @@ def list_compute_prices(one: Instance, state: str, gpus: float, say: Say) -> tup
 
 
 def is_reserved(one: Instance) -> bool:
-    """Whether it was prepaid: credit is locked to it, or a discount for that is given."""
+    """Return whether it was prepaid: credit is locked to it, or it has a discount for that."""
     return parse_positive(one.credit_balance) is not None or parse_positive(one.credit_discount) is not None
 
 
@@ -74,7 +73,7 @@ def _find_gpu_rate(one: Instance, state: str) -> tuple[Decimal | None, str]:
 
 
 def list_disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
-    """The disk of the contract. Its size is whole GB, and its price such that both together cost what Vast states."""
+    """Return the contract's disk: whole GB, with a price that makes the product equal to Vast's cost."""
     size = parse_finite(one.disk_space)
     if size is None or not 0 <= size <= LARGEST_GB:
         within = state in COMPUTING and _find_gpu_rate(one, state)[1] == WHOLE
@@ -89,7 +88,7 @@ def list_disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
 
 
 def list_volume_disks(one: Volume, say: Say) -> tuple[Disk, ...]:
-    """The disk that a volume is."""
+    """Return the disk of a volume."""
     size, hourly = parse_finite(one.disk_space), parse_positive(one.storage_total_cost)
     if size is None or not 0 < size <= LARGEST_GB:
         say("disk_space is missing or absurd: what the volume costs is unknown")
@@ -100,13 +99,13 @@ def list_volume_disks(one: Volume, say: Say) -> tuple[Disk, ...]:
 
 
 def _find_disk_rate(one: Instance) -> Decimal | None:
-    """USD an hour of its disk, by its size where the rate is stated, for that has the most digits."""
+    """Return USD an hour of its disk; computed from its size if the rate is stated, which has the most digits."""
     size, rate = parse_positive(one.disk_space), parse_positive(one.storage_cost)
     return size * rate / MONTH_H if size and rate else parse_positive(one.storage_total_cost)
 
 
 def _find_stopped_rate(usual: Decimal | None, one: Instance, state: str, say: Say) -> Decimal | None:
-    """`usual`, or what a stopped contract accrues where a host takes more for that and shows it."""
+    """Return `usual`, or what a stopped contract accrues if its host charges more then and states it."""
     now = parse_positive(one.instance.disk_hour) if one.instance else None
     if usual is None or now is None or state != "stopped":
         return usual or now
@@ -129,7 +128,10 @@ def _make_disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> D
 
 
 def describe_increase(one: PriceIncrease) -> str:
-    """A sentence about a higher price that a host proposes. Costguard never accepts one."""
+    """Return a sentence about a price increase that a host proposes.
+
+    Costguard never accepts one.
+    """
     old, new = parse_positive(one.old_gpu_costpersec), parse_positive(one.new_gpu_costpersec)
     change = f" from ${old * 3600:.4f} to ${new * 3600:.4f} an hour" if old and new else ""
     ends = parse_instant(one.contract_end_date)
@@ -147,7 +149,7 @@ Say = Callable[[str], None]
 
 
 def list_counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
-    """What went in and out since the contract began; `unit` "": nobody says, and nothing is counted."""
+    """Return the traffic in and out since the contract began; none if `unit` is "", that is unknown."""
     stated = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
     used = [(name, amount, cost) for name, raw, cost in stated if (amount := parse_finite(raw)) is not None and amount >= 0]
     if used and not unit:

@@ -1,19 +1,15 @@
-"""From Vast's contracts and volumes to observations. Pure: no network, no clock.
+"""Translate Vast's contracts and volumes to observations.
 
-What cannot be read of one item is said about that item and costs no other.
+Pure: no network, no clock. A field that cannot be read is noted for its item and affects no other item.
 
-Vast's words for what a contract does, four of them a contract, to one of ours.
+State: Vast has four fields. `actual_status` is the container's, by its last heartbeat; `intended_status` is what was requested;
+`cur_state` and `next_state` are the contract's, which is what is billed. If the two differ, the contract may still hold its
+GPU, and the state is an uncertain one. Source: the project's provider notes (vast.md, section 3, 2026-11-21). Example:
+container "exited", contract "running": the process ended and the GPU is still held, so `failed`, which may be billed.
 
-`actual_status` is of the container, by its last heartbeat; `intended_status` what was asked for; `cur_state` and `next_state`
-are of the contract, which is what bills. Where the two differ the contract may still hold its GPU, and the state is one that
-nobody is sure of. Source: the project's provider notes (vast.md, section 3, 2026-11-21).
-
-Example: container "exited", contract "running": the process died and the GPU is still held, so `failed`, which may bill.
-
-Measures of work that come with Vast's listing.
-
-Vast states percent; its spec says fraction (vast.md, sections 3 and 9, 2026-11-21). A value above 1 settles it. An
-instance that never had one and whose GPU is hot may be busy on the other scale: it has no sample, which is not idle.
+Utilisation comes with the listing. Vast states percent; its spec says fraction (vast.md, sections 3 and 9, 2026-11-21). A value
+above 1 proves percent. An instance that never had one and whose GPU is hot may be busy and use the other scale: it gets no
+sample, so it does not count as idle.
 """
 
 from __future__ import annotations
@@ -58,25 +54,28 @@ REFUND = "the discount taken and a fee of 5 % of what is left of its prepayment"
 
 @dataclass(slots=True)
 class PollNotes:
-    """What a poll has to say beside its items: `notes`, and `lost`, for which the listing is not whole. Each is said once."""
+    """The distinct notes of a poll: `notes`, and `lost`, which make the listing incomplete."""
 
     notes: dict[str, None] = field(default_factory=dict)
     lost: dict[str, None] = field(default_factory=dict)
 
     def make_voice(self, what: str) -> Say:
-        """A voice that says whose note it is."""
+        """Return a function that adds a note prefixed with `what`."""
         return lambda text: self.notes.setdefault(f"{PROVIDER} {what}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
 class VastGpuNames:
-    """Vast's GPU names to canonical ones, each looked up once."""
+    """Vast's GPU names mapped to canonical ones, each looked up once."""
 
     names: GpuNames
     known: dict[tuple[str, Decimal | None], str] = field(default_factory=dict)
 
     def find_gpu(self, name: str | None, ram_mb: Decimal | None) -> str | None:
-        """The canonical GPU; None: no name here fits. `ram_mb` decides between sizes: both A100s have one name."""
+        """Return the canonical GPU; None if none matches.
+
+        `ram_mb` selects the size: both A100s have one name.
+        """
         text, ram = " ".join((name or "").split()), parse_positive(ram_mb)
         if (text, ram) not in self.known:
             found = self._resolve(text, ram)
@@ -95,14 +94,17 @@ class VastGpuNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemReader:
-    """Turns the items of one account into observations. `traffic_unit`: GB, MB, or "" where nobody says."""
+    """Translates the items of one account to observations.
+
+    `traffic_unit`: GB, MB, or "" if unknown.
+    """
 
     account: str
     naming: VastGpuNames
     traffic_unit: str = ""
 
     def read_instance(self, raw: msgspec.Raw, telling: PollNotes) -> tuple[Observation | None, Instance | None]:
-        """One contract, and what was decoded of it; where only its id can be read, its state and price are unknown."""
+        """Return one contract and its decoded item; if only its id can be read, its state and price are unknown."""
         try:
             one = msgspec.json.decode(raw, type=Instance)
         except UNREADABLE as odd:
@@ -114,7 +116,7 @@ class ItemReader:
         return self._make_observation(f"{one.id}".strip(), telling, lambda key, say: self._observe_instance(one, key, say)), one
 
     def read_volume(self, raw: msgspec.Raw, telling: PollNotes) -> Observation | None:
-        """One volume."""
+        """Return one volume."""
         try:
             one = msgspec.json.decode(raw, type=Volume)
         except UNREADABLE as odd:
@@ -179,7 +181,7 @@ class ItemReader:
         )
 
     def _find_gpus(self, one: Instance, say: Say) -> tuple[str, int]:
-        """Its GPU, canonical where a name fits, and how many."""
+        """Return its GPU, canonical if a name matches, and the count."""
         word_ = " ".join((one.gpu_name or "").split())
         gpu = self.naming.find_gpu(word_, one.gpu_ram) if word_ else ""
         if gpu is None:
@@ -193,7 +195,10 @@ class ItemReader:
 
 
 def make_handling(one: Instance, state: str) -> Handling:
-    """What acting on it would do. A stop keeps the disk; its GPU may be rented to somebody else meanwhile."""
+    """Return the effects of acting.
+
+    A stop keeps the disk; another customer may rent its GPU meanwhile.
+    """
     prepaid, size = prices.is_reserved(one), parse_finite(one.disk_space)
     lost = (f"{size:f} GB of disk",) if size else ("its disk",)
     return Handling(
@@ -207,7 +212,7 @@ def make_handling(one: Instance, state: str) -> Handling:
 
 
 def parse_labels(label: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The owner and the pairs that a label states, such as "owner=alice project=llm"; Vast has one text and no tags."""
+    """Return the owner and the pairs in a label such as "owner=alice project=llm"; Vast has one text and no tags."""
     found = dict[str, str]()
     for name, value in re.findall(r"([^\s=,;]{1,64})=([^\s=,;]{1,200})", (label or "")[:1024])[:MOST_LABELS]:
         found.setdefault(name, value)
@@ -242,7 +247,7 @@ MAY_RESUME = "interruptible: it resumes by itself when its bid wins"
 
 
 def find_state(one: Instance) -> tuple[str, str]:
-    """Our state, and Vast's word for it where that says more."""
+    """Return costguard's state, and Vast's status if that adds information."""
     actual, wanted = normalise_word(one.actual_status), normalise_word(one.intended_status)
     state = _find_base_state(actual, wanted, one)
     shown = (one.actual_status or "").strip()[:LONGEST_WORD] if actual != state else ""
@@ -254,7 +259,7 @@ def find_state(one: Instance) -> tuple[str, str]:
 
 
 def is_settled(one: Instance) -> bool:
-    """Whether contract and intention both say stopped, and nothing else is on its way."""
+    """Return whether contract and request both are stopped, and no other state is pending."""
     return (
         normalise_word(one.cur_state) in OFF
         and normalise_word(one.intended_status) == "stopped"
@@ -263,7 +268,7 @@ def is_settled(one: Instance) -> bool:
 
 
 def normalise_word(text: str | None) -> str:
-    """A state as it is compared: some carry spaces and newlines."""
+    """Return a status normalised for comparison: some have spaces and newlines."""
     return (text or "").strip().lower()[:LONGEST_WORD]
 
 
@@ -283,14 +288,14 @@ def _find_base_state(actual: str, wanted: str, one: Instance) -> str:
 
 
 def _find_arriving_state(actual: str, contract: str, wanted: str) -> str:
-    """No container yet. Where nothing says anything, that is no statement either."""
+    """Return the state of a contract without a container yet; unknown if no field states anything."""
     if contract in OFF:
         return "stopped"
     return "starting" if actual or contract == "running" or wanted in ("running", "stopped") else "unknown"
 
 
 def _find_stopped_state(contract: str, wanted: str) -> str:
-    """The container is stopped, but the contract may hold its GPU still or again."""
+    """Return the state for a stopped container, whose contract may still or again hold its GPU."""
     if contract in OFF or not contract:
         return "stopped"
     return "starting" if wanted == "running" else "stopping"
@@ -308,7 +313,10 @@ HOTTEST_C = 150.0
 
 
 def build_samples(one: Instance, key: ResourceKey, at: datetime, proven: set[str], say: Say) -> tuple[Sample, ...]:
-    """What the last heartbeat of a running instance said. `proven`: ids that are known to state percent; it grows."""
+    """Return the samples of a running instance's last heartbeat.
+
+    `proven`: ids that are known to state percent; it is extended.
+    """
     use, heat = parse_percent(one.gpu_util), parse_finite(one.gpu_temp)
     heat_c = float(heat) if heat is not None and 0 < heat <= Decimal(HOTTEST_C) else None
     if use is not None and use > 1:
@@ -326,6 +334,9 @@ def build_samples(one: Instance, key: ResourceKey, at: datetime, proven: set[str
 
 
 def _compute_memory_percent(one: Instance) -> float | None:
-    """Main memory held, in percent. Both figures are in one unit, whichever that is."""
+    """Return the main memory in use, in percent.
+
+    Both values have the same unit, whichever it is.
+    """
     used, limit = parse_finite(one.mem_usage), parse_positive(one.mem_limit)
     return float(100 * used / limit) if used is not None and limit is not None and 0 <= used <= limit else None

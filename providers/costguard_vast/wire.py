@@ -1,9 +1,9 @@
-"""The shapes of Vast's answers: only the fields that are used, and all of them may be missing.
+"""The types of Vast's answers: only the fields in use, all of which may be missing.
 
-Secrets (jupyter_token, extra_env, onstart, ssh_key) have no field here, so they are never decoded. Lists are kept raw: one
-item that cannot be read must not sink the others.
+Secrets (jupyter_token, extra_env, onstart, ssh_key) have no field here, so they are never decoded. Lists are kept undecoded, so
+that one unreadable item does not fail the others.
 
-Vast's numbers, read without believing them: what is absurd is missing, and never zero.
+Numbers are validated: an impossible one counts as missing, never as zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Time = int | float | str | None
 
 
 class InstancePage(msgspec.Struct):
-    """A page of instances. `next_token` null is the explicit end; missing, only `total_instances` may tell."""
+    """A page of instances.
+
+    `next_token`: null at the end; if it is missing, only `total_instances` can show the end.
+    """
 
     instances: list[Raw]
     next_token: str | UnsetType | None = UNSET
@@ -30,7 +33,7 @@ class InstancePage(msgspec.Struct):
 
 
 def parse_leniently(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
-    """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
+    """Return the item without its unreadable fields, and their names; None if its id is unreadable."""
     kept: dict[str, Any] = {}
     left_out: list[str] = []
     try:
@@ -50,7 +53,7 @@ UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 class InstanceAnswer(msgspec.Struct):
-    """One instance, under a plural key; null where there is none."""
+    """One instance, under a plural key; null if there is none."""
 
     instances: Raw
 
@@ -68,7 +71,7 @@ class OfferList(msgspec.Struct):
 
 
 class AccruedRates(msgspec.Struct, rename="camel"):
-    """USD an hour that the contract accrues now; of a stopped one `gpu_cost_per_hour` is 0."""
+    """USD an hour that the contract accrues now; `gpu_cost_per_hour` is 0 while it is stopped."""
 
     gpu_cost_per_hour: Decimal | None = None
     disk_hour: Decimal | None = None
@@ -76,13 +79,16 @@ class AccruedRates(msgspec.Struct, rename="camel"):
 
 
 class ItemIdentity(msgspec.Struct):
-    """The least that makes an item something: its id."""
+    """The id of an item, its only required field."""
 
     id: int | str
 
 
 class Instance(msgspec.Struct):
-    """One contract. Prices are USD an hour for all of it, `storage_cost` USD per GB-month, RAM in MB, use in percent."""
+    """One contract.
+
+    Prices are USD an hour for all of it, `storage_cost` USD per GB-month, RAM in MB, utilisation in percent.
+    """
 
     id: int | str
     actual_status: str | None = None
@@ -128,7 +134,10 @@ class Volume(msgspec.Struct):
 
 
 class HostOffer(msgspec.Struct):
-    """One offer of a host. `min_bid`: USD an hour of its interruptible variant, for all its GPUs."""
+    """One offer of a host.
+
+    `min_bid`: USD an hour of its interruptible variant, for all its GPUs.
+    """
 
     gpu_name: str | None = None
     num_gpus: int | float | None = None
@@ -149,7 +158,10 @@ class HostOffer(msgspec.Struct):
 
 
 class User(msgspec.Struct):
-    """The account. `credit`: USD paid in advance, as the console shows it; `balance` can differ."""
+    """The account.
+
+    `credit`: prepaid USD, as the console shows it; `balance` can differ.
+    """
 
     id: int | str
     credit: Decimal | None = None
@@ -163,7 +175,7 @@ class ActAnswer(msgspec.Struct):
 
 
 class PriceIncrease(msgspec.Struct):
-    """A higher price that a host proposes; rates are USD a second."""
+    """A price increase that a host proposes; rates are USD a second."""
 
     contract_id: int | str
     old_gpu_costpersec: Decimal | None = None
@@ -172,7 +184,7 @@ class PriceIncrease(msgspec.Struct):
 
 
 class PriceIncreaseList(msgspec.Struct):
-    """All of them that await an answer."""
+    """All price increases that await an answer."""
 
     pending_price_increases: list[PriceIncrease]
     truncated: bool | None = None
@@ -189,7 +201,10 @@ class ChargePart(msgspec.Struct):
 
 
 class Charge(msgspec.Struct):
-    """What one contract was charged. `source`: instance-24815377."""
+    """The charge of one contract.
+
+    `source`: instance-24815377.
+    """
 
     source: str
     type: str | None = None
@@ -215,29 +230,29 @@ SMALLEST, LARGEST = -30, 15
 
 
 def parse_finite(value: Decimal | None) -> Decimal | None:
-    """`value` where it is a number that can be reckoned with; None otherwise."""
+    """Return `value` if it is a finite number of usable size; None otherwise."""
     if value is None or not value.is_finite() or (value and not SMALLEST <= value.adjusted() < LARGEST):
         return None
     return value
 
 
 def parse_positive(value: Decimal | None) -> Decimal | None:
-    """`value` where it is a finite number above zero."""
+    """Return `value` if it is a finite number above zero; None otherwise."""
     found = parse_finite(value)
     return found if found is not None and found > 0 else None
 
 
 def parse_gpu_count(value: float | None) -> int | None:
-    """`value` as a number of GPUs, 2 as well as 2.0; None where it is missing, a fraction or absurd."""
+    """Return `value` as a number of GPUs, for 2 as well as 2.0; None if it is missing, a fraction or impossible."""
     return int(value) if value is not None and 0 <= value <= MOST_GPUS and value == int(value) else None
 
 
 def parse_percent(value: Decimal | None) -> float | None:
-    """A use in percent; None where it is missing, negative (Vast's "no heartbeat") or above 100."""
+    """Return utilisation in percent; None if it is missing, negative (Vast's "no heartbeat") or above 100."""
     found = parse_finite(value)
     return float(found) if found is not None and 0 <= found <= 100 else None  # noqa: PLR2004 - percent
 
 
 def to_nano(value: Decimal) -> int:
-    """Billionths of a finite `value`, rounded half to even."""
+    """Return a finite `value` in billionths, rounded half to even."""
     return int(value.scaleb(9).to_integral_value())

@@ -1,4 +1,4 @@
-"""EC2: a shutdown of the operating system stops or terminates the instance, depending on an attribute of the instance.
+"""EC2: a shutdown of the operating system stops or terminates the instance, by one of its attributes.
 
 InstanceInitiatedShutdownBehavior cannot be read from inside without a key, so a person states it at install (`--shutdown-means
 stop|terminate`; `aws ec2 describe-instance-attribute --attribute instanceInitiatedShutdownBehavior` shows it). The statement is

@@ -1,4 +1,4 @@
-"""Compute Engine: a shutdown from inside stops the VM (state TERMINATED, which means stopped); its disks stay and are billed.
+"""Compute Engine: a shutdown from inside stops the VM (state TERMINATED); its disks stay and are billed.
 
 The metadata server gives the VM's id, and whether a group or a cluster would start it again. Sources: the provider notes
 (gcp.md, sections 2, 5 and 7); metadata `instance/?recursive=true`.

@@ -1,4 +1,4 @@
-"""RunPod: the pod stops or deletes itself with the key that RunPod puts into every pod, for that pod (RUNPOD_API_KEY).
+"""RunPod: the pod stops or deletes itself with the pod-scoped key in its environment (RUNPOD_API_KEY).
 
 The permissions of that key are not documented beyond "pod-scoped". Reported: it may stop its own pod by GraphQL, as the
 installed `runpodctl stop pod` does (live, 2026-08-02), and its stop over REST v1 was refused with 403. GraphQL goes away in

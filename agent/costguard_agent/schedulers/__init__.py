@@ -1,6 +1,7 @@
-"""Schedulers on this machine: the number of pending and running jobs. One file per scheduler.
+"""Schedulers on this machine: the number of pending and running jobs.
 
-Only schedulers that are present are queried. If one that is present does not answer, the count is unknown, never zero.
+One file per scheduler. Only schedulers that are present are queried. If one that is present does not answer, the count is
+unknown, never zero.
 """
 
 from __future__ import annotations

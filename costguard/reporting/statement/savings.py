@@ -60,10 +60,11 @@ class ConfirmedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """The saving of one act in a period, in one currency. `at`: when the billing ended; `until`: the expected horizon.
+    """The saving of one act in a period, in one currency.
 
-    `avoided`: the cost that would have continued. `rest`: the expected cost that was billed instead. `again_at`: when it
-    computed again; within the hour this makes it a suspected false stop (`false`).
+    `at`: when the billing ended; `until`: the end of the expected saving. `avoided`: the cost that would have continued.
+    `rest`: the expected cost that was billed instead. `again_at`: when it computed again; within the hour this makes it a
+    suspected false stop (`false`).
     """
 
     act: ConfirmedAction

@@ -1,1 +1,1 @@
-"""From a due step of the plan to one confirmed act: `executor` decides whether, `send_action` sends, `hooks` run before it."""
+"""From a due step of the plan to a confirmed act: `executor` decides, `send_action` sends, `hooks` run before it."""

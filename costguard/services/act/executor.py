@@ -1,8 +1,8 @@
-"""Execute the plan of one guard run: confirm acts sent earlier, create and cancel intents, and perform due acts one at a time.
+"""Execute the plan of one guard run: confirm earlier acts, update intents, and perform due acts one at a time.
 
-Everything is checked again right before a request, by a fresh look at the machine, the overrides of that moment and samples
-taken then: since the plan was made somebody may have run `costguard keep` or started a job. Under an idle rule the activity of
-the machine and of its group is measured again, twice; where a measure is missing, the machine counts as active.
+Everything is checked again right before a request, with a new look at the machine, the overrides of that moment and new
+samples: since the plan was made, somebody may have run `costguard keep` or started a job. Under an idle rule the activity of
+the machine and of its group is measured again, twice; if a measurement is missing, the machine counts as active.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ TRIES_MAX = 5
 class ActionExecutor:
     """Executes the intents of one run.
 
-    `source_of`: the account that can be asked about a resource. `measures`: sources of samples beside the providers. `sight`:
-    the snapshot of the run. `hooks`: those of this process. `broken`: why nothing more may be done; "" while all is well.
-    `observes`: every act of this run is held (first run, gap, clock), so nothing is sent again either.
+    `source_of`: returns the account to query about a resource. `measures`: sources of samples besides the providers. `sight`:
+    the snapshot of the run. `hooks`: those of this process. `broken`: why nothing more may be done; "" if there is no such
+    reason. `observes`: every act of this run is held (first run, gap, clock), so nothing is sent again either.
     """
 
     book: GuardStore
@@ -88,7 +88,7 @@ class ActionExecutor:
         return {one.observation.key: one for one in self.sight.live}
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
-        """Update intents that may have been sent by what is listed now; repeat requests that the listing contradicts."""
+        """Update intents that may have been sent, by the present listing; repeat requests that the listing contradicts."""
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
             if intent.state in DOUBTFUL_STATES and not self.broken:
@@ -114,8 +114,8 @@ class ActionExecutor:
     def execute_plan(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
         """Create intents for coming acts, cancel those whose reason is gone, and perform those that are due.
 
-        An act that is refused at its last check uses no headroom, so the next one gets it; the refused one then goes behind the
-        others, so that none waits forever. MOST_TRIES of each kind (hard caps, others) are tried in a run.
+        An act that is refused at its last check uses no headroom, so the next one gets it; the refused one is then tried after
+        the others, so that none waits forever. TRIES_MAX of each kind (hard caps, others) are tried in a run.
         """
         self.sight = replace(sight, breaker=found.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
@@ -149,7 +149,7 @@ class ActionExecutor:
             room -= self._execute_intent(intent)
 
     def _execute_intent(self, intent: Intent) -> bool:
-        """Perform one intent; whether it used headroom."""
+        """Perform one intent; return whether it used headroom."""
         now = self.clock.now()
         ready: Intent | None = intent
         if intent.state in (PLANNED, GRACE):
@@ -218,7 +218,7 @@ class ActionExecutor:
         )
 
     def _plan_intent(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
-        """Record a new intent for `proposal`; None where an open one exists, or the leader lease is lost."""
+        """Record a new intent for `proposal`; return None if an open one exists, or the leader lease is lost."""
         now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
         loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
         work = proposal.verdict.work
@@ -242,7 +242,7 @@ class ActionExecutor:
         return intent if self.book.plan_intent(intent) else None
 
     def _cancel_unwanted(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
-        """Cancel waiting intents that no policy wants any more, or that are held by something permanent."""
+        """Cancel waiting intents that no policy wants any more, or that have a lasting hold."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
@@ -269,21 +269,25 @@ class ActionExecutor:
         return still
 
     def _build_repeat_check(self, intent: Intent) -> FindObjection:
-        """As `_still`, and what the plan asked of its work before the first request is asked anew: that was minutes ago."""
+        """Return the check of a repeated request:
+
+        also whether the activity condition of the plan still holds, minutes later.
+        """
         policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
         idle = policy is not None and intent.rule == IDLE_RULE
         over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
         return (lambda _: f"its condition no longer holds: {over}") if over else self._build_objection_check(intent)
 
     def _find_objection(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
-        """What speaks against it at this moment, of `seen` just now; "" for nothing.
+        """Return what forbids the act at this moment, with `seen` observed just now; "" for nothing.
 
-        All that the plan knows is derived anew by the plan's own rules, from the fresh look and from what the ledger says now:
-        freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider,
-        arming and approvals, whose it is and claims, its controller, whether its provider has the act, what would be lost, how
-        long it is known, other acts that are not settled. The breaker and quarantine are those of this run: they follow from
-        all machines together, and nothing was listed since. Not asked again: the grace, which only grows older; what holds a
-        whole run (`observes`); the rails, which the ledger asks as it lets an act go; its work, which `_works` measures now.
+        All holds of the plan are derived anew by the plan's own rules, from the new observation and the present ledger:
+        freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider, arming
+        and approvals, owner and claims, its controller, whether its provider has the act, what would be lost, how long it is
+        known, other unsettled acts. The breaker and quarantine are those of this run: they follow from all machines together,
+        and nothing was listed since. Not checked again: the grace period, which only grows; what holds a whole run
+        (`observes`); the limits, which the ledger checks when it lets an act run; its activity, which `_find_activity` measures
+        now.
         """
         policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets))}
         policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
@@ -309,7 +313,7 @@ class ActionExecutor:
         return "" if meant else f"{policy.name} no longer matches it"
 
     def _find_activity(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
-        """Why the machine or its group is active now, by samples taken now; "" where it is not.
+        """Return why the machine or its group is active now, by new samples; "" if it is not.
 
         A stopped machine needs no sample.
         """
@@ -332,7 +336,7 @@ class ActionExecutor:
 
 
 def _rank_by_urgency(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
-    """Hard caps first; then intents that were not refused lately; then refused ones, the oldest refusal first."""
+    """Return the sort key: hard caps, then intents not refused recently, then refused ones, the oldest refusal first."""
     policy = proposal.verdict.policy
     urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent
@@ -344,7 +348,7 @@ FindSource = Callable[[ResourceKey], InstanceSource | None]
 def find_group_members(
     seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
 ) -> tuple[GroupKey | None, list[Observation]]:
-    """The group of `seen` and the other running machines of that group, as last listed."""
+    """Return the group of `seen` and its other running machines, as last listed."""
     key = find_group(seen, group_from)
     if key is None:
         return None, []
@@ -364,7 +368,7 @@ def recheck_activity(
     now: datetime,
     also: Sequence[UtilizationSource] = (),
 ) -> str:
-    """Why `seen` or one of the `others` of its `group` may be active; "" where all are surely inactive.
+    """Explain why `seen` or one of the `others` of its `group` may be active; "" if all are certainly inactive.
 
     `lags`: as in GuardSnapshot. `also`: sources that measure machines of any provider; each of their samples counts.
     """
@@ -396,7 +400,7 @@ def _measure_now(
     *,
     also: Sequence[UtilizationSource] = (),
 ) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
-    """Samples taken `since` then of each of `seen`; and the machines without a sample, with the reason."""
+    """Return the samples of each of `seen` since `since`; and the machines that could not be measured, with reasons."""
     known = book.load_samples_since(since, [one.key for one in seen])
     samples = {one.key: set(known.get(one.key, ())) for one in seen}
     asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}

@@ -3,7 +3,7 @@
 A command gets no shell, its own process group, the few variables that every program needs, those that its hook names, and
 COSTGUARD_* facts; the same facts as JSON on standard input. At its time limit the group gets SIGTERM and, 5 s later, SIGKILL;
 processes that left the group are not followed. The beginning and the end of its output are kept. This module does not write the
-ledger: a guard run asks which hooks have ended and records it.
+ledger: a guard run collects the ended hooks and records them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ KEPT_BYTES = 4 * OUTPUT_CHARS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCall:
-    """What a hook is told. `id`: of this run; a repeated run has the same. `within_s`: seconds that it may take.
+    """The facts passed to a hook. `id`: of this run; a repeated run has the same. `within_s`: its time limit in seconds.
 
     `deadline`: when the act after it is due; None: no act follows.
     """
@@ -85,7 +85,7 @@ class HookCall:
     deadline: datetime | None = None
 
     def build_facts(self) -> dict[str, str]:
-        """What it is about, in texts that steer nothing."""
+        """Return the facts as text without control characters."""
         found = {
             "provider": self.provider,
             "account": self.account,
@@ -103,7 +103,7 @@ class HookCall:
         return {name: encode_plain(text) for name, text in found.items()}
 
     def build_body(self) -> bytes:
-        """The facts as JSON: the standard input of a command, the body of a request."""
+        """Return the facts as JSON: the standard input of a command, the body of a request."""
         return json.dumps({"schema": "costguard.hook/1", **self.build_facts()}, separators=(",", ":")).encode()
 
 
@@ -112,13 +112,13 @@ PostHook = Callable[[HookCall], HookEnd]
 
 
 def refuse_web_hook(call: HookCall) -> HookEnd:
-    """Where nothing can be asked."""
+    """Fail a URL hook if there is no HTTP client."""
     return HookEnd(state=FAILED, why=f"no HTTP client is available for the url of {call.hook.name}")
 
 
 @dataclass(slots=True)
 class HookRunner:
-    """Runs the hooks of this process. `post`: sends the hooks that are URLs."""
+    """Runs the hooks of this process. `post`: calls the hooks that are URLs."""
 
     post: PostHook = refuse_web_hook
     _going: dict[str, _RunningHook] = field(default_factory=dict)
@@ -127,12 +127,12 @@ class HookRunner:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may begin."""
+        """Return whether one more hook may begin."""
         with self._lock:
             return len(self._going) < HOOKS_AT_ONCE_MAX
 
     def begin(self, call: HookCall) -> None:
-        """Begin it, and return at once. It must have been recorded before."""
+        """Start a hook and return at once. Its begin must be recorded before."""
         going = _RunningHook()
         with self._lock:
             self._going[call.id] = going
@@ -140,22 +140,22 @@ class HookRunner:
         going.thread.start()
 
     def list_running(self) -> frozenset[str]:
-        """The ids of those that run, or have ended and were not forgotten yet."""
+        """Return the ids of hooks that run, or have ended and were not forgotten yet."""
         with self._lock:
             return frozenset((*self._going, *self._ends))
 
     def get_ends(self) -> Mapping[str, HookEnd]:
-        """How those ended that were not forgotten yet, by id."""
+        """Return the ends of hooks that were not forgotten yet, by id."""
         with self._lock:
             return dict(self._ends)
 
     def forget(self, run_id: str) -> None:
-        """Its end is recorded."""
+        """Drop the end of a hook after it was recorded."""
         with self._lock:
             self._ends.pop(run_id, None)
 
     def wait(self, *, cut_short: bool = False) -> None:
-        """Return when none runs any more, which is within the time of each. `cut_short`: end them now."""
+        """Wait until no hook runs, which the time limits bound. `cut_short`: end them now."""
         with self._lock:
             going = list(self._going.values())
         for one in going:
@@ -176,9 +176,9 @@ class HookRunner:
 
 
 def record_hook_ends(book: GuardStore, hooks: HookRunner, now: datetime, *, lost: bool = True) -> None:
-    """Record ended hooks of this process and, with `lost`, mark as lost those of other processes whose time is over.
+    """Record ended hooks of this process and, with `lost`, mark overdue hooks of other processes as lost.
 
-    LedgerError where that cannot be written; the next call tries again.
+    Raises LedgerError if that cannot be written; the next call tries again.
     """
     ends = hooks.get_ends()
     open_ = [run for run in book.load_hook_runs(now) if run.state == BEGUN]
@@ -190,7 +190,7 @@ def record_hook_ends(book: GuardStore, hooks: HookRunner, now: datetime, *, lost
 
 @dataclass(slots=True)
 class _RunningHook:
-    """One that runs. `over`: set where it is to end before its time."""
+    """A running hook. `over`: set to end it before its time limit."""
 
     over: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
@@ -199,7 +199,7 @@ class _RunningHook:
 def run_hook_command(
     call: HookCall, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None
 ) -> HookEnd:
-    """Run the command of `call` once, until it ends or its time is over. `over`: an event that ends it now.
+    """Run the command of `call` once, until it ends or reaches its time limit. `over`: an event that ends it now.
 
     `prepare`: called in the new process before the command is executed.
     """
@@ -222,7 +222,7 @@ def run_hook_command(
 
 
 def build_hook_environment(call: HookCall, ours: Mapping[str, str]) -> dict[str, str]:
-    """Environment of a hook: no key or secret of costguard, unless the hook names the variable."""
+    """Return the environment of a hook: no key or secret of costguard, unless the hook names the variable."""
     named = {name: ours[name] for name in (*PASSED_VARIABLES, *call.hook.env) if name in ours}
     return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.build_facts().items()}
 
@@ -253,7 +253,7 @@ def _follow_process(process: subprocess.Popen[bytes], call: HookCall, until: flo
 
 
 def _end_group(process: subprocess.Popen[bytes], said: _OutputReader) -> None:
-    """End the whole group. Its leader is not waited for before, so that its number cannot have become another group's."""
+    """End the whole process group. The leader is reaped later, so that its id cannot be reused by another group."""
     _signal_group(process, signal.SIGTERM)
     patience = monotonic() + KILL_AFTER_S
     while not _has_ended(process) and monotonic() < patience:
@@ -267,19 +267,19 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it is not waited for, so its number stays its own."""
+    """Return whether it has ended, without reaping it, so that its process id is not reused."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class _OutputReader:
-    """What a program says, read as it comes; the middle of it is dropped."""
+    """Reads the output of a program as it comes; the middle of a long output is dropped."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._head, self._tail, self._left_out, self._open = pipe, b"", b"", 0, True
         os.set_blocking(pipe.fileno(), False)
 
     def read_for(self, seconds: float) -> None:
-        """Read what there is, waiting at most `seconds` for it."""
+        """Read available output, waiting at most `seconds` for it."""
         if not self._open:
             sleep(seconds)
             return
@@ -289,14 +289,14 @@ class _OutputReader:
                 self._read_piece()
 
     def drain(self) -> None:
-        """Read what is there, and wait for nothing: a program left behind may hold the pipe open for ever."""
+        """Read available output without waiting: a program left behind may hold the pipe open for ever."""
         before = -1
         while self._open and before != self._size:
             before = self._size
             self._read_piece()
 
     def get_text(self) -> str:
-        """As text, short enough to be kept."""
+        """Return the output as text, short enough to be stored."""
         if self._left_out:
             mark = f"\n[{self._left_out} bytes left out]\n".encode()
             return clip_output(

@@ -1,14 +1,14 @@
-"""Send one stop or terminate to a provider, once, after a fresh look, and confirm the outcome by looking again.
+"""Send one stop or terminate to a provider, once, after a new look at the machine, and confirm the outcome.
 
-This is the only module that asks a provider to stop or end anything (tests/test_acting_wall.py). Each state is committed before
-the step that it allows:
+This is the only module that requests a provider to stop or terminate anything (tests/test_acting_wall.py). Each state is
+committed before the step that it allows:
 
     READY -> look, may it? -> commit EXECUTING -> look again, may it? -> not late? -> send once -> commit VERIFYING
 
 Example: 19:05:00 READY; 19:05:01 the machine runs, nobody keeps it, EXECUTING until 19:05:31; 19:05:02 the second look agrees
-and one request goes out; 19:05:03 VERIFYING. A process that was suspended before the request and resumed at 19:20 sends
-nothing. An adapter may take long between that check and its request; 10 s after the check the transport refuses the first byte
-(`send_deadline`). Providers without conditional requests leave the time after that unguarded.
+and one request is sent; 19:05:03 VERIFYING. A process that was suspended before the request and resumed at 19:20 sends nothing.
+An adapter may take long between that check and its request; 10 s after the check the transport refuses the first byte
+(`send_deadline`). For providers without conditional requests, the time after that is unguarded.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ FindObjection = Callable[[Observation], str]
 
 
 def read_boot_time_s() -> float:
-    """Seconds since boot, including suspend; nobody can set this clock back."""
+    """Return the seconds since boot, including suspend; this clock cannot be set back."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionPorts:
-    """The acts that one account supports; None for each that it does not."""
+    """The acts that one account supports; None for an unsupported one."""
 
     inspector: Inspector | None = None
     stopper: Stopper | None = None
@@ -67,7 +67,7 @@ class ActionPorts:
 
 
 def find_action_ports(source: object) -> ActionPorts:
-    """The acts of an account, by the ports that it implements."""
+    """Return the acts of an account, by the ports that it implements."""
     return ActionPorts(
         inspector=source if isinstance(source, Inspector) else None,
         stopper=source if isinstance(source, Stopper) else None,
@@ -77,10 +77,10 @@ def find_action_ports(source: object) -> ActionPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """Outcome of one attempt. `intent`: as last committed. `sent`: whether a request went out now.
+    """Outcome of one attempt. `intent`: as last committed. `sent`: whether a request was sent now.
 
-    `held`: why nothing was sent or settled although the intent stays open. `again`: due to be sent once more. `broken`: why the
-    ledger could not be read or written; after that only observing is allowed.
+    `held`: why nothing was sent or settled although the intent stays open. `again`: it should be sent once more. `broken`: why
+    the ledger could not be read or written; after that only observing is allowed.
     """
 
     intent: Intent
@@ -92,7 +92,7 @@ class ActionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLook:
-    """`seen`, or `why` nothing could be seen; asked for at `at_s`."""
+    """A new observation `seen`, or `why` it failed; requested at `at_s`."""
 
     at_s: float
     seen: Observation | None
@@ -109,10 +109,10 @@ def send_action(
     epoch: int | None = None,
     seconds: ReadSeconds = read_boot_time_s,
 ) -> ActionResult:
-    """Perform `intent` where it `is_due`: at most one request, and none where anything is in doubt.
+    """Perform `intent` if it is due: at most one request, and none if anything is in doubt.
 
     `epoch`: of the leader lease; None: the intent's own. `seconds`: a monotonic clock for the expiry. `still` returns why the
-    act is not wanted any more, "" where it is; what it raises is raised here, and a LedgerError of it also counts as `broken`.
+    act is no longer wanted, "" if it is; its exceptions are not caught, but a LedgerError of it is returned as `broken`.
     """
     if not is_send_due(intent, clock.now()):
         return ActionResult(intent=intent, held=f"it is {intent.state}, and not due")
@@ -161,7 +161,7 @@ class _PendingAction:
 
 
 def _execute(deed: _PendingAction, before: Observation) -> ActionResult:
-    """Commit EXECUTING, look again, send once, and commit how the provider received it."""
+    """Commit EXECUTING, look again, send once, and commit the provider's response."""
     intent, seconds, now = deed.intent, deed.seconds, deed.clock.now()
     until, until_s = now + SEND_WITHIN, seconds() + SEND_WITHIN.total_seconds()
     executing, sent = None, False
@@ -202,10 +202,10 @@ def confirm_action(
     now: datetime,
     settling: timedelta = SETTLING_TIME,
 ) -> ActionResult:
-    """Update `intent`, in doubt, by a listing or look that was requested at `asked_at`; sends nothing.
+    """Update `intent`, which is in doubt, by a listing or look requested at `asked_at`; sends nothing.
 
-    `seen` None: the machine was missing from `absences` complete listings in a row. `still` is asked where the act had no
-    effect and the intent would become READY again: a reason cancels it.
+    `seen` None: the machine was missing from `absences` complete listings in a row. `still` is called if the act had no effect
+    and the intent would become READY again: a reason cancels it.
     """
     finding = confirm_outcome(intent, seen, absences=absences, asked_at=asked_at, now=now, settling=settling)
     try:
@@ -227,7 +227,10 @@ def settle_action(
     *,
     settling: timedelta = SETTLING_TIME,
 ) -> ActionResult:
-    """Look once at what a dead process left in doubt, and update the intent by it; unchanged where nothing can be seen."""
+    """Look once at the machine of an act left in doubt by a dead process, and update the intent.
+
+    If the look fails, the intent is unchanged.
+    """
     if intent.state not in DOUBTFUL_STATES or hands.inspector is None:
         return ActionResult(intent=intent, held="it cannot be looked up individually, or nothing is pending")
     asked_at = clock.now()
@@ -238,7 +241,7 @@ def settle_action(
 
 
 def _choose_request(intent: Intent, hands: ActionPorts) -> Callable[[], ActionResponse] | None:
-    """The one request that `intent` allows. A stop never becomes a terminate."""
+    """Return the one request that `intent` allows. A stop never becomes a terminate."""
     key, stopper, terminator = intent.life.key, hands.stopper, hands.terminator
     if intent.act == STOP:
         return None if stopper is None else lambda: stopper.stop(key, lose=frozenset(intent.lose))
@@ -246,7 +249,7 @@ def _choose_request(intent: Intent, hands: ActionPorts) -> Callable[[], ActionRe
 
 
 def look_at_resource(inspector: Inspector, key: ResourceKey, clock: Clock, seconds: ReadSeconds) -> FreshLook:
-    """One look at one instance. It raises nothing."""
+    """Look up one instance. Raises nothing."""
     at_s = seconds()
     try:
         seen = inspector.look_up(key)
@@ -269,7 +272,10 @@ def _send_request(send: Callable[[], ActionResponse]) -> ActionResponse:
 
 
 def _record_reception(deed: _PendingAction, executing: Intent, reception: ActionResponse) -> ActionResult:
-    """A refusal counts as failure only where no earlier request may have worked: a stopping machine refuses a second stop."""
+    """Record the response. A refusal is a failure only if no earlier request may have worked.
+
+    A machine that is stopping refuses a second stop.
+    """
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else VERIFYING
     told = f"{reception.said}: {reception.why}" if reception.why else reception.said
     moved = _move_intent(executing, deed.intents, state, deed.clock.now(), told)
@@ -277,14 +283,14 @@ def _record_reception(deed: _PendingAction, executing: Intent, reception: Action
 
 
 def _drop_intent(intent: Intent, intents: Intents, clock: Clock, why: str) -> ActionResult:
-    """Not to be performed any more: one that was sent is still watched, any other is over."""
+    """Give up an intent: one that was sent is still watched, any other is cancelled."""
     if intent.state != READY:
         return ActionResult(intent=intent, held=why)
     return _move_intent(intent, intents, CANCELLED, clock.now(), why)
 
 
 def _move_back(deed: _PendingAction, executing: Intent, why: str, *, drop: bool = False) -> ActionResult:
-    """Nothing was sent: back to the state before, except for a dropped one that was READY. It counts as a send."""
+    """Return to the state before, since nothing was sent; a dropped READY intent is cancelled. It counts as a send."""
     intent = deed.intent
     state = CANCELLED if drop and intent.state == READY else intent.state
     moved = deed.intents.move_intent(executing, state, deed.clock.now(), outcome=why)

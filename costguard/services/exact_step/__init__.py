@@ -1,6 +1,6 @@
 """Run one training step on tensors without data: exact memory on a machine without a GPU.
 
-Needs the extra `exact` (torch, transformers, peft); imported only for `size --exact`. Decision 0009 says what it measures and
+Needs the extra `exact` (torch, transformers, peft); imported only for `size --exact`. Decision 0009 states what it measures and
 what it leaves out.
 """
 
@@ -22,10 +22,10 @@ PACKAGES = ("torch", "transformers", "peft")
 
 
 class FakeTensorSizer:
-    """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
+    """Runs jobs on PyTorch's fake tensors; implements the port `ExactSizer`."""
 
     def measure_step(self, config: Mapping[str, object], job: Job) -> ExactMemory:
-        """The memory of `job` on the model that `config` (a parsed config.json) describes."""
+        """Return the memory of `job` on the model that `config` (a parsed config.json) describes."""
         missing = [name for name in PACKAGES if find_spec(name) is None]
         if missing:
             raise InputError(f"needs packages that are not installed: {', '.join(missing)}", field="--exact", hint=INSTALL_HINT)
@@ -37,7 +37,7 @@ class FakeTensorSizer:
 
 @contextmanager
 def _silence_packages() -> Iterator[None]:
-    """Without what these packages say about themselves while they are imported and used."""
+    """Suppress log messages and warnings of these packages while they are imported and used."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

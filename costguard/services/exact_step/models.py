@@ -1,8 +1,8 @@
-"""A Hugging Face model built from its config, without data: first on the meta device, then on a fake CPU.
+"""Build a Hugging Face model from its config, without data: first on the meta device, then on a fake CPU.
 
-The meta device knows shapes and no data, so weights are neither drawn nor copied: 70B parameters take a second. PEFT moves
-its adapters between devices, which fake tensors refuse and meta tensors do not; so adapters are added before the model
-leaves the meta device.
+The meta device has shapes and no data, so weights are neither initialized nor copied: 70B parameters take a second. PEFT moves
+its adapters between devices, which fake tensors refuse and meta tensors allow; so adapters are added before the model leaves
+the meta device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WEIGHTS_OF_LINEAR = 2
 
 
 def build_model(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 - a PreTrainedModel, or PEFT's wrapper
-    """The model of `config` as `job` trains it, on the meta device."""
+    """Build the model of `config` as `job` trains it, on the meta device."""
     recipe = job.recipe
     stated = _read_config(config)
     with torch.device("meta"):
@@ -41,7 +41,7 @@ def build_model(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 
 
 
 def move_to_fake_cpu(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, and the same on a fake CPU
-    """Every tensor anew on the CPU, once each, so that what was tied stays tied; call it under FakeTensorMode.
+    """Recreate every tensor once on the CPU, so that tied tensors stay tied; call it under FakeTensorMode.
 
     `Module.to_empty` would swap each parameter in place, which fake tensors refuse.
     """
@@ -58,7 +58,7 @@ def move_to_fake_cpu(model: Any) -> Any:  # noqa: ANN401 - a model on the meta d
 
 
 def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
-    """`config` as transformers reads it, with every dropout off: a CPU keeps wider masks than a GPU does."""
+    """Parse `config` with transformers and turn off dropout, because a CPU keeps wider masks than a GPU."""
     if "text_config" in config:
         raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=LEAVE_OUT_HINT)
     table = dict(config)
@@ -78,7 +78,7 @@ def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Pretr
 
 
 def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
-    """The class that the config names, else the causal model of its type."""
+    """Instantiate the class that the config names, else the causal model of its type."""
     named = (config.architectures or [""])[0]
     maker = getattr(transformers, named, None) if "For" in named or "LMHead" in named else None
     maker = maker if maker and maker.config_class is type(config) else transformers.AutoModelForCausalLM
@@ -111,7 +111,10 @@ def _add_adapters(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTra
 
 
 def _list_attention_matrices(model: Any) -> tuple[str, ...]:  # noqa: ANN401 - a PreTrainedModel
-    """Full names of the matrices inside attention, whatever this model calls them: BERT's feed-forward has a `dense` too."""
+    """Return the full names of the matrices inside attention.
+
+    The whole path is checked, because BERT's feed-forward has a `dense` too.
+    """
     matrices = (n for n, m in model.named_modules() if getattr(getattr(m, "weight", None), "ndim", 0) == WEIGHTS_OF_LINEAR)
     return tuple(n for n in matrices if ("attn" in n or "attention" in n.lower()) and not n.endswith("attention_bias"))
 

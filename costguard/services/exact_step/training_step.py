@@ -1,6 +1,6 @@
-"""Two training steps on fake tensors; what is alive in the second is what a run holds from then on.
+"""Run two training steps on fake tensors; the memory of the second step is that of a running job.
 
-Every storage from its birth to its death, in the sizes the CUDA caching allocator hands out.
+Every storage is tracked from creation to release, in the sizes that the CUDA caching allocator allocates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMAGE = 224
 
 
 def measure_second_step(config: Mapping[str, object], job: Job) -> ExactMemory:
-    """The memory of `job`'s second step."""
+    """Return the memory of `job`'s second step."""
     transformers.logging.set_verbosity_error()
     on_meta = build_model(config, job)
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -69,7 +69,7 @@ def _run_step(
     recipe: Recipe,
     storages: StorageTracker,
 ) -> dict[str, int]:
-    """Bytes at the moments of one step; nothing of it but the weights and the optimizer's states is left over."""
+    """Return the bytes at points of one step; only the weights and the optimizer's states remain after it."""
     forward, before = 0, 0
     for _ in range(count_passes(recipe)):
         with torch.autocast("cpu", dtype=torch.bfloat16) if recipe.amp else nullcontext():
@@ -86,7 +86,7 @@ def _run_step(
 
 
 def _build_batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a PretrainedConfig
-    """Inputs and labels of one micro-batch, in the dtypes a data loader gives them."""
+    """Build inputs and labels of one micro-batch, in the dtypes of a data loader."""
     count, length = job.recipe.micro_batch, job.recipe.seq_len
     if job.architecture.sample_tokens is not None:
         side = getattr(config, "image_size", IMAGE)
@@ -110,9 +110,10 @@ ALLOCATION_GRAIN = 512
 
 
 class StorageTracker(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked: its classes are Any
-    """While it is entered, every tensor that an operator returns is followed. `now` and `peak` are bytes.
+    """Tracks every tensor that an operator returns while it is entered. `now` and `peak` are bytes.
 
-    torch keeps one Python object for a storage as long as the storage lives, so a weak reference dies when the memory does.
+    torch keeps one Python object for a storage as long as the storage lives, so a weak reference dies when the memory is
+    released.
     """
 
     def __init__(self) -> None:
@@ -129,7 +130,7 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[misc]  # torch is not i
                 self._add_storage(storage)
 
     def take_peak(self) -> int:
-        """The peak since it was last marked; from now on a new one is looked for."""
+        """Return the peak since the last call, and begin a new one."""
         peak, self.peak = self.peak, self.now
         return peak
 

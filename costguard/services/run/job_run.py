@@ -1,7 +1,7 @@
-"""Run a command as a job: quote, ask, hold, lease, run, settle, learn.
+"""Run a command as a job: quote, confirm, hold, lease, run, settle, calibrate.
 
-Nothing is written before the quote is accepted; from then on the record is written before each step. After the end hold and
-lease are settled, the speed is kept for later quotes, and the result document is written.
+Nothing is written before the quote is accepted; from then on the record is written before each step. After the end, the hold
+and the lease are settled, the speed is stored for later quotes, and the result document is written.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from costguard.views.runs import RUN_SCHEMA, RunSummary, build_run_data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line says beside the job. Texts are as they were typed; None: not given."""
+    """The options of the command line besides the job. Texts are as typed; None: not given."""
 
     command: tuple[str, ...]
     asked: RunRequest
@@ -119,7 +119,7 @@ class RunState:
 
 
 def run_job(wanted: RunOptions) -> int:
-    """Run the command as a job; its exit code, as a shell reports it."""
+    """Run the command as a job; return its exit code, as a shell reports it."""
     if not hasattr(signal, "sigtimedwait") or not sys.platform.startswith("linux"):
         raise NoAnswerError("runs jobs on Linux only", field="costguard run", hint="run it on the rented machine")
     if not wanted.command:
@@ -171,7 +171,7 @@ def run_job(wanted: RunOptions) -> int:
 
 
 def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) -> None:
-    """Ask for confirmation; NoAnswerError where a person refuses, InputError where nobody can be asked."""
+    """Ask for confirmation; raise NoAnswerError if a person refuses, InputError if there is no terminal."""
     for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
         write_message(line)
     if wanted.yes:
@@ -184,7 +184,7 @@ def _ask_to_run(wanted: RunOptions, book: RunRecordStore, found: RunEstimate) ->
 
 
 def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals) -> ChildProcess | int:
-    """Start the program after hold and lease; or the exit code where costguard was told to end before that."""
+    """Start the program after hold and lease; return the exit code instead if costguard received an end signal before."""
     money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
         state.attempt,
@@ -226,7 +226,7 @@ def _begin_program(state: RunState, watching: RunMonitor, heard: BlockedSignals)
 
 
 def _take_hold(state: RunState, desk: RunLedger, money: Money, now: datetime) -> None:
-    """Set the money aside; NoAnswerError where a budget has no room."""
+    """Take the hold; raise NoAnswerError if a budget has no room."""
     job = state.book.record.job
     wanted = build_job_hold(
         state.attempt, job, money, state.found.terms, who=desk.who, labels=_get_labels(state.found), now=now
@@ -240,7 +240,7 @@ def _take_hold(state: RunState, desk: RunLedger, money: Money, now: datetime) ->
 
 
 def _take_lease(state: RunState, desk: RunLedger) -> None:
-    """Have the machine kept; where its policies do not allow that, it is said."""
+    """Take a lease of the machine; if its policies do not allow that, print the reason."""
     live, length = state.found.live, compute_lease_length(state.found.terms, LONGEST_LEASE)
     assert live is not None  # noqa: S101 - for the type checker: asked before
     assert length is not None  # noqa: S101
@@ -257,7 +257,7 @@ def _take_lease(state: RunState, desk: RunLedger) -> None:
 
 
 def _release_all(state: RunState) -> None:
-    """The command never began: release hold and lease."""
+    """Release hold and lease of a command that never began."""
     never = replace(state.attempt, state=NEVER)
     try:
         with open_run_ledger(state.settings) as desk:
@@ -269,7 +269,7 @@ def _release_all(state: RunState) -> None:
 
 
 def _settle_end(state: RunState, watching: RunMonitor, status: int) -> RunSummary:
-    """Everything settled, learnt and told."""
+    """Settle the attempt, calibrate, print the end, and return the summary."""
     ended = close_ended_attempt(state.book, watching.snapshot_attempt(), status, state.settings, get_now())
     try:
         taught = learn_speed(state.wanted.asked, state.found, state.book.record.job, marks=watching.marks.kept, ended=ended)
@@ -293,31 +293,31 @@ def _settle_end(state: RunState, watching: RunMonitor, status: int) -> RunSummar
 
 
 def _build_environment(state: RunState, hints: HintReceiver) -> dict[str, str]:
-    """What the program finds: all that we were given, and what it is."""
+    """Return the environment of the program: ours, with the ids of job and attempt."""
     return {**os.environ, RUN_ENV: state.attempt.id, JOB_ENV: state.book.record.job, **hints.build_environment()}
 
 
 def _get_labels(found: RunEstimate) -> dict[str, str]:
-    """The labels of its machine, by which budgets may match."""
+    """Return the labels of its machine, which budgets may match."""
     return dict(found.live.observation.labels) if found.live else {}
 
 
 def _find_money_limit(found: RunEstimate) -> Money | None:
-    """The job's own cap."""
+    """Return the job's own cap; None: it has none."""
     if found.job is not None:
         return found.job.limits.max_usd
     return parse_job_limits(read_subtable(found.stated.table, "limits")).max_usd if found.stated else None
 
 
 def _list_agent_sockets() -> Sequence[str]:
-    """Where the agent of this machine listens, if there is one."""
+    """Return the sockets of this machine's agent, if there is one."""
     from costguard_agent.hints import list_hint_sockets
 
     return list_hint_sockets()
 
 
 def _make_job_name(text: str) -> str:
-    """`text` as the beginning of a job's name."""
+    """Convert `text` to the prefix of a job name."""
     kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in text)
     return kept.strip("._-")[:60] or "job"
 
@@ -327,7 +327,7 @@ SPEED_DIGITS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearntSpeed:
-    """Measured speed of a run in tokens a second, or why there is none. `after`: the next quote of such a job."""
+    """The measured speed of a run in tokens a second, or why there is none. `after`: the next quote of such a job."""
 
     tokens_per_s: float | None = None
     unfit: str = ""
@@ -337,7 +337,7 @@ class LearntSpeed:
 def close_ended_attempt(
     book: RunRecordStore, attempt: JobAttempt, status: int, settings: Settings, now: datetime
 ) -> JobAttempt:
-    """The attempt with its end written: to the record first, then to the ledger. Failures to write are printed."""
+    """Write the end of the attempt, to the ledger first, then to the record. Failures to write are printed."""
     ended = replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
     try:
         with open_run_ledger(settings) as desk:
@@ -358,7 +358,7 @@ def close_ended_attempt(
 def learn_speed(
     asked: RunRequest, found: RunEstimate, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt
 ) -> LearntSpeed:
-    """Keep the measured speed for calibration, where it is fit for that, and quote such a job again."""
+    """Store the measured speed for calibration, if it is suitable, and quote such a job again."""
     if found.job is None or found.stated is None or found.hardware is None:
         return LearntSpeed(unfit="it was not quoted, so there is nothing to compare")
     speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
@@ -377,7 +377,7 @@ def learn_speed(
 
 
 def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_: LearntSpeed) -> None:
-    """Say how it ended, beside the quote."""
+    """Print how it ended, beside the quote."""
     how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
     for line in format_end_lines(ended, book.record, found.terms, how):
         write_message(line)
@@ -389,7 +389,7 @@ def say_end(book: RunRecordStore, ended: JobAttempt, found: RunEstimate, learnt_
 
 
 def check_result_file(stated: str | None) -> Path | None:
-    """Where the document goes; InputError where another file, which is none of these, lies there."""
+    """Return the path of the result document; raise InputError if another kind of file is there."""
     if stated is None:
         return None
     path = expand_path(stated).absolute()
@@ -407,7 +407,7 @@ def check_result_file(stated: str | None) -> Path | None:
 
 
 def write_result(path: Path | None, came: RunSummary) -> None:
-    """Put the document in place. What cannot be written is told: the program's end counts more."""
+    """Write the result document. A failure is printed and not raised, because the program's exit code has priority."""
     if path is None:
         return
     try:
@@ -425,7 +425,7 @@ def _is_result(path: Path) -> bool:
 
 
 def _add_to_calibration(asked: RunRequest, found: RunEstimate, speed: float, ended: JobAttempt, job: str) -> str:
-    """Have the run among those that calibrate; why it was left out there, "" where it was not."""
+    """Add the run to the calibration; return why it was left out, "" if it was not."""
     assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
     assert found.hardware is not None  # noqa: S101
     name = f"{job}, attempt {ended.number}"

@@ -1,6 +1,6 @@
-"""Whose machine this is, and how its provider takes a spot machine away: asked of the manifests of the installed plug-ins.
+"""Detect the provider of this machine and its spot notices, from the manifests of the installed plug-ins.
 
-Example: /sys/class/dmi/id/sys_vendor reads "Amazon EC2", so the metadata service of `aws` is asked for notices.
+Example: /sys/class/dmi/id/sys_vendor reads "Amazon EC2", so the metadata service of `aws` is polled for notices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ SPARE_S = 1.0
 def find_spot_notice_source(
     stated: str, environ: Mapping[str, str] = os.environ, firmware: Path = DMI
 ) -> SpotNoticeSource | None:
-    """Who is asked for spot notices. `stated`: a provider, AUTO for the one of this machine, or NONE. None: nobody is asked."""
+    """Return the source of spot notices; None: no source.
+
+    `stated`: a provider, AUTO for the one of this machine, or NONE.
+    """
     sources = {name: traits for name, traits in _list_traits() if traits.metadata_url}
     require_one_of(stated, (AUTO, *sources, NONE), "--notices")
     name = _detect_provider(sources, environ, firmware) if stated == AUTO else stated
@@ -42,14 +45,14 @@ def find_spot_notice_source(
 
 
 def guess_provider(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) -> str | None:
-    """The provider whose machine this seems to be; None where nothing says."""
+    """Return the probable provider of this machine; None if nothing identifies it."""
     traits = dict(_list_traits())
     named = (name for name, one in traits.items() if any(environ.get(variable) for variable in one.variables))
     return next(named, None) or _detect_provider(traits, environ, firmware)
 
 
 def get_sigterm_grace_s(provider: str) -> float | None:
-    """Seconds that a program has between the provider's SIGTERM and the end of the machine; None: it sends none."""
+    """Return the seconds between the provider's SIGTERM and the end of the machine, less SPARE_S; None: it sends none."""
     traits = dict(_list_traits()).get(provider)
     return traits.sigterm_grace.total_seconds() - SPARE_S if traits and traits.sigterm_grace else None
 
@@ -59,7 +62,7 @@ def _list_traits() -> Iterator[tuple[str, MachineTraits]]:
 
 
 def _detect_provider(traits: Mapping[str, MachineTraits], environ: Mapping[str, str], firmware: Path) -> str | None:
-    """By the variable of the provider's own tools, then by the firmware."""
+    """Detect by the variable of the provider's own tools, then by the firmware."""
     for name, one in traits.items():
         if one.metadata_variable and environ.get(one.metadata_variable):
             return name

@@ -1,12 +1,12 @@
-"""After the job: the machine stopped or terminated from inside, where that is certain and nobody else works here or keeps it.
+"""After the job: stop or terminate the machine from inside, if that is safe and nobody else uses or keeps it.
 
---then stop        asked for beforehand, and what is lost is said then and again before it is done
-exit code 0        of the job, unless --then-always
-nobody else        no process of the job, no other costguard run, nobody who has a GPU; not to be able to look counts as one
-nobody keeps it    the ledger is asked about the machine that would be ended, as its cloud names it: not protected, frozen,
-                   leased or in a phase of work
-60 s               in which any key, Ctrl-C or a signal keeps it; without a terminal in front only where --yes-then was given
-once               the request is sent once (costguard_agent.clouds), and what came of it is said
+- `--then stop`: requested beforehand; what is lost is printed then and again before it is done.
+- Exit code 0 of the job, unless `--then-always`.
+- Nobody else: no process of the job, no other costguard run, no user of a GPU; if that cannot be checked, it counts as one.
+- Nobody keeps it: the ledger is queried for the machine as its cloud names it: not protected, frozen, leased or in a phase of
+work.
+- 60 s in which any key, Ctrl-C or a signal cancels it; without a terminal in the foreground only if `--yes-then` was given.
+- The request is sent once (costguard_agent.clouds), and its result is printed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEVICES, PROC = Path("/dev"), Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAction:
-    """What to do when the job has ended. `always`: whatever its exit code. `yes`: also without a terminal."""
+    """What to do after the job. `always`: for any exit code. `yes`: also without a terminal."""
 
     act: str = NOTHING
     always: bool = False
@@ -58,7 +58,7 @@ NO_END_ACTION = EndAction()
 
 
 def check_end_action(after: EndAction) -> EndAction:
-    """`after` where it can be done here; InputError where not. What it would lose is printed now, while somebody reads."""
+    """Return `after` if it can be done here; raise InputError otherwise. What it would lose is printed now."""
     require_one_of(after.act, END_ACTIONS, "--then")
     if after.act == NOTHING:
         return after
@@ -84,9 +84,9 @@ def perform_end_action(
     *,
     seconds: int = COUNTDOWN_S,
 ) -> dict[str, object]:
-    """Do what was to be done; what it was and what came of it, {} where nothing was to be.
+    """Perform the end action; return the act and its result, {} if there is none.
 
-    `spared`: who wants the machine at a place to stay, as of when it is asked; "" for nobody.
+    `spared`: returns who wants the machine to stay, as of the call; "" for nobody.
     """
     if after.act == NOTHING:
         return {}
@@ -113,7 +113,7 @@ def _say_kept(after: EndAction, why: str) -> dict[str, object]:
 def _choose_way(
     after: EndAction, status: int, came: RunSummary, spared: Callable[[MachineIdentity], str]
 ) -> tuple[ShutdownWay | None, str]:
-    """How it is to be done; or None and why it is not."""
+    """Return how to do it; or None and why it is not done."""
     if status != 0 and not after.always:
         return None, f"the job ended with status {status} (--then-always would)"
     if not after.yes and not can_keep():
@@ -129,10 +129,10 @@ def _choose_way(
 
 
 def find_keeper(settings: Settings, live: LiveResource | None, place: MachineIdentity) -> str:
-    """Who wants the machine at `place` to stay, by the ledger; "" for nobody.
+    """Return who wants the machine at `place` to stay, by the ledger; "" for nobody.
 
-    `live`: the machine that the run was started on. What cannot be read counts as somebody; a freeze also holds for machines
-    that the ledger does not know.
+    `live`: the machine that the run was started on. An unreadable ledger counts as somebody; a freeze also holds for machines
+    that the ledger does not have.
     """
     now = get_now()
     try:
@@ -167,7 +167,7 @@ def _describe_lease(seen: Observation, wishes: Sequence[Override], now: datetime
 
 
 def _wait_for_others(attempt: str) -> str:
-    """Who else works here once what ends after the job has had its time; "" for nobody."""
+    """Return who else uses the machine after a short wait for trailing processes of the job; "" for nobody."""
     until = monotonic() + LINGER_LIMIT_S
     while (why := next(find_others(attempt), "")) and monotonic() < until:
         sleep(LOOK_S)
@@ -175,7 +175,7 @@ def _wait_for_others(attempt: str) -> str:
 
 
 def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
-    """Who else works here, in words. What cannot be seen counts, and so do processes that the job left running."""
+    """Yield who else uses the machine. What cannot be checked counts, and so do processes that the job left running."""
     within = os.environ.get(RUN_ENV)
     if within:
         yield f"attempt {within}, which began this run, goes on"
@@ -191,7 +191,7 @@ def find_others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Ite
 
 
 def _find_gpu_users(proc: Path) -> Iterator[str]:
-    """Who has a GPU: by NVML, and by what is open here, as in a container NVML tells little of its own processes."""
+    """Yield the users of a GPU, by NVML and by open device files, since NVML in a container lists few of its processes."""
     from costguard_agent.gpu_processes import DAEMONS, INITIAL_NAMESPACE, is_holding_gpu, read_processes
     from costguard_agent.nvml import GpuReader
 

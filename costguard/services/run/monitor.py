@@ -1,4 +1,4 @@
-"""Watch the program while it runs: steps, cost so far, deviation from the quote, spot notices; keep the record current.
+"""Monitor the program while it runs: steps, cost so far, deviation from the quote, spot notices; update the record.
 
 Nothing here may harm the program: a failure is printed once, and the next tick tries again.
 """
@@ -44,14 +44,14 @@ NOTICE_TEXT_MAX = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeReaction:
-    """What to do on a spot notice: a command to run, a signal to send to the program; empty and None: neither."""
+    """The reaction to a spot notice: a command to run, a signal to send to the program; empty and None: neither."""
 
     command: tuple[str, ...] = ()
     signal: int | None = None
 
 
 def read_boot_clock_s() -> float:
-    """Seconds of this boot, those in which it was suspended too: they cost as well."""
+    """Return the seconds since boot, including suspended time, which costs money as well."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -80,24 +80,24 @@ class RunMonitor:
     _hook: threading.Thread | None = None
 
     def begin(self, child: ChildProcess) -> None:
-        """The program runs from now on."""
+        """Start monitoring the program."""
         self.child, self._began_s = child, self.clock()
         self.hints.begin()
         self.notices.begin()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
+        """Return the seconds since it began."""
         return self.clock() - self._began_s
 
     def snapshot_attempt(self) -> JobAttempt:
-        """The attempt as it is now; its times count on from its beginning, whatever becomes of the wall clock."""
+        """Return the attempt as of now; its times count from its beginning and ignore changes of the wall clock."""
         lasted_s = self.elapsed_s if self._lasted_s is None else self._lasted_s
         seen_at = self.attempt.began_at + timedelta(seconds=lasted_s)
         return replace(self.attempt, seen_at=seen_at, first_step=self.marks.first_step, last_step=self.marks.last_step)
 
     def tick(self) -> None:
-        """Look at everything once. It raises nothing."""
+        """Check everything once. Raises nothing."""
         try:
             self._read_steps()
             notice = self.notices.notice
@@ -115,14 +115,14 @@ class RunMonitor:
             self._say_once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
 
     def handle_end_signal(self, number: int) -> None:
-        """Costguard got SIGTERM: on a provider that announces the end of a machine this way, treat it as a spot notice."""
+        """Handle a SIGTERM to costguard: treat it as a spot notice if the provider announces the end of a machine this way."""
         cloud = self.terms.machine.provider
         grace_s = get_sigterm_grace_s(cloud) if cloud and number == signal.SIGTERM else None
         if cloud and grace_s is not None:
             self.handle_notice(SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", grace_s), signals=False)
 
     def handle_notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
-        """The machine will be taken away: print it, run the hook, signal the program."""
+        """Handle a spot notice: print it, run the hook, signal the program."""
         text = shorten(to_one_line(notice.text), NOTICE_TEXT_MAX)
         self.noticed.append(f"{notice.cloud}: {text}")
         write_message(f"{notice.cloud} is about to take this machine away: {text}")
@@ -134,7 +134,7 @@ class RunMonitor:
             self._hook.start()
 
     def end(self) -> None:
-        """The program has ended, now: the last steps are read."""
+        """Stop monitoring after the program's end: read the last steps."""
         self._lasted_s = self.elapsed_s
         self.notices.end()
         self.hints.close()
@@ -143,7 +143,7 @@ class RunMonitor:
         self.title.end()
 
     def wait(self) -> None:
-        """Until what runs beside the program has ended, which is bounded; what is to be settled has no time for it."""
+        """Wait for the notice hook to end, which its time limit bounds."""
         if self._hook is not None:
             self._hook.join()
 
@@ -189,7 +189,7 @@ class RunMonitor:
             write_message(text)
 
     def _run_notice_hook(self, notice: SpotNotice) -> None:
-        """Run the hook, in its time. Everything of ours reaches it: it is the user's own command."""
+        """Run the hook within its time limit. It gets our whole environment, because it is the user's own command."""
         now = get_now()
         hook = Hook(name="on-notice", command=self.on_notice.command, env=tuple(os.environ))
         call = HookCall(
@@ -213,12 +213,12 @@ class RunMonitor:
 
 
 def compute_deadline(now: datetime, within_s: float) -> datetime:
-    """When the machine goes, as a rule."""
+    """Return when the machine will probably be reclaimed."""
     return now + timedelta(seconds=within_s)
 
 
 def parse_notice_reaction(command: str | None, signalled: str | None) -> NoticeReaction:
-    """What the flags say is to be done; InputError where they cannot be read."""
+    """Parse the flags of the reaction; raise InputError if they are invalid."""
     try:
         words = tuple(shlex.split(command)) if command else ()
     except ValueError:

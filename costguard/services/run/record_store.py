@@ -1,11 +1,11 @@
-"""Record of a job in a file of its own, and its hold and lease in the ledger.
+"""The record of a job in a file of its own, and its hold and lease in the ledger.
 
     attempt recorded -> hold taken -> lease taken -> [the command runs] -> hold committed, lease lifted -> attempt closed
 
 Each step is written before the next one, so after a crash the next run finds what is open and settles it: `close_unwatched`
-says what an open attempt is now, `settle_attempt` updates hold and lease. Both may run twice. The file is `runs/JOB.json` in
-the platform's data folder, or the one that `--record` names; it is locked while a `costguard run` attends to the job. A refused
-hold is recorded, so that the next guard run alerts once.
+returns the present state of an open attempt, `settle_attempt` updates hold and lease. Both may run twice. The file is
+`runs/JOB.json` in the platform's data folder, or the one that `--record` names; it is locked while a `costguard run` handles
+the job. A refused hold is recorded, so that the next guard run alerts once.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ class RunRecordStore:
     record: JobRecord
 
     def put_attempt(self, attempt: JobAttempt) -> None:
-        """Have `attempt` on the disk. CostguardError where that cannot be."""
+        """Write `attempt` to the file. Raises CostguardError if that fails."""
         self._write(self._read_current().put_attempt(attempt))
 
     def drop_attempt(self, attempt: JobAttempt) -> None:
-        """Have it no more: it was not to be."""
+        """Remove an attempt that never began."""
         there = self._read_current()
         self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
 
     def _read_current(self) -> JobRecord:
-        """The record as it stands there now: a lock on a shared disk need not hold between two machines."""
+        """Return the record as in the file now: a lock on a shared disk may not hold between two machines."""
         try:
             there = read_record(self.path) if self.path.exists() else self.record
         except CostguardError:
@@ -100,9 +100,10 @@ class RunRecordStore:
 
 @contextmanager
 def open_run_record(job: str | None, stated: str | None, otherwise: str) -> Iterator[RunRecordStore]:
-    """The record of the job, locked: NoAnswerError where another `costguard run` has it.
+    """Open and lock the record of the job; raise NoAnswerError if another `costguard run` holds it.
 
-    `job`: as stated by a flag; else of the file `stated`, else of the environment, else a name like `otherwise`.
+    `job`: as stated by a flag; else from the file `stated`, else from the environment, else a new name with the prefix
+    `otherwise`.
     """
     path = expand_path(stated).absolute() if stated else None
     named = None if job is None else check_job_name(job, "--id-of-job")
@@ -138,7 +139,7 @@ def _lock_record(path: Path, named: str) -> Iterator[None]:
 
 
 def read_record(path: Path) -> JobRecord:
-    """The record in the file `path`; InputError where it is none."""
+    """Return the record in the file `path`; raise InputError if it is none."""
     try:
         with path.open("rb") as file:
             text = file.read(RECORD_BYTES_MAX).decode()
@@ -150,7 +151,7 @@ def read_record(path: Path) -> JobRecord:
 
 @contextmanager
 def open_run_ledger(settings: Settings) -> Iterator[RunLedger]:
-    """The ledger's holds and wishes, to be written to."""
+    """Open the ledger's holds and overrides for writing."""
     holds = HoldStore(
         resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(read_price_ceilings, settings)
     )
@@ -159,7 +160,7 @@ def open_run_ledger(settings: Settings) -> Iterator[RunLedger]:
 
 
 def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
-    """Settle what an earlier run of this job left open. NoAnswerError where its processes still run here."""
+    """Settle open attempts of earlier runs of this job. Raises NoAnswerError if their processes still run here."""
     now = get_now()
     for attempt in book.record.unfinished:
         here = attempt.host == get_host_name() and attempt.boot == read_boot_id()
@@ -178,7 +179,7 @@ def settle_unfinished(book: RunRecordStore, desk: RunLedger) -> None:
 
 
 def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
-    """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
+    """Wait to see whether `attempt`, on another machine, is alive. Raises NoAnswerError if it is."""
     write_message(
         f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in "
         f"{REMOTE_WATCH_S:.0f} s"
@@ -195,7 +196,7 @@ def _wait_for_silence(book: RunRecordStore, attempt: JobAttempt) -> None:
 
 
 def settle_other_jobs(folder: Path, desk: RunLedger, but: Path) -> None:
-    """Settle what runs of other jobs left open here, as far as nobody attends to them; what cannot be is left as it is."""
+    """Settle open attempts of other jobs on this machine that no costguard handles; failures are ignored."""
     for path in sorted(folder.glob("*.json")):
         with suppress(CostguardError):
             if path == but or not read_record(path).unfinished:
@@ -220,7 +221,7 @@ def _close_attempt(book: RunRecordStore, desk: RunLedger, attempt: JobAttempt, n
 
 
 def plan_attempt(book: RunRecordStore, now: datetime) -> JobAttempt:
-    """The next attempt, not written yet."""
+    """Return the next attempt, not written yet."""
     number = 1 + max((attempt.number for attempt in book.record.attempts), default=0)
     key = f"{book.record.job}.{number}-{token_hex(4)}"
     return JobAttempt(
@@ -229,30 +230,30 @@ def plan_attempt(book: RunRecordStore, now: datetime) -> JobAttempt:
 
 
 def begin_attempt(attempt: JobAttempt, now: datetime) -> JobAttempt:
-    """Its command runs from now on."""
+    """Return the attempt with its command running since `now`."""
     return replace(attempt, state=OPEN, began_at=now, seen_at=now)
 
 
 def get_host_name() -> str:
-    """What this machine is called."""
+    """Return the host name of this machine."""
     return socket.gethostname()
 
 
 def read_boot_id() -> str:
-    """This boot of it; "" where nothing tells them apart."""
+    """Return the id of the present boot; "" if there is none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
 
 
 def get_runs_folder() -> Path:
-    """Where records lie that are named nowhere else."""
+    """Return the default folder of records."""
     return get_data_path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLedger:
-    """Where money is set aside and machines are kept. `who`: for whom."""
+    """The parts of the ledger for holds and leases. `who`: the user."""
 
     holds: HoldStore
     wishes: GuardStore
@@ -261,14 +262,14 @@ class RunLedger:
 
 
 def set_money_aside(wanted: Hold, desk: RunLedger, now: datetime) -> Admission:
-    """Take the hold, or say who refuses; a refusal is recorded for the next guard run to tell of."""
+    """Take the hold, or return which budget refuses; a refusal is recorded, and the next guard run alerts on it."""
     return take_hold(wanted, desk.holds, desk.wishes, desk.budgets, now)
 
 
 def lease_machine(
     live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: RunLedger, now: datetime, *, wish_id: str, why: str
 ) -> Override | str:
-    """Keep the machine that the job runs on; or why its policies do not allow that."""
+    """Lease the machine of the job; return the reason if its policies do not allow that."""
     life = identify_incarnation(live.observation)
     allowed = decide_lease(life, desk.wishes.load_overrides_since(live.first_seen_at), tuple(policies), length, now)
     if not allowed.allowed:
@@ -280,7 +281,7 @@ def lease_machine(
 
 
 def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
-    """The state of an attempt that nobody watches any more; or its processes, where some still run.
+    """Return the state of an attempt that no costguard watches any more; or its processes, if some still run.
 
     `here`: whether it ran in this boot of this machine; only then can its processes be found.
     """
@@ -296,7 +297,7 @@ def close_unwatched(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], 
 
 
 def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple[str, ...]:
-    """Update hold and lease to the outcome of `attempt`; a sentence for each that could not be updated."""
+    """Update hold and lease to the outcome of `attempt`; return a sentence for each failed update."""
     notes = []
     if attempt.hold:
         try:
@@ -315,7 +316,7 @@ def settle_attempt(attempt: JobAttempt, desk: RunLedger, now: datetime) -> tuple
 
 
 def take_hold(wanted: Hold, holds: HoldStore, wishes: GuardStore, budgets: Iterable[Budget], now: datetime) -> Admission:
-    """Take `wanted` if every one of `budgets` that it counts in has room; the one that decides says so."""
+    """Take `wanted` if every one of `budgets` that it counts in has room; return the deciding admission."""
     admission = holds.take(wanted, budgets, now)
     wish = build_denial(wanted, admission, now, token_hex(8))
     if wish is not None:

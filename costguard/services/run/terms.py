@@ -1,6 +1,6 @@
 """Expected hours and cost of a run on this machine: find the machine, its price, and quote it.
 
-The price is the ledger's where `--id` names the machine; else `--rate`; else the cheapest market offer of such GPUs by the
+The price is the ledger's if `--id` names the machine; else `--rate`; else the cheapest market offer of such GPUs by the
 provider of this machine; else it is unknown.
 """
 
@@ -40,7 +40,7 @@ from costguard.values.resource import RUNNING, TIERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a person asked for, of the job and its machine. `flags`: over the job file. Everything else as its flag says."""
+    """The user's request for a job and its machine. `flags`: over the job file. Other fields: as their flags."""
 
     job_file: str | None = None
     flags: Table
@@ -58,7 +58,7 @@ class RunRequest:
 class RunEstimate:
     """Terms of a run and their origin.
 
-    `job` None: run without a quote. `seen`: whether the GPUs were looked at. `differs`: how they differ from what was stated.
+    `job` None: run without a quote. `seen`: whether the GPUs were detected. `differs`: how they differ from the stated ones.
     """
 
     terms: JobTerms
@@ -73,25 +73,25 @@ class RunEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SingleOfferMarket:
-    """A market of one offer: the machine we are on. Nothing else is for sale."""
+    """A market with one offer: the machine of this run."""
 
     offer: Offer | None
 
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
-        """Its own class."""
+        """Return the class of the offer."""
         return [(self.offer.gpu, self.offer.gpu_count)] if self.offer else []
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:  # noqa: ARG002 - the port's
-        """Itself, of that class."""
+        """Return the offer if it is of that class."""
         return [self.offer] if self.offer and (gpu, gpu_count) == (self.offer.gpu, self.offer.gpu_count) else []
 
     def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
-        """Itself."""
+        """Yield the offer."""
         return iter([self.offer] if self.offer else [])
 
 
 def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: datetime) -> RunEstimate:
-    """The terms of the next attempt of the job of `record`. NoAnswerError where it does not fit, or is over a cap."""
+    """Return the terms of the job's next attempt. Raises NoAnswerError if it does not fit, or exceeds a cap."""
     facts = ShippedFacts()
     live = _find_this_machine(settings, now) if asked.id is None else _find_stated_machine(asked.id, settings, now)
     hardware, notes, seen = _find_hardware(asked, live, facts)
@@ -125,7 +125,7 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
 
 
 def quote_again(asked: RunRequest, found: RunEstimate, now: datetime) -> JobTerms | None:
-    """The whole job on the same machine at the same price, with what is known by now of its speed; None where none was."""
+    """Quote the whole job again on the same machine and price with the new calibration; None if it had no quote."""
     if found.job is None or found.hardware is None:
         return None
     job = apply_calibration(replace(found.job, calibration=None), asked.calibration, asked.config)
@@ -145,7 +145,7 @@ def _quote_here(
     facts: ShippedFacts,
     now: datetime,
 ) -> tuple[QuoteOption, JobMachine, tuple[str, ...]]:
-    """The job on this hardware at this price; where none is known, at the market's."""
+    """Quote the job on this hardware at this price; if it is unknown, at the market's."""
     if machine.hourly is not None:
         bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
         offer = _build_offer(machine, hardware, live, now)
@@ -168,7 +168,7 @@ def _quote_here(
 
 
 def _price_from_market(machine: JobMachine, option: QuoteOption, facts: ShippedFacts, job: Job) -> JobMachine:
-    """`machine` at the price of the market's offer, its disk counted as the quote counts it."""
+    """Return `machine` at the price of the market's offer, with its disk counted as in the quote."""
     from costguard.quoting.storage import compute_job_disk_gb
 
     offer = option.offer
@@ -183,7 +183,7 @@ def _price_from_market(machine: JobMachine, option: QuoteOption, facts: ShippedF
 
 
 def _build_offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
-    """The machine as an offer, of a provider of its own: what it burns holds its disks, and a stated rate is the whole."""
+    """Build an offer of this machine with a provider name of its own. Its rate includes the disks."""
     if machine.hourly is None:
         return None
     name = f"{hardware.gpu.name} x{hardware.gpu_count}"
@@ -206,7 +206,7 @@ def _build_offer(machine: JobMachine, hardware: Hardware, live: LiveResource | N
 def _describe_machine(
     asked: RunRequest, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
 ) -> JobMachine:
-    """What we are on, as far as the ledger and the flags know it."""
+    """Describe this machine from the ledger and the flags."""
     stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
     known = compute_burn_rate(live, now) if live else None
     if stated is not None and known is not None and live is not None:
@@ -250,7 +250,7 @@ def _find_stated_machine(stated: str, settings: Settings, now: datetime) -> Live
 
 
 def _find_this_machine(settings: Settings, now: datetime) -> LiveResource | None:
-    """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
+    """Return this machine if its cloud identifies it and the ledger lists it as running; else None."""
     place = locate_machine()
     if not place.id:
         return None
@@ -262,7 +262,7 @@ def _find_this_machine(settings: Settings, now: datetime) -> LiveResource | None
 def _find_hardware(
     asked: RunRequest, live: LiveResource | None, facts: ShippedFacts
 ) -> tuple[Hardware | None, tuple[str, ...], bool]:
-    """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
+    """Return the GPUs as stated, as the ledger lists them, or as NVML finds them; and whether they were detected."""
     here = _list_local_gpus()
     if asked.on is not None:
         hardware, notes = parse_hardware(asked.on, facts)
@@ -281,7 +281,7 @@ def _find_hardware(
 
 
 def _explain_gpu_mismatch(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> str:
-    """That NVML finds other GPUs than were stated; "" where it does not, or cannot be asked."""
+    """Explain that NVML finds other GPUs than stated; "" if it does not, or is not available."""
     if stated is None or not here:
         return ""
     with suppress(UnknownNameError):
@@ -292,7 +292,7 @@ def _explain_gpu_mismatch(stated: Hardware | None, here: list[str], facts: Shipp
 
 
 def _list_local_gpus() -> list[str]:
-    """The names of the GPUs of this machine, as NVML tells them; none where it cannot be asked."""
+    """Return the GPU names of this machine by NVML; none if it is not available."""
     try:
         pynvml = import_module("pynvml")  # of the extra `agent`; it ships no types
     except ImportError:
@@ -310,7 +310,7 @@ def _list_local_gpus() -> list[str]:
 
 
 def _compute_tokens_per_step(job: Job, option: QuoteOption) -> int | None:
-    """Tokens of one optimizer step: as the job states them, else of one pass of every rank."""
+    """Return the tokens of one optimizer step: as the job states, else of one pass of every rank."""
     if job.global_batch_tokens:
         return job.global_batch_tokens
     placed = option.placement

@@ -49,7 +49,10 @@ class CommandStartError(CostguardError):
 
 
 class ChildProcess:
-    """The running program. `own_group`: whether it is alone in its process group."""
+    """The running program.
+
+    `own_group`: whether it is alone in its process group.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], *, own_group: bool, attempt: str = "") -> None:
         self._process, self.own_group, self._attempt = process, own_group, attempt
@@ -253,7 +256,10 @@ ENDED_AT_ONCE_TEXT = "the job was ended (SIGKILL)"
 
 
 class BlockedSignals(NamedTuple):
-    """`numbers`: the signals that are now blocked and fetched explicitly. `before`: those that were blocked before."""
+    """`numbers`: the signals that are now blocked and fetched explicitly.
+
+    `before`: those that were blocked before.
+    """
 
     numbers: frozenset[int]
     before: frozenset[int]

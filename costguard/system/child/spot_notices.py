@@ -20,7 +20,10 @@ MOST_ANSWER_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class SpotNotice:
-    """`cloud` will reclaim the machine. `text`: the notice as sent. `within_s`: the usual number of seconds left."""
+    """`cloud` will reclaim the machine.
+
+    `text`: the notice as sent. `within_s`: the usual number of seconds left.
+    """
 
     cloud: str
     text: str
@@ -29,7 +32,10 @@ class SpotNotice:
 
 @dataclass(slots=True)
 class MetadataService:
-    """The metadata service at `base`, requested without proxy and redirects. `token`: of its session, if any."""
+    """The metadata service at `base`, requested without proxy and redirects.
+
+    `token`: of its session, if any.
+    """
 
     base: str
     token: str = ""
@@ -51,7 +57,10 @@ class MetadataService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotNoticeSource:
-    """A source of notices. `fetch`: returns the notice's text, None while there is none. `within_s`: as in SpotNotice."""
+    """A source of notices.
+
+    `fetch`: returns the notice's text, None while there is none. `within_s`: as in SpotNotice.
+    """
 
     cloud: str
     base: str

@@ -1,4 +1,4 @@
-"""Terminal output beside a running program: title, question, countdown; all on standard error, never on standard output.
+"""Terminal output beside a running program: title, question, countdown; always on standard error.
 
 A title is written with OSC 2 in one write, and only while costguard's job is in the foreground, so that it can neither stop the
 job nor appear in the window of another one.
