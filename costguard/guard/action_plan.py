@@ -181,6 +181,8 @@ def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposa
     waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
     for due in (*waiting, *ahead):
         step = resolve_step(due.step, case)
+        if step.do == ASK and due.asks_at is not None:
+            due = replace(due, at=due.asks_at, unsent=False, untold=False)  # noqa: PLW2901 - the same step
         if (
             step.do in case.approved and case.climb is not None and case.climb.done
         ):  # who says yes was told, and waits for nothing

@@ -202,7 +202,7 @@ class DueStep:
     """Step `number` (from 0) is due `at`. `unsent`: a notification before it must still be sent.
 
     `untold`: one was sent, and no channel has confirmed its delivery; `at` is then the earliest possible time. `hook`: the hook
-    that it waits for, in words; "" for none.
+    that it waits for, in words; "" for none. `asks_at`: when it is due as a question, which needs no delivery; None: `at`.
     """
 
     number: int
@@ -211,6 +211,7 @@ class DueStep:
     unsent: bool = False
     untold: bool = False
     hook: str = ""
+    asks_at: datetime | None = None
 
 
 def advance_escalation(
@@ -319,6 +320,7 @@ def _build_due_step(found: Verdict, number: int, base: datetime, climb: Escalati
         sent = any(n in done for n, s in enumerate(policy.then[:number]) if s.do in NOTIFYING_STEPS)
         unsent = not sent or any(policy.then[n].do in NOTIFYING_STEPS for n in ahead)
         delivered_at = climb.delivered_at if climb is not None else None
+        asks_at = at
         if sent:
             at = max(at, (delivered_at or found.at) + grace, dict(climb.promised if climb else ()).get(step.do, at))
         return DueStep(
@@ -328,6 +330,7 @@ def _build_due_step(found: Verdict, number: int, base: datetime, climb: Escalati
             unsent=unsent,
             untold=sent and delivered_at is None,
             hook=_explain_hook_wait(policy, ahead, found.at, hooks),
+            asks_at=asks_at,
         )
     at = base + step.after
     if step.do == HOOK and found.work.attended and policy.rule != CAP_RULE:

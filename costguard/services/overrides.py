@@ -136,7 +136,10 @@ def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, co
     with open_guard_store(settings) as book:
         book.add_override(wish)
     lead = f"{called} is snoozed until {format_local_time(_compute_end(now, lasts))} ({format_length(lasts)})."
-    notes = ("Only messages are snoozed: policies still act. The next message says that the snooze has ended.",)
+    notes = (
+        "Only messages are snoozed. An announced act goes on; one that nobody was told of waits until the snooze ends.",
+        "The next message says that the snooze has ended.",
+    )
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 

@@ -1,4 +1,4 @@
-title: A snooze quiets and changes nothing else
+title: A snooze quiets, and what nobody was told of waits until it ends
 hazard: GUARD 4 snooze
 start: 2026-11-02 08:00
 end: 10:30
@@ -12,3 +12,4 @@ events
   08:31  snooze idle-gpu for 4h by ada
 expect
   09:15-10:30  never notice idle-gpu box
+  never act                        # nobody was told of it

@@ -164,6 +164,8 @@ def _build_escalation_alert(
         notice = alert.build_question_alert(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
+        if act is not None and not _find_lasting_hold(act):
+            notice = _announce_act(notice, act, matter)
     elif act is not None and not _find_lasting_hold(act):
         loses = handling.terminate_loses if act.step.do == TERMINATE else handling.stop_loses
         answered = policy.then[act.number].do != act.step.do  # a question that somebody said yes to is told as what it is now
@@ -195,6 +197,14 @@ def _build_escalation_alert(
     withdraws = act is not None and bool(_find_lasting_hold(act))
     episode = f"{climb.meaning} {climb.started_at.isoformat()}"
     return replace(notice, severity=severity, stage=max(notice.stage, number), episode=episode, withdraws=withdraws)
+
+
+def _announce_act(notice: Alert, act: Proposal, matter: alert.AlertSubject) -> Alert:
+    """A question that an act follows says when: its answer is not waited for."""
+    due = act.expected_at or act.due_at
+    coming = ("next", f"{alert.format_next_step(act.step.do, due, matter.zone)}, unless somebody keeps it")
+    facts = tuple(coming if fact[0] == "next" else fact for fact in notice.facts)
+    return replace(notice, facts=facts, ahead=True, due=due)
 
 
 def _build_rule_alert(

@@ -101,8 +101,11 @@ def load_deliveries(ask: Query, since: datetime) -> dict[tuple[str, str], tuple[
 
 
 def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> None:
-    """Record the policy notices that `message` carried: the grace of an act starts at that time."""
-    about = [one for one in message.notices if one.topic.startswith(POLICY_TOPIC)]
+    """Record the announcements of acts that `message` carried: the grace of an act starts at that time.
+
+    A notice that says "no stop while it is blocked" announces none.
+    """
+    about = [one for one in message.notices if one.topic.startswith(POLICY_TOPIC) and one.ahead]
     rows: list[SqlRow] = [
         (
             message.id,
