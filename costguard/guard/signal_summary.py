@@ -291,6 +291,8 @@ def format_clock(at: int) -> str:
 
 HANG_MIN_US = 600 * SECOND_US
 """How long a machine must look busy and do nothing to be called hung, or the window if that is shorter."""
+HANG_BLIND_US, HANG_BLIND_CONFIDENCE = 3 * 3600 * SECOND_US, 0.6
+"""Where no progress is measured: how long it must look so, and how sure that is."""
 HANG_DUTY_MIN = 95
 
 
@@ -303,14 +305,15 @@ def detect_hang(
 ) -> Classification | None:
     """Detect a machine that is busy by duty but idle by power and progress; None: no hang.
 
-    Both power and progress must be measured: inference draws little power, and an evaluation takes no step.
+    Power must be measured, and progress too for an early word: inference draws little power, and an evaluation takes no step.
+    Where no progress is measured it is a hang after HANG_BLIND_US of both, with a low confidence, on one GPU as on eight.
     """
     duty, power = lines.get(GPU_UTIL), lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
     if duty is None or power is None or duty.values[-1] < HANG_DUTY_MIN:
         return None
     progress = [one for one in tracks if one.kind.family == PROGRESS]
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else limit
-    if not progress or not limit:
+    if not limit:
         return None
     whole = LOW_SHARE * limit * (max(1.0, seen.gpu_count) if power.signal == GPU_POWER else 1)
     others = [one for one in tracks if one.kind.family in (PROGRESS, IO)]
@@ -324,12 +327,12 @@ def detect_hang(
     turns += [one.until for one in others if one.until is not None]
     turns += [one.line.ats[0] for one in progress if one.until is None]
     turn = max(turns)
-    if view.now - turn < min(HANG_MIN_US, view.length):
+    if view.now - turn < (min(HANG_MIN_US, view.length) if progress else HANG_BLIND_US):
         return None
-    why = (
-        f"GPU duty at least {HANG_DUTY_MIN} %, and power at most {LOW_SHARE:.0%} of its limit since {format_clock(turn)}",
-        f"{progress[0].kind.told}: no progress since {format_clock(turn)}",
-    )
+    busy = f"GPU duty at least {HANG_DUTY_MIN} %, and power at most {LOW_SHARE:.0%} of its limit since {format_clock(turn)}"
+    if not progress:
+        return Classification(HUNG, HANG_BLIND_CONFIDENCE, (busy, "a job's progress is not measured"), turn)
+    why = (busy, f"{progress[0].kind.told}: no progress since {format_clock(turn)}")
     return Classification(HUNG, 0.97 if len(others) > len(progress) else 0.9, why, turn)
 
 

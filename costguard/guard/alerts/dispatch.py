@@ -199,7 +199,7 @@ def _find_notify_reason(notice: Alert, told: AlertState, route: AlertRoute, now:
 def _find_change(notice: Alert, told: AlertState) -> str:
     """Return the reason to notify of an act that is newly announced, or will not come as announced; "" for none."""
     if told.due is None:
-        return ESCALATED if notice.ahead else ""
+        return ESCALATED if notice.ahead and notice.due is not None else ""
     later = notice.due is not None and notice.due - told.due > WITHDRAWN_AFTER
     return WITHDRAWN if notice.withdraws or later else ""
 

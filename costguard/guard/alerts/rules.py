@@ -76,6 +76,7 @@ def list_alerts(
         *_list_waste_alerts(survey, sight, rules),
         *_list_intent_alerts(sight, rules, costs),
         *_list_arming_alerts(rules, sight),
+        *_list_trouble_alerts(rules, sight),
     ]
     return [*found, *list_hook_alerts(survey, sight, rules), *list_fleet_alerts(survey, rules, sight, scopes)]
 
@@ -229,6 +230,31 @@ def _build_rule_alert(
         keep=alert.format_keep_command(matter.key.id),
         to=matter.to,
     )
+
+
+def _list_trouble_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
+    """One notice per running machine whose agent reports a fault, such as a GPU that fell off the bus and is still paid for."""
+    there = index_agents(sight.agents)
+    for live in sight.live:
+        agent = there.get(live.observation.key)
+        if agent is None or not agent.troubles or live.observation.state != RUNNING or live.absent_at is not None:
+            continue
+        owner = find_owner(live.observation, rules.owner_from)
+        matter = replace(build_alert_subject(live, owner, sight.now, rules.zone), topic="agent")
+        facts = (
+            ("why", "; ".join(agent.troubles)),
+            ("per hour", f"{alert.format_alert_rate(matter.rate)}, paid for as before"),
+            ("next", "nothing automatic: check the machine, or replace it"),
+        )
+        yield Alert(
+            topic="agent",
+            subject=matter.subject,
+            owner=owner,
+            severity=WARNING,
+            what=f"{matter.called}: {agent.troubles[0]}",
+            at=sight.now,
+            facts=facts,
+        )
 
 
 def _list_arming_alerts(rules: GuardConfig, sight: GuardSnapshot) -> Iterator[Alert]:
