@@ -20,9 +20,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from typing import Self, TextIO
 
 from costguard.data import ShippedFacts
+from costguard.guard.overrides import ARM, ARMED_FOR, Override, join_arming
+from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -34,6 +37,7 @@ from costguard.services.guard import GuardRunner
 from costguard.services.guard_inputs import build_guard_config, read_measurement_lags
 from costguard.services.poll import measure_activity, poll_sources
 from costguard.settings import check_settings
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
 from tests.blank import blank_latest
@@ -88,7 +92,10 @@ class Five:
         for name, rig in self.rigs.items():
             rows = (f"{key} = {json.dumps(value)}\n" for key, value in rig.table(self.bases[name]).items())
             said += f"[providers.{name}]\n{''.join(rows)}"
+        said += "[notify]\nconsole_is_delivery = true\n"
         (self.folder / "costguard.toml").write_text(said)
+        if (self.folder / "ledger.db").exists():
+            accept_policies(self.ledger, said)
         return said
 
     def stops(self) -> dict[str, int]:
@@ -150,6 +157,34 @@ def _environ(five: Five) -> dict[str, str]:
     keys = {name: value for rig in five.rigs.values() for name, value in rig.environ().items()}
     ours = {"HOME": str(folder / "home"), "COSTGUARD_LEDGER__URL": five.ledger, "PYTHONPATH": f"{ROOT}:{ROOT / 'providers'}"}
     return {**kept, **dirs, **keys, **ours, "GOOGLE_APPLICATION_CREDENTIALS": str(key), "NO_GCE_CHECK": "true"}
+
+
+def accept_policies(ledger: str, text: str) -> None:
+    """As if somebody had accepted the policies of these settings, and each notice so far had been delivered at once."""
+    with GuardStore(ledger, rails=Rails()) as book:
+        now = datetime.now(UTC)
+        for policy in check_settings(text, "costguard.toml").policies:
+            value = join_arming(policy.arm, policy.digest)
+            book.add_override(
+                Override(
+                    id=token_hex(8),
+                    what=ARM,
+                    who="the test",
+                    why="",
+                    at=now,
+                    until=now + ARMED_FOR,
+                    subject=policy.name,
+                    value=value,
+                )
+            )
+        told = [one for one in book.load_escalations() if one.done]
+        rows = [
+            ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2)
+            for one in told
+        ]
+        with book._begin_write() as (_, tell):
+            if rows:
+                tell("INSERT INTO notice_delivery VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
 
 
 class Before:

@@ -58,6 +58,8 @@ match = { ids = ["m-1", "m-2"] }
 when = 'power == "running"'
 for = "1m"
 then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+[notify]
+console_is_delivery = true
 [providers.acme]
 """
 

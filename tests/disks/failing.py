@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from costguard.ledger.db.schema import HEAD_REVISION
+from costguard.settings import check_settings
 from tests.disks.commands import IDLE, SETTINGS
 from tests.disks.trace import ROOT, environment, say
 
@@ -180,9 +181,13 @@ def bench(place: Path) -> Iterator[Bench]:
         try:
             made = Bench(place, process)
             made.lay("empty")
+            (policy,) = check_settings(SETTINGS, "costguard.toml").policies
             for minute in range(DUE - 1):
                 ran = made.run(("watch", "--once"), minute=minute)
                 assert ran.code == 0, ran.err
+                if not minute:
+                    ran = made.run(("policy", "accept", policy.digest), minute=minute)
+                    assert ran.code == 0, ran.err
             assert made.log.read_text() == ""
             shutil.copytree(made.folder, place / "due")
             yield made

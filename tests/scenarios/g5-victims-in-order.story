@@ -7,6 +7,9 @@ machines
   idles  aws 8xA100-80GB-SXM $32.77, owner bob, age 1m, stops-in 60s
 budgets
   all  $388 day, hard
+config
+  [rails]
+  acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20 }
 events
   18:00  works busy
   18:00  idles busy

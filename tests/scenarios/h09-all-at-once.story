@@ -32,4 +32,4 @@ events
   08:30  b8 no signal
 expect
   never act
-  09:10-09:30  page breaker
+  08:32-08:35  page breaker       # two samples are missing

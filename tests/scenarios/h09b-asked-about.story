@@ -25,6 +25,6 @@ events
 expect
   08:30-09:20  page breaker
   09:15  notice idle-gpu b1
-  08:00-10:20  never act
-  10:21  stop b3
+  08:00-10:19  never act
+  10:20-10:22  stop b3
   once act

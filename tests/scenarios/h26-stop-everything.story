@@ -15,6 +15,9 @@ machines
   b10  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada
 policies
   everything  arm stop, match providers aws, when "age > duration('1m')", for 1m, notify, +5m stop
+config
+  [rails]
+  acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20 }
 events
   08:00  b1 busy
   08:00  b2 busy

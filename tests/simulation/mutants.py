@@ -11,7 +11,7 @@ import pytest
 from costguard.guard import action_plan, activity, context, evaluation
 from costguard.guard.action_intents import Intent, explain_refusal
 from costguard.guard.limits import Headroom
-from costguard.guard.overrides import UNPROTECTED
+from costguard.guard.overrides import UNPROTECTED, ArmedLevel
 from costguard.guard.policy import STOP
 from costguard.ledger.guard import send_gate
 from costguard.ledger.guard.store import GuardStore
@@ -44,7 +44,7 @@ def missing_is_idle(patch: Patch) -> None:
         return doubts(tracks, *around, **named) if all(one.fresh for one in tracks) else []
 
     patch.setattr(activity, "_list_doubts", sure)
-    patch.setattr(activity, "_cap_confidence", _says((0.99, "")))
+    patch.setattr(activity, "get_confidence_cap", _says((0.99, "")))
     patch.setattr(action_plan, "EVIDENCE_COVERAGE_MIN", 0)
     patch.setattr(executor.ActionExecutor, "_find_activity", _says(""))
 
@@ -72,7 +72,7 @@ def any_life_will_do(patch: Patch) -> None:
 
 def arming_ignored(patch: Patch) -> None:
     """Every policy may stop."""
-    patch.setattr(evaluation, "find_armed_level", _says(STOP))
+    patch.setattr(evaluation, "find_armed_level", _says(ArmedLevel(STOP)))
 
 
 def labels_ignored(patch: Patch) -> None:
