@@ -116,9 +116,9 @@ SCENES = (
     ),
     scene(Happens(9, "dies", how="told"), Happens(14, "dies", how="after")),
     scene(
-        Happens(3, "answers", "b0", 25, "lost"),
-        Happens(3, "answers", "b1", 25, "lost"),
-        minutes=28,
+        Happens(3, "answers", "b0", 33, "lost"),
+        Happens(3, "answers", "b1", 33, "lost"),
+        minutes=36,
         meddles={2: "lease"},
     ),
     scene(Happens(4, "sleeps", minutes=60), minutes=70, start=MONTHS_END),
