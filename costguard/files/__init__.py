@@ -1,5 +1,5 @@
-"""Files that others wrote: bills and exports. CSV or JSON, packed by gzip or not, or Parquet; each error names its line.
+"""Reads files from other systems, such as bills and exports: CSV or JSON (also gzipped) or Parquet; errors name the line.
 
-`lines` opens one and bounds it, `table` is a header with rows, `records` are objects with keys, `cells` are values as text.
-What a row means is nobody's business here.
+`lines` opens a file and limits its size, `table` reads a header with rows and formats cells as text, and `records` reads
+objects with keys. The meaning of a row is decided elsewhere.
 """

@@ -1,7 +1,7 @@
-"""The calibration file: observed runs as they were stated, and the beliefs drawn from them, in one small JSON file.
+"""The calibration file: observed runs as stated, and the estimates computed from them, in one small JSON file.
 
-A quote reads the beliefs and nothing else. `costguard calibrate` reads the runs too, since what was expected of them is
-computed anew each time: with a better model, old runs say something else.
+A quote reads only the estimates. `costguard calibrate` reads the runs too, because it computes their expected values again each
+time: with a better model, old runs give different estimates.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SCHEMA = "costguard.calibration-file/1"
 
 
 class CalibrationFile:
-    """The file at `path`, which need not exist."""
+    """The file at `path`, which may be missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load_calibration(self) -> Calibration:
-        """What its runs say."""
+        """Return the calibration from its runs; raise InputError if the file is missing or damaged."""
         found = self._read()
         if found is None:
             hint = "costguard calibrate RUNS.csv --calibration FILE makes it"
@@ -41,14 +41,14 @@ class CalibrationFile:
         return Calibration(read)
 
     def load_runs(self) -> tuple[Table, ...]:
-        """The runs it was made from, as they were stated."""
+        """Return the runs as they were stated; empty if the file is missing."""
         runs = (self._read() or {}).get("runs", [])
         if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
             raise self._make_damage_error("its runs are no list of tables")
         return tuple(runs)
 
     def save(self, calibration: Calibration, runs: Sequence[Table]) -> None:
-        """Hold both from now on, whole or not at all; without runs there is no file."""
+        """Replace the file atomically by `calibration` and `runs`; remove it if there are no runs."""
         beliefs = [{"family": f._asdict(), "belief": b._asdict()} for f, b in calibration.beliefs.items()]
         text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
         try:

@@ -1,6 +1,6 @@
-"""A file, opened and bounded: its bytes unpacked, its text as lines that are counted, each error with its line.
+"""Opens a file with size limits: unpacks its bytes, counts the lines of its text, and names the line in each error.
 
-A file is called by a name beside its bytes: what stands in a bucket has no path.
+A file has a name separate from its content, because an object in a bucket has no path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"
 
 @contextmanager
 def open_file(path: Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a plain file. InputError names it where it cannot be opened, or not be read on."""
+    """Yield the bytes of a regular file; raise InputError that names it if it cannot be opened or read."""
     try:
         with path.open("rb") as raw:
             if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
@@ -47,12 +47,15 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def is_parquet(raw: io.BufferedReader) -> bool:
-    """Whether what was opened is Parquet rather than text."""
+    """Return whether the opened file is Parquet."""
     return raw.peek(4)[:4] == PARQUET
 
 
 class LineReader:
-    """The lines of a text file, unpacked where it is packed, counted, each of them bounded. `name`: for people."""
+    """The lines of a text file, unpacked if gzipped, counted, and limited in length.
+
+    `name`: the name in messages.
+    """
 
     def __init__(self, name: str, raw: io.BufferedReader) -> None:
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == GZIP else raw
@@ -60,7 +63,7 @@ class LineReader:
         self._text: io.TextIOWrapper | None = None
 
     def begin(self) -> str:
-        """The first line that is not blank. InputError for what is no text."""
+        """Return the first line that is not blank; raise InputError if the file is not text."""
         with self._told():
             head = self._raw.peek(4096)[:4096]
         if not head:
@@ -93,12 +96,12 @@ class LineReader:
 
     @property
     def here(self) -> str:
-        """`bill.csv, line 7`."""
+        """Return the current position: `bill.csv, line 7`."""
         return f"{self.name}, line {self.number}"
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What is wrong with the bytes, as an InputError that names the line after which it was found."""
+        """Convert errors in the bytes to InputError that names the line after which they were found."""
         try:
             yield
         except UnicodeDecodeError as odd:
@@ -113,7 +116,7 @@ class LineReader:
 
 
 class _BoundedStream(io.RawIOBase):
-    """A stream that breaks off after LARGEST_UNPACKED bytes."""
+    """A stream that raises InputError after LARGEST_UNPACKED bytes."""
 
     def __init__(self, inner: IO[bytes], name: str) -> None:
         self._inner, self._name, self._left = inner, name, LARGEST_UNPACKED

@@ -1,7 +1,7 @@
-"""A file as records, objects with keys: a row of CSV or Parquet by its header, an object of JSON. Or several files in a row.
+"""Reads one or several files as records, which are objects with keys: rows of CSV or Parquet, or JSON objects.
 
-Nothing is read whole but JSON that is one document, of which there are no large ones: a file of 2 GB passes through a few MB of
-memory. What a record means is the providers' business: see `core.bill_files`.
+Only JSON that is a single document is read as a whole; its size is limited. A file of 2 GB needs only a few MB of memory. The
+providers interpret the records.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LocatedRecord = tuple[str, Mapping[str, object]]
 
 
 def read_records(pieces: Iterable[BillFilePiece]) -> Iterator[LocatedRecord]:
-    """The records of files, one after another. InputError names the file and line."""
+    """Yield the records of the files one after another; raise InputError that names the file and line."""
     for one in pieces:
         with one.opened() as raw:
             yield from _read_file(one.name, raw)
 
 
 def list_pieces(path: Path) -> list[BillFilePiece]:
-    """The file itself, or those of a folder, sorted. InputError where there is none."""
+    """Return the file, or the bill files in a folder, sorted; raise InputError if there are none."""
     return [
         _build_piece(one)
         for one in ([path] if not path.is_dir() else _check_file_count(filter(is_bill_file, _list_files(path)), str(path)))
@@ -50,7 +50,7 @@ def list_pieces(path: Path) -> list[BillFilePiece]:
 
 
 def find_pieces(where: str) -> list[BillFilePiece]:
-    """The same for a path, where a pattern (`/exports/**/*.csv.gz`) may stand, too: then the files that it names."""
+    """Return the files of a path, as `list_pieces`, or all files that match a pattern (`/exports/**/*.csv.gz`)."""
     path = Path(where).expanduser()
     if path.exists() or not any(sign in where for sign in "*?["):
         return list_pieces(path)
@@ -59,7 +59,7 @@ def find_pieces(where: str) -> list[BillFilePiece]:
 
 
 def is_bill_file(name: Path | str) -> bool:
-    """Whether what is called so may be one of a bill's files."""
+    """Return whether a file of this name may be part of a bill."""
     return str(name).lower().endswith(ENDINGS) and not str(name).lower().endswith(MANIFEST)
 
 
@@ -98,7 +98,10 @@ def _read_file(name: str, raw: BufferedReader) -> Iterator[LocatedRecord]:
 
 
 def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
-    """Rows by the names of their columns, which stand `at`. Every row must have as many cells as the header."""
+    """Yield the rows as records by column name.
+
+    `at`: position of the header, for errors. Raise InputError for a row that does not have as many cells as the header.
+    """
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
         hint = "a table begins with the names of its columns, each once"
@@ -114,7 +117,7 @@ def _read_rows(table: FileTable, at: str = "") -> Iterator[LocatedRecord]:
 
 
 def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]:
-    """The objects of JSON lines, or of one document: a list of them, or an object with a list of them, page within page."""
+    """Yield the objects of JSON lines, or of one document: a list of objects, or an object with such a list, also nested."""
     alone = _parse_json(first)
     if alone is None:
         document = _parse_json(_read_rest(lines, first))
@@ -132,7 +135,7 @@ def _read_json_records(lines: LineReader, first: str) -> Iterator[LocatedRecord]
 
 
 def _read_rest(lines: LineReader, first: str) -> str:
-    """All from `first` on, in one text that is not too large."""
+    """Return `first` and all further lines as one text; raise InputError if it is longer than LARGEST_DOCUMENT."""
     parts, size = [first], len(first)
     for line in lines:
         parts.append(line)
@@ -145,7 +148,7 @@ def _read_rest(lines: LineReader, first: str) -> str:
 
 
 def _parse_json(text: str) -> object | None:
-    """`text` as JSON with exact numbers; None where it is none. A lone null is nothing either."""
+    """Return `text` as JSON with exact numbers; None if it is not JSON, or if it is null."""
     try:
         found: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, ArithmeticError):
@@ -154,7 +157,7 @@ def _parse_json(text: str) -> object | None:
 
 
 def _list_inner_records(value: object, here: str, deep: int) -> Iterator[LocatedRecord]:
-    """`value` as records: itself, or those of the one list of objects in it."""
+    """Yield `value` as one record, or the records of the single list of objects in it."""
     if isinstance(value, list):
         for number, one in enumerate(value, 1):
             yield from _list_inner_records(one, f"{here}, item {number}", deep)
@@ -173,5 +176,5 @@ def _list_inner_records(value: object, here: str, deep: int) -> Iterator[Located
 
 
 def _has_amounts(value: Mapping[object, object]) -> bool:
-    """Whether an object states money itself, and is no page around others that do."""
+    """Return whether an object states amounts itself, so that it is a record and not a page of records."""
     return any("amount" in str(key).lower() or "cost" in str(key).lower() for key in value)

@@ -1,6 +1,6 @@
-"""A file as a table: CSV or Parquet, a header and rows of cells, never the whole file in memory.
+"""Reads a CSV or Parquet file as a table of header and rows, without loading the whole file, and converts cells to text.
 
-Cells of tables as text, as FOCUS writes them in CSV; and the JSON within a cell.
+Cells have the text form that FOCUS uses in CSV. The module also parses JSON within a cell.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ NumberedRow = tuple[int, Sequence[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTable:
-    """`header`: as it stands there. `rows`: as many cells as each has; text in CSV, values in Parquet. Blank lines are none.
+    """A table in a file.
 
-    `name`: the file's, for people. `word`: what a row's number is of.
+    `header`: the column names as written. `rows`: the cells of each row, text in CSV and values in Parquet; blank lines are
+    skipped. `name`: the file's name in messages. `word`: what a row's number counts ("line" or "row").
     """
 
     name: str
@@ -45,13 +46,13 @@ class FileTable:
     word: str = "line"
 
     def here(self, number: int) -> str:
-        """`bill.csv, line 7`."""
+        """Return a position: `bill.csv, line 7`."""
         return f"{self.name}, {self.word} {number}"
 
 
 @contextmanager
 def open_table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[FileTable]:
-    """The table in `path`. InputError names the file, and the line where it cannot be read on."""
+    """Yield the table in `path`; raise InputError that names the file, and the line at which reading failed."""
     with open_file(path) as raw:
         if is_parquet(raw):
             yield read_parquet_table(str(path), raw)
@@ -64,19 +65,22 @@ def open_table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[F
 
 
 def looks_like_json(first: str) -> bool:
-    """Whether a text whose first line is `first` is an object or a list rather than a table."""
+    """Return whether a text whose first line is `first` is a JSON object or list rather than a table."""
     return first.lstrip()[:1] in ("{", "[")
 
 
 def read_csv_table(lines: LineReader, first: str, delimiters: Sequence[str] = DELIMITERS) -> FileTable:
-    """The rest of `lines` after `first`, which is the header: its cells stand apart by the commonest of `delimiters`."""
+    """Return the table with header `first` and the rest of `lines` as rows.
+
+    The separator is the most frequent of `delimiters` in the header.
+    """
     rows = _list_csv_rows(lines, first, max(delimiters, key=first.count))
     _, header = next(rows)
     return FileTable(name=lines.name, header=_check_header(header, lines.here), rows=rows)
 
 
 def _check_header(header: Iterable[object], here: str) -> list[str]:
-    """The names of the columns. InputError for more than any bill has."""
+    """Return the column names; raise InputError if there are more than MOST_COLUMNS."""
     names = [str(name) for name in header]
     if len(names) > MOST_COLUMNS:
         raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=here, hint="is it a bill?")
@@ -109,7 +113,7 @@ def _list_csv_rows(lines: LineReader, first: str, delimiter: str) -> Iterator[Nu
 
 
 def read_parquet_table(name: str, file: IO[bytes]) -> FileTable:
-    """The table in a file that is open. CostguardError where pyarrow is missing."""
+    """Return the table in an open file; raise CostguardError if pyarrow is not installed."""
     try:
         import pyarrow as pa
         from pyarrow import compute, parquet
@@ -141,7 +145,7 @@ def _list_parquet_rows(pa: Any, compute: Any, name: str, found: Any) -> Iterator
 
 
 def _convert_column(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
-    """A column as Python can hold it: texts that writers left as bytes, instants in UTC, and no nanoseconds."""
+    """Return a column in types that Python supports: bytes as text, instants in UTC, nanoseconds cut to microseconds."""
     its, types, kind = column.type, pa.types, None
     if types.is_binary(its) or types.is_large_binary(its):
         kind = pa.string()
@@ -160,7 +164,7 @@ def _build_parquet_error(where: str, broken: Exception) -> InputError:
 
 
 def format_cell(value: object) -> str:
-    """A cell of Parquet as FOCUS would write it in CSV; text as it is; "" is null."""
+    """Return a Parquet cell in the text form that FOCUS uses in CSV; text is unchanged, null is ""."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -179,7 +183,7 @@ def format_cell(value: object) -> str:
 
 
 def parse_json(text: str) -> object:
-    """The value of a JSON text; InputError where it is none, or names a key of an object twice."""
+    """Return the value of a JSON text; raise InputError if it is invalid or an object has a key twice."""
     try:
         return json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as wrong:

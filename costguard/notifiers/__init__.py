@@ -1,6 +1,7 @@
-"""Channels: one file each, with a function `notify` that sends one message once and says what came of it.
+"""Notification channels, one module each: a function `notify` sends one message once and returns the result.
 
-Retrying, grouping and repeats are not theirs. They raise nothing, and show no address: most addresses hold a secret.
+Retries, grouping and repeats are implemented elsewhere. Channels raise no errors, and never show an address, because most
+addresses hold a secret.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ LEAST_SECRET = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """Where to. `name`: what people see of it. `address` and `secret` are shown nowhere.
+    """A destination of messages.
 
-    `secret`: signs, "" for none. `within_s`: seconds that one try may take. `allow_private`: an address may be within a private
-    network. `ca_file`: a file of authorities to trust instead of the system's. `proxy`: an http(s) URL through which chats are
-    asked; a webhook goes to the address that was looked at, and through nobody. `person`: whose mail it is, "" for whom the
-    address of the server names.
+    - `name`: its name in messages to people. `address` and `secret` are never shown.
+    - `secret`: key for signatures; "": none. `within_s`: maximum seconds of one try.
+    - `allow_private`: the address may be in a private network.
+    - `ca_file`: certificate authorities to trust instead of the system's.
+    - `proxy`: http(s) URL of the proxy for chats; a webhook connects directly to the checked address.
+    - `person`: recipient of a mail; "": the recipients in the server's address.
     """
 
     name: str
@@ -44,16 +47,16 @@ class Channel:
 
 
 class ChannelPlugin(Protocol):
-    """What an entry point of `costguard.notifiers` names."""
+    """The function that an entry point of `costguard.notifiers` names."""
 
     def __call__(self, message: Notification, channel: Channel) -> DeliveryResult:
-        """Send `message` once. It raises nothing."""
+        """Send `message` once; raise nothing."""
 
 
 def read_channel_secret(*, env: str, file: str, environ: Mapping[str, str], field: str) -> str:
-    """The secret in the variable `env` or in the file `file`, whichever is stated; "" where neither is.
+    """Return the secret from the variable `env` or the file `file`, whichever is stated; "" if neither is.
 
-    InputError where it is stated and not there, or so short that it can be guessed.
+    Raise InputError if it is missing, or too short to be safe (under 16 characters).
     """
     if not env and not file:
         return ""
@@ -71,10 +74,10 @@ def read_channel_secret(*, env: str, file: str, environ: Mapping[str, str], fiel
 
 
 def pack_content(content: bytes) -> str:
-    """`content` as an enclosure carries it: small, and text."""
+    """Return `content` compressed and encoded as text, as an attachment stores it."""
     return b64encode(zlib.compress(content, level=9)).decode()
 
 
 def unpack_enclosure(enclosure: Attachment) -> bytes:
-    """What `packed` packed."""
+    """Return the content that `pack_content` packed."""
     return zlib.decompress(b64decode(enclosure.packed))

@@ -1,4 +1,4 @@
-"""Lines on stderr: the channel that needs no disk, no network and no account."""
+"""Writes messages to stderr; this channel needs no disk, network or account."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from costguard.notifiers import Channel
 
 
 def notify(message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ARG001 - it has no address
-    """Write the title and, indented, the text."""
+    """Write the title, then the indented text."""
     body = "".join(f"    {line}\n" if line else "\n" for line in format_body(message).splitlines())
     text = f"{format_title(message)}\n{body}"
     if sys.stderr is None:  # under pythonw, or where it was closed before the start

@@ -1,11 +1,11 @@
-"""A signed webhook: JSON to one https address (or to this machine), which the receiver can prove to be ours.
+"""A signed webhook: JSON to one https address (or to this machine), with a signature that the receiver can verify.
 
-    Costguard-Id: 6c62...                    the same for every try: drop what you have seen
-    Costguard-Timestamp: 1795219200          seconds since 1970 at which this try was sent: refuse what is older than 5 min
+    Costguard-Id: 6c62...                    the same for every try: drop messages that you have seen
+    Costguard-Timestamp: 1795219200          seconds since 1970 at which this try was sent: refuse messages older than 5 min
     Costguard-Signature: v1=hex(HMAC-SHA256(secret, id + "." + timestamp + "." + body))
 
-The name is resolved once, each of its addresses is looked at, and the connection goes to one of those and to no other: a name
-that says something else the second time it is asked (DNS rebinding) gains nothing. Redirects are not followed.
+The host name is resolved once, each of its addresses is checked, and the connection uses one of the checked addresses. A name
+that resolves differently later (DNS rebinding) therefore has no effect. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Address = IPv4Address | IPv6Address
 
 
 class _WebhookUrl(NamedTuple):
-    """An address that was read strictly. `path` with its query, which may hold a secret."""
+    """A strictly parsed address; `path` includes the query, which may hold a secret."""
 
     scheme: str
     host: str
@@ -69,13 +69,14 @@ class _WebhookUrl(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """It is not sent there. The text says why, and shows nothing of the address."""
+    """The message is not sent to this address; the text gives the reason without showing the address."""
 
 
 class WebhookAnswer(NamedTuple):
-    """What came of one request. `status` None: none came, and `why` not. `said`: the beginning of what it says.
+    """The result of one request.
 
-    `again`: whether another try may help.
+    `status`: HTTP status; None: no answer, for the reason `why`. `said`: the beginning of the answer. `again`: whether another
+    try may succeed.
     """
 
     status: int | None
@@ -95,7 +96,7 @@ def notify(message: Notification, channel: Channel) -> DeliveryResult:
 
 
 def post_webhook(request_id: str, body: bytes, channel: Channel) -> WebhookAnswer:
-    """POST `body` once within `channel.within_s`, signed. It raises nothing, and what it says shows no address."""
+    """POST the signed `body` once within `channel.within_s`; raise nothing, and show no address in the answer."""
     try:
         place, until = _parse_url(channel.address), monotonic() + channel.within_s
         found = _resolve_addresses(place, channel)
@@ -109,7 +110,7 @@ def post_webhook(request_id: str, body: bytes, channel: Channel) -> WebhookAnswe
 
 
 def build_webhook_body(message: Notification) -> bytes:
-    """The body: the message in fields, and its text as people read it."""
+    """Return the body: the message as fields, and its text as people read it."""
     notices = [
         {
             "topic": encode_plain(one.topic),
@@ -140,7 +141,7 @@ def build_webhook_body(message: Notification) -> bytes:
 
 
 def _build_enclosure_data(enclosure: Attachment) -> dict[str, object]:
-    """JSON as it is; anything else as text, or in base64 where it is none."""
+    """Return the attachment as data: JSON as it is, other content as text, or as base64 if it is not text."""
     content = unpack_enclosure(enclosure)
     head: dict[str, object] = {"name": encode_plain(enclosure.name), "media": enclosure.media}
     if enclosure.media == JSON:
@@ -152,13 +153,16 @@ def _build_enclosure_data(enclosure: Attachment) -> dict[str, object]:
 
 
 def sign_webhook(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
-    """What the header Costguard-Signature says."""
+    """Return the value of the header Costguard-Signature."""
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
 def is_allowed(address: Address, *, allow_private: bool) -> bool:
-    """Whether a webhook may go to `address`: never to a link-local one or a cloud's metadata, even where private ones may."""
+    """Return whether a webhook may connect to `address`.
+
+    Link-local addresses and cloud metadata addresses are never allowed, even if private ones are.
+    """
     if isinstance(address, IPv6Address):
         inner = _extract_ipv4(address)
         if inner is not None:
@@ -169,7 +173,7 @@ def is_allowed(address: Address, *, allow_private: bool) -> bool:
 
 
 def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 one stands for."""
+    """Return the IPv4 address embedded in an IPv6 address; None if there is none."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -181,7 +185,7 @@ def _extract_ipv4(address: IPv6Address) -> IPv4Address | None:
 
 
 def _parse_url(text: str) -> _WebhookUrl:
-    """`text` read so that no two readers of it can disagree on which host it names."""
+    """Return `text` parsed strictly, so that no two parsers can disagree about its host."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -212,7 +216,7 @@ def _is_host(host: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether the settings name this machine in so many words; a name that only resolves to it does not count."""
+    """Return whether `host` is written as this machine; a name that only resolves to it does not count."""
     try:
         return host.lower() == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -220,7 +224,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
-    """Every address of the host, all of them allowed. OSError where the name is not known now, or not in time."""
+    """Return every address of the host, all of them allowed; raise OSError if the name cannot be resolved in time."""
     found = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
     ours, private = _is_loopback(place.host), channel.allow_private
     if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=private) for one in found):
@@ -231,7 +235,7 @@ def _resolve_addresses(place: _WebhookUrl, channel: Channel) -> list[Address]:
 def _send_once(
     headers: dict[str, str], body: bytes, place: _WebhookUrl, address: Address, *, ca_file: Path | None, until: float
 ) -> WebhookAnswer:
-    """One try. The connection goes to `address`; the certificate is of the host's name."""
+    """Try once; connect to `address`, and check the certificate against the host's name."""
     _silence_loggers()
     left = max(until - monotonic(), LEAST_S)
     to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
@@ -292,12 +296,12 @@ def _classify_status(status: int) -> DeliveryResult:
 
 
 def _close_connection(client: httpx2.Client) -> None:
-    """Cut the connection, wherever it hangs: a timeout for each read is no bound on a server that drips."""
+    """Close the connection in any state; a timeout per read does not stop a server that sends slowly."""
     with suppress(httpx2.HTTPError, OSError, RuntimeError):
         client.close()
 
 
 def _silence_loggers() -> None:
-    """What httpx2 and httpcore2 log is addresses, with the secrets in them (H40)."""
+    """Disable the loggers of httpx2 and httpcore2, because they log addresses with their secrets (H40)."""
     for name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
         logging.getLogger(name).disabled = True

@@ -1,1 +1,4 @@
-"""One format a file: each holds `render(document) -> str`, and has its line under `costguard.reports` in pyproject.toml."""
+"""Output formats, one module each, with a function `render(document) -> str`.
+
+Each is registered under `costguard.reports` in pyproject.toml.
+"""

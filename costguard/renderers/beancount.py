@@ -1,4 +1,4 @@
-"""`--format beancount`: charges as double-entry bookkeeping in plain text, for those who keep books with Beancount.
+"""`--format beancount`: charges as double-entry bookkeeping in plain text, for users of Beancount.
 
     2026-11-02 * "AWS" "compute: 2 resources"
       low: 59.760000000 USD
@@ -6,8 +6,9 @@
       Expenses:Cloud:AWS:123456789012:Compute:Ada    59.760000000 USD
       Liabilities:Cloud:AWS:123456789012            -59.760000000 USD
 
-One transaction a UTC day, account, kind of charge, owner and currency: what the ledger expects, to the nano-unit. One that is
-flagged "!" is not known exactly; its ends stand below it. What is owed is settled by a payment that you book yourself.
+There is one transaction per UTC day, account, kind of charge, owner and currency, with the amount that the ledger expects,
+exact to the nano-unit. A transaction flagged "!" is not known exactly; its lower and upper bound are listed in it. Payments
+that settle the liabilities are booked by the user.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _PostingSum:
 
 
 def render(document: Document) -> Iterator[str]:
-    """A whole file: options, commodities and accounts, then the transactions day by day."""
+    """Yield the file: options, commodities and accounts, then the transactions day by day."""
     sums = _sum_postings(document.items) if document.items is not None else {}
     yield HEAD
     days = [place[0] for place in sums]
@@ -115,12 +116,15 @@ def _format_liability_account(place: _PostingKey) -> str:
 
 
 def _format_seller(seller: str) -> str:
-    """Vast-ai for Vast.ai: no two sellers are told apart by a dot or a space."""
+    """Return the account part for a seller: Vast-ai for Vast.ai; dots and spaces become hyphens."""
     return _format_account_part(re.sub(r"[. ]", "-", seller))
 
 
 def _format_account_part(text: str) -> str:
-    """`text` as a part of an account's name. Where more than its first letter had to change, a few more tell which it was."""
+    """Return `text` as a part of an account name.
+
+    If more than the first letter must change, six characters of a hash are appended to keep names distinct.
+    """
     plain = text[:1].upper() + text[1:]
     if NAME.fullmatch(plain) and len(plain) <= LONGEST_NAME and plain != NOBODY:
         return plain
@@ -130,6 +134,6 @@ def _format_account_part(text: str) -> str:
 
 
 def _quote_text(text: str) -> str:
-    """`text` between quotes, on one line, with nothing in it that ends it."""
+    """Return `text` as a quoted string on one line, with quotes and escapes in it escaped."""
     plain = shorten(to_one_line(text), LONGEST_TEXT)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""`--csv`: one line per record, with a header; nested values are left to `--json`."""
+"""`--csv`: one line per record, with a header; nested values are only in `--json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ quote in front."""
 
 
 def render(document: Document) -> str:
-    """RFC 4180 with line feeds. None is an empty cell."""
+    """Return RFC 4180 CSV with line feeds; None is an empty cell."""
     out = io.StringIO()
     header = list(dict.fromkeys(key for record in document.records for key in record))
     writer = csv.DictWriter(out, header, lineterminator="\n", restval="")
@@ -24,7 +24,7 @@ def render(document: Document) -> str:
 
 
 def escape_cell(value: object) -> object:
-    """`value` as a cell: of text, one line that no terminal acts on and no spreadsheet runs."""
+    """Return `value` as a cell; text becomes one line that no terminal interprets and no spreadsheet runs as a formula."""
     if not isinstance(value, str):
         return value
     text = to_one_line(value)

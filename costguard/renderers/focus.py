@@ -1,6 +1,6 @@
-"""`--format focus`: a FOCUS export as CSV, one row a charge item. `--focus-version` says which (default: the newest).
+"""`--format focus`: a FOCUS export as CSV, one row per charge item, in the version of `--focus-version` (default: newest).
 
-Text that a spreadsheet would run gets a quote in front, as in every CSV; names are data, and data is shown.
+Text that a spreadsheet would run as a formula gets a quote in front, as in every CSV. Names are exported as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 1000
 
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[str]:
-    """The header, then the rows as the ledger gives them; RFC 4180 with line feeds, null is an empty cell."""
+    """Yield the header, then the rows in the ledger's order, as RFC 4180 CSV with line feeds; null is an empty cell."""
     return _render_pieces(build_rows(document.items), list_header(focus_version or NEWEST_VERSION))
 
 
@@ -43,7 +43,10 @@ def _format_csv_lines(lines: Sequence[Sequence[object]]) -> str:
 
 
 def _format_cell(value: RowValue) -> object:
-    """Decimals without exponent or idle zeros, instants in whole seconds of UTC, objects as JSON in ASCII."""
+    """Return a cell as text.
+
+    Decimals have no exponent and no trailing zeros, instants are whole seconds of UTC, objects are JSON in ASCII.
+    """
     if value is None or isinstance(value, str):
         return escape_cell(value)
     if isinstance(value, bool):
@@ -57,5 +60,5 @@ def _format_cell(value: RowValue) -> object:
 
 
 def format_json_object(value: Mapping[str, object]) -> str | None:
-    """An object as text; None for an empty one."""
+    """Return an object as JSON text; None if it is empty."""
     return json.dumps(value) if value else None

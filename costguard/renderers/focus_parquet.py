@@ -1,6 +1,6 @@
-"""`--format focus --output FILE.parquet`: the same FOCUS export with types: decimals stay decimals, instants stay instants.
+"""`--format focus --output FILE.parquet`: the same FOCUS export with typed columns (decimals, instants).
 
-It needs pyarrow, which the extra `parquet` brings. Rows are packed in groups, so that memory stays small.
+It needs pyarrow, which the extra `parquet` installs. Rows are written in groups to limit memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIGITS, PLACES = 38, 21
 
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[bytes]:
-    """The file, piece by piece. CostguardError where pyarrow is missing."""
+    """Yield the file in pieces; raise CostguardError if pyarrow is not installed."""
     version = focus_version or NEWEST_VERSION
     try:
         import pyarrow as pa
@@ -40,28 +40,28 @@ def render(document: Document, *, focus_version: str | None = None) -> Iterator[
 
 
 class _PieceBuffer(io.RawIOBase):
-    """What is written is taken away piece by piece; a Parquet file is written from its start to its end."""
+    """A buffer whose written content is removed piece by piece; a Parquet file is written sequentially."""
 
     def __init__(self) -> None:
         super().__init__()
         self._held, self._written = list[bytes](), 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Bytes so far, also of what has been taken."""
+        """Return the bytes written so far, including those removed."""
         return self._written
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """Keep `data` until it is taken."""
+        """Keep `data` until `taken` removes it; return its length in bytes."""
         self._held.append(bytes(data))
         self._written += len(self._held[-1])
         return len(self._held[-1])
 
     def taken(self) -> bytes:
-        """All that was written since the last time."""
+        """Return and remove all data written since the last call."""
         data, self._held = b"".join(self._held), []
         return data
 
@@ -76,7 +76,7 @@ def _write_pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowVa
 
 
 def _build_columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
-    """So many rows, column by column."""
+    """Return the rows of `lot` by column."""
     found: dict[str, list[object]] = {name: [] for name in names}
     for each in lot:
         for name, column in found.items():

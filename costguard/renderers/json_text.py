@@ -1,4 +1,4 @@
-"""`--json`: the document's data as one JSON object, ending in a newline."""
+"""`--json`: the document's data as one JSON object with a final newline."""
 
 from __future__ import annotations
 
@@ -8,5 +8,8 @@ from costguard.views.document import Document
 
 
 def render(document: Document) -> str:
-    """JSON with two spaces of indent, in ASCII, so that no name can act on a terminal; NaN and infinity are refused."""
+    """Return JSON with an indent of two spaces.
+
+    It is ASCII only, so that no name can control a terminal. NaN and infinity raise ValueError.
+    """
     return json.dumps(document.data, indent=2, allow_nan=False) + "\n"

@@ -9,7 +9,7 @@ from costguard.views.document import Document, TableView
 
 
 def render(document: Document) -> str:
-    """GitHub-flavoured Markdown."""
+    """Return the document as GitHub-flavoured Markdown."""
     parts = ["\n".join(f"{_escape_text(line)}  " for line in document.lead)]
     parts += [_render_table(t) for t in document.tables if t.rows]
     parts += ["\n".join(f"- {_escape_text(n)}" for n in document.notes)]

@@ -1,11 +1,11 @@
-"""The default format: drawn tables on a terminal, aligned text in a pipe.
+"""The default format: tables with lines on a terminal, aligned text in a pipe.
 
-Example, in a pipe: columns are two spaces apart, nothing is cut or wrapped, so that `grep` and `awk` find whole lines.
+Example of a pipe: columns are two spaces apart and nothing is cut or wrapped, so that `grep` and `awk` match whole lines.
 
     #  provider  GPU          $/h
     1  vast      V100-16GB   0.09
 
-rich is imported for a terminal only: it costs a third of a quote, and in a pipe there is nothing for it to do.
+rich is imported only for a terminal: the import takes a third of the time of a quote, and a pipe does not need it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from costguard.views.document import Document, TableView
 
 
 def render(document: Document) -> str:
-    """Text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are honoured)."""
+    """Return text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are respected)."""
     return _render_with_rich(document) if sys.stdout.isatty() else _render_aligned(document)
 
 
 def _render_aligned(document: Document) -> str:
-    """Every part as plain lines, an empty line around each table."""
+    """Return every part as plain lines, with an empty line around each table."""
     parts = [_split_lines(document.lead), *(_align_table(t) for t in document.tables if t.rows), _split_lines(document.notes)]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def _split_lines(texts: Iterable[str]) -> list[str]:
-    """Each text on a line of its own, whatever is in it."""
+    """Return each text as one line."""
     return [to_one_line(text).rstrip() for text in texts]
 
 
@@ -44,7 +44,7 @@ def _align_table(table: TableView) -> list[str]:
 
 
 def _render_with_rich(document: Document) -> str:
-    """Every part as rich draws it for this terminal."""
+    """Return every part as rich renders it for this terminal."""
     import io
 
     from rich.console import Console
@@ -77,7 +77,7 @@ def _build_rich_table(table: TableView) -> object:
 
 
 def _get_width() -> int:
-    """Columns: `$COLUMNS` where it is stated, else what the terminal says."""
+    """Return the number of columns: `$COLUMNS` if set, else the terminal's width."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isdigit() and int(stated) > 0:
         return int(stated)

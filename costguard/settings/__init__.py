@@ -1,4 +1,4 @@
-"""What a person wrote: the settings file, checked for keys nobody knows. Job files and tables of runs are read by `files`.
+"""The settings file, checked for unknown keys. Job files and tables of runs are read by `files`.
 
     [quote]                                         # QuoteSettings
     market = "prices.sqlite"
@@ -12,14 +12,14 @@
     name = "vision"
     match = { labels = { team = "vision" } }
     cap = "3000 USD"
-    [[policy]]                                      # `policies`: any number of them; [[hook]] what they may run
+    [[policy]]                                      # `policies`: any number of them; [[hook]]: commands that they may run
     name = "idle-gpu"
     when = 'state == "idle"'
     then = [{ do = "notify" }]
-    [rails]                                         # `rails`: what holds whatever a policy says
-    [[notify.route]]                                # `notify`: who is told
+    [rails]                                         # `rails`: limits that apply to every policy
+    [[notify.route]]                                # `notify`: where messages are sent
     to = "console"
-    [[report]]                                      # `reports`: what is sent once a day, week or month
+    [[report]]                                      # `reports`: sent once a day, week or month
     name = "month"
     to = ["lead@lab.org"]
     [watch]                                         # WatchSettings
@@ -30,12 +30,13 @@
     currency = "EUR"
     [web]                                           # WebSettings
     listen = "127.0.0.1:8470"
-    [providers.runpod]                              # the provider's own keys
+    [providers.runpod]                              # keys that the provider defines
     base_url = "http://127.0.0.1:8080"
 
-Order of precedence: flags, then `COSTGUARD_SECTION__FIELD` in the environment, then the file, then the defaults here.
-The file is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else `costguard.toml` in the platform's config
-folder. Read without pydantic-settings: `quote` needs this, and importing that library costs more than the whole quote.
+Order of precedence: flags, then `COSTGUARD_SECTION__FIELD` in the environment, then the file, then the defaults here. The file
+is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else `costguard.toml` in the platform's config folder. The
+file is read without pydantic-settings: `quote` reads the settings, and importing that library takes longer than the whole
+quote.
 """
 
 from __future__ import annotations
@@ -104,7 +105,10 @@ BUDGET_KEY, PROVIDERS_KEY, POLICY_KEY, HOOK_KEY, RAILS_KEY, NOTIFY_KEY, REPORT_K
 
 
 def read_settings(stated: str | None) -> Settings:
-    """Settings from the file that applies, with the environment laid over it. `stated`: the value of `--config`."""
+    """Return the settings from the file that applies, overridden by the environment.
+
+    `stated`: the value of `--config`; None if it was not given.
+    """
     path = _find_settings_file(stated)
     table = _resolve_paths(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
@@ -112,19 +116,19 @@ def read_settings(stated: str | None) -> Settings:
 
 
 def check_settings(text: str, where: str) -> Settings:
-    """The settings that `text` would state as the file `where`; an error where it would be refused."""
+    """Return the settings that `text` would give as the content of the file `where`; raise InputError if it is invalid."""
     import tomllib
 
     return _build_settings(tomllib.loads(text), where)
 
 
 def resolve_ledger_url(settings: Settings) -> str:
-    """Where the ledger is: as stated, else `ledger.db` in the platform's data folder."""
+    """Return the URL of the ledger: as stated, else `ledger.db` in the platform's data folder."""
     return f"{SQLITE_PREFIX}{get_data_path('ledger.db')}" if settings.ledger.url is None else settings.ledger.url
 
 
 def _resolve_paths(table: dict[str, object], folder: Path) -> dict[str, object]:
-    """`table` with every path in it made to start at `folder`."""
+    """Return `table` with its relative paths resolved against `folder`."""
     placed = dict(table)
     for section, make in SECTIONS.items():
         inner = table.get(section)
@@ -147,7 +151,10 @@ def _find_settings_file(stated: str | None) -> Path | None:
 
 
 def _require_own_file(here: Path) -> None:
-    """InputError where the file that nobody named can be another user's: settings say whom keys are sent to."""
+    """Raise InputError if another user owns or could have written the settings file in the working folder.
+
+    The settings decide where keys are sent, so a file that the user did not name must be the user's own.
+    """
     from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
 
     why = describe_foreign_writers(here) or describe_foreign_owner(here)
@@ -185,7 +192,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
 
 
 def _read_guard_tables(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
-    """`settings` with what the guard goes by. Nothing is imported for what is not stated."""
+    """Return `settings` with the tables of the guard; a module is imported only if its table is stated."""
     if HOOK_KEY in table:
         from costguard.settings.guard import read_hooks
 

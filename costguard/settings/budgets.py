@@ -1,20 +1,18 @@
-"""`match` tables: which spending a budget counts, which machines a policy concerns.
+"""Reads `match` tables (which spending a budget counts, which machines a policy applies to) and `[[budget]]` tables.
 
     match = { providers = ["aws", "gcp"], labels = { team = ["vision", "robotics"] } }
 
-All that is stated must fit. An empty list fits nothing; an empty table is refused, as it could mean all or nothing.
-
-The `[[budget]]` tables, as budgets.
+All stated conditions must match. An empty list matches nothing. An empty table is refused, because it is ambiguous.
 
     [[budget]]
-    name = "vision"                           # required; no two alike
+    name = "vision"                           # required; unique
     cap = "3000 USD"                          # required: an amount and its currency
     period = "month"                          # "day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours
-    timezone = "Europe/Berlin"                # whose days and months; usually [defaults] timezone
-    hard = false                              # true: machines may be stopped to keep it, where a policy is armed
-    allow_irreversible = false                # true: also machines whose stop loses data; else people are asked about those
-    warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]     # and "spent>80%"; these three where nothing is stated
-    [budget.match]                            # left out: everything. All that is stated must fit; an empty list fits nothing
+    timezone = "Europe/Berlin"                # zone of its days and months; default: [defaults] timezone
+    hard = false                              # true: machines may be stopped to keep it, if a policy is armed
+    allow_irreversible = false                # true: also machines whose stop loses data; else a person is asked about those
+    warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]     # the default; "spent>80%" is possible too
+    [budget.match]                            # default: everything. All stated keys must match; an empty list matches nothing
     providers = ["aws", "gcp"]                # also accounts, regions, owners, gpus, tiers, kinds
     labels = { team = ["vision", "robotics"] }
 
@@ -69,7 +67,7 @@ MATCH_CHOICES = {"tiers": TIERS, "kinds": KINDS}
 
 
 def read_match(stated: SettingsTable, field: str) -> ResourceFilter:
-    """The Match that the keys MATCH_KEYS of `stated` make."""
+    """Return the ResourceFilter that the keys MATCH_KEYS of `stated` define."""
     lists = {key: _read_names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
     labels = _read_labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
     return ResourceFilter(**lists, labels=labels)
@@ -84,7 +82,10 @@ def _read_names(key: str, stated: object, field: str) -> tuple[str, ...]:
 
 
 def _resolve_gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
-    """Canonical names. A name that matches several GPUs would remove the others unseen, and is refused."""
+    """Return the canonical GPU names.
+
+    A name that matches several GPUs is refused, because the filter would silently leave out the others.
+    """
     from costguard.data import ShippedFacts
     from costguard.values.gpu import GpuNames
 
@@ -117,7 +118,10 @@ THRESHOLD_SIGNS = {"pace": "+%", "forecast": ">%", "spent": ">%", TIME_TO_CAP: "
 
 
 def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]:
-    """The budgets of `where` (a file) in their order. `zone`: of those that state none."""
+    """Return the budgets of the file `where` in their order.
+
+    `zone`: the zone of budgets that state none.
+    """
     tables = read_tables(stated, where, "budget")
     budgets = tuple(_read_budget(table, f"{where}: budget {number}", zone) for number, table in enumerate(tables, 1))
     require_unique_names([budget.name for budget in budgets], where, "budget")
@@ -158,7 +162,7 @@ def _read_cap(stated: object, field: str) -> Money:
 
 
 def _read_period(stated: object, field: str) -> tuple[str, int]:
-    """The kind of period, and the days of a rolling one."""
+    """Return the kind of period, and the number of days of a rolling one (0 for the others)."""
     text = read_text(stated, field).strip()
     window = WINDOW_PATTERN.fullmatch(text)
     if window:

@@ -1,4 +1,4 @@
-"""Checks of the settings as a whole, when they are read; `[providers.NAME]` tables must hold no secret.
+"""Checks the settings as a whole when they are read, and that `[providers.NAME]` tables contain no secret.
 
 Secrets come from each provider's own place (its environment variable, its own file), never from the settings file, which is
 committed, copied and shown.
@@ -31,7 +31,7 @@ PROXY_PATTERN = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGN
 
 
 def check_sections(settings: Settings, where: str) -> None:
-    """InputError for what [watch], [defaults], [network], [display], [reconcile] or [web] cannot mean."""
+    """Raise InputError for invalid values of [watch], [defaults], [network], [ledger], [display], [reconcile] or [web]."""
     parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
     parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
@@ -59,7 +59,7 @@ def check_sections(settings: Settings, where: str) -> None:
 
 
 def _check_display(settings: Settings, where: str) -> None:
-    """Every rate can be read, and there is one of the currency that is asked for."""
+    """Raise InputError if a rate cannot be parsed, or if the display currency has no rate."""
     from costguard.values.money import EXCHANGE_EXAMPLE, parse_exchange_rate
 
     field, currency = describe_origin("display", "rates", where), settings.display.currency
@@ -70,7 +70,10 @@ def _check_display(settings: Settings, where: str) -> None:
 
 
 def _check_server(url: str, field: str) -> None:
-    """The address of a server; one with a password stands in the variable only. What else is wrong with it, its reader says."""
+    """Raise InputError for a server address with a password, which is only allowed in the environment variable.
+
+    Other errors in the address are reported when it is opened.
+    """
     variable = format_variable("ledger", "url")
     found = PASSWORD_PATTERN.search(url)
     hint = f"keep it in ~/.pgpass (0600), or export {variable} with the whole address and remove the line"
@@ -78,7 +81,7 @@ def _check_server(url: str, field: str) -> None:
 
 
 def _check_proxy(proxy: str, field: str) -> None:
-    """An http(s) address; one with a password stands in the variable only, as this file holds no secret."""
+    """Raise InputError if this is no http(s) address, or if it has a password outside the environment variable."""
     found = PROXY_PATTERN.fullmatch(proxy)
     require(found is not None, field, "is not an address of a proxy", 'write "http://proxy.example:3128"')
     variable = format_variable("network", "proxy")
@@ -102,7 +105,10 @@ NESTING_MAX = 16
 
 
 def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str, object]]:
-    """Each provider's table by its name; InputError where one is no table or holds a secret. `where`: the file."""
+    """Return each provider's table by name; raise InputError if one is not a table or holds a secret.
+
+    `where`: the file.
+    """
     if not isinstance(stated, Mapping):
         raise InputError(
             f"must be tables, not {describe_unlike(stated)}",
@@ -122,7 +128,10 @@ def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str
 
 
 def _reject_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
-    """InputError for the first key below `field` whose name is that of a secret. Its value is never shown."""
+    """Raise InputError for the first key below `field` that is named like a secret or holds one.
+
+    Its value is never shown.
+    """
     if depth > NESTING_MAX:
         raise InputError("is nested too deeply", field=field, hint="use fewer levels")
     if isinstance(value, list):
@@ -152,7 +161,7 @@ def _is_secret_key(key: str) -> bool:
 
 
 def _is_secret_value(key: str, value: str) -> bool:
-    """Whether somebody pasted a key where its variable, its file or an account is named."""
+    """Return whether a key itself was pasted instead of the name of its variable, its file or an account."""
     return bool(SECRET_VALUE_PATTERN.match(value)) or (
         key.endswith(("_env", "_file")) and bool(PASTED_KEY_PATTERN.fullmatch(value))
     )

@@ -1,16 +1,14 @@
-"""The words of conditions: how a text falls into tokens, what its parts are, and what to say of words it does not have.
-
-What a fact can be at all. `state == "idel"` would never hold, and nobody would see it: it is refused when it is read.
-
-The language of conditions: a strict subset of CEL, checked here word by word, and handed to the CEL library as plain CEL.
+"""The language of conditions, a strict subset of CEL: tokenized and checked here, then evaluated as plain CEL.
 
     state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)
     power == "stopped" && stopped_for > duration("168h") && !("keep" in labels)
 
-Known facts, text in quotes, numbers, true and false, duration("45m"), usd(12.50), usd_per_hour(0.30), && || ! and brackets,
-== != < <= > >=, `in` with a list or with labels, labels["key"], and on text startsWith, endsWith, contains, matches. No
-arithmetic, no macros, no `? :`. Every comparison is between things of one kind: money with money, rates with rates, times with
-times. They are whole numbers (nano-dollars, microseconds) once they are checked, so that CEL compares them exactly.
+Allowed are known facts, text in quotes, numbers, true and false, duration("45m"), usd(12.50), usd_per_hour(0.30), && || ! and
+brackets, == != < <= > >=, `in` with a list or with labels, labels["key"], and on text startsWith, endsWith, contains, matches.
+Arithmetic, macros and `? :` are not allowed. Both sides of a comparison must have the same kind: money with money, rates with
+rates, times with times. After the check they are whole numbers (nano-dollars, microseconds), so CEL compares them exactly.
+
+A value that a fact can never have is refused: `state == "idel"` would never hold, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -65,7 +63,11 @@ ESCAPE_PATTERN = re.compile(r"\\(.)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionTerm:
-    """A part of a condition: of which `kind`, as `cel`. `fact`: it is nothing but that one. `literal`: what was written."""
+    """A part of a condition.
+
+    `kind`: the kind of its value. `cel`: its CEL text. `fact`: the name of the fact if the term is a single fact. `literal`:
+    the text as written if it is a literal.
+    """
 
     kind: str
     cel: str
@@ -76,7 +78,10 @@ class ConditionTerm:
 
 @dataclass(frozen=True, slots=True)
 class ConditionToken:
-    """`kind`: text, number, name, sign or end. `at`: its first character, from 0."""
+    """A token of a condition.
+
+    `kind`: text, number, name, sign or end. `at`: index of its first character, from 0.
+    """
 
     kind: str
     text: str
@@ -84,7 +89,7 @@ class ConditionToken:
 
 
 def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
-    """`text` in tokens, the last one its end; InputError for the first character that starts none."""
+    """Return the tokens of `text`, the last one an end token; raise InputError for a character that starts no token."""
     found, at = list[ConditionToken](), 0
     while not found or found[-1].kind != "end":
         match = TOKEN_PATTERN.match(text, at)
@@ -100,7 +105,7 @@ def tokenize_condition(text: str, field: str) -> list[ConditionToken]:
 
 
 def format_position(field: str, at: int) -> str:
-    """The character `at` (from 0) of `field`, as errors name it."""
+    """Return the position `at` (from 0) in `field` for error messages, counted from 1."""
     return f"{field}, character {at + 1}"
 
 
@@ -110,19 +115,22 @@ def quote_text(text: str) -> str:
 
 
 def clamp_integer(value: int) -> int:
-    """`value` as near as 64 bits come to it: nine billion dollars, which compare as any larger sum would."""
+    """Return `value` limited to 64 bits.
+
+    The limit of an amount is about nine billion dollars; larger amounts compare in the same way.
+    """
     return max(-INTEGER_MAX, min(INTEGER_MAX, value))
 
 
 def describe_kind(kind: str) -> str:
-    """`kind` as an error says it."""
+    """Return the name of `kind` for error messages."""
     return {RATE: "a rate", NUMBER: "a number", DURATION: "a time", TRUTH: "true or false", LABELS: "all labels"}.get(
         kind, kind
     )
 
 
 def format_example(kind: str) -> str:
-    """A comparison of something of `kind`, less its left side."""
+    """Return an example of a comparison with a value of `kind`, without its left side."""
     samples: Mapping[str, str] = {
         TEXT: '== "..."',
         MONEY: "> usd(12.50)",
@@ -144,7 +152,7 @@ SHARE_FACTS = ("confidence", "wasted_share")
 
 
 def check_word(fact: str, literal: str, field: str) -> None:
-    """InputError where `fact` can never be `literal`."""
+    """Raise InputError if `fact` can never equal `literal`."""
     if fact in FACT_CHOICES:
         require_one_of(literal, FACT_CHOICES[fact], field)
     if fact == "gpu" and literal:
@@ -154,7 +162,7 @@ def check_word(fact: str, literal: str, field: str) -> None:
 
 
 def resolve_gpu_name(name: str, field: str) -> str:
-    """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
+    """Return `name` if it is a GPU's canonical name, as used in facts; raise InputError with what to write if not."""
     from costguard.data import ShippedFacts
     from costguard.values.gpu import GpuNames
 
@@ -166,7 +174,10 @@ def resolve_gpu_name(name: str, field: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedCondition:
-    """A condition that was checked. `cel`: what CEL evaluates. `names`: its facts. `keys`: the labels it reads."""
+    """A condition that passed the check.
+
+    `cel`: the CEL text to evaluate. `names`: its facts. `keys`: the labels it reads.
+    """
 
     cel: str
     names: frozenset[str]
@@ -175,7 +186,7 @@ class CheckedCondition:
 
 
 def check_condition(text: str, field: str) -> CheckedCondition:
-    """`text` checked; InputError names `field`, the character, and what to write instead."""
+    """Return `text` checked; raise InputError that names `field`, the character, and what to write instead."""
     if len(text) > CONDITION_CHARS_MAX:
         raise InputError(
             f"has {len(text)} characters", field=field, hint=f"write at most {CONDITION_CHARS_MAX}, or two policies"
@@ -186,7 +197,7 @@ def check_condition(text: str, field: str) -> CheckedCondition:
 
 
 class _ConditionParser:
-    """Reads one condition from left to right, a method for each rule of its grammar."""
+    """Parses one condition from left to right, with one method for each rule of the grammar."""
 
     def __init__(self, text: str, field: str) -> None:
         self.field, self.text = field, text
@@ -293,7 +304,7 @@ class _ConditionParser:
         return ConditionTerm(kind=TRUTH, cel=f"({left.cel} in [{', '.join(one.cel for one in items)}])", at=left.at)
 
     def _require_same_kind(self, left: ConditionTerm, right: ConditionTerm) -> None:
-        """Both of one kind, and no labels as a whole."""
+        """Raise InputError unless both terms have the same kind and neither is the whole label table."""
         if left.kind == right.kind and left.kind != LABELS:
             return
         fixed, other = (left, right) if left.fact else (right, left)

@@ -1,10 +1,10 @@
-"""Conditions as they are evaluated: checked by `condition_syntax`, compiled once by the CEL library.
+"""Evaluates conditions, which `condition_syntax` checks and the CEL library compiles once.
 
-Three-valued. A missing fact makes its expression unknown, and nothing more: `state == "idle" && confidence >= 0.9` of a machine
-without a confidence is unknown while it is idle, and false while it is active. A label that a machine does not have is a
-missing fact, too: `labels["team"] == "vision"` is unknown of it, `"team" in labels && labels["team"] == "vision"` is false.
+Evaluation is three-valued: a missing fact makes only its own expression unknown. For a machine without a confidence, `state ==
+"idle" && confidence >= 0.9` is unknown while it is idle and false while it is active. A label that a machine does not have is a
+missing fact too: `labels["team"] == "vision"` is then unknown, and `"team" in labels && labels["team"] == "vision"` is false.
 
-Money counts in USD. An amount in another currency is a missing fact.
+Money is compared in USD. An amount in another currency is a missing fact.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ CACHED_CONDITIONS = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CelCondition:
-    """A Condition. `names`: the facts it uses; `keys`: the labels it reads."""
+    """A compiled condition.
+
+    `names`: the facts it uses. `keys`: the labels it reads.
+    """
 
     text: str
     names: frozenset[str]
@@ -40,7 +43,7 @@ class CelCondition:
     """What was answered to which facts: of a fleet many have the same."""
 
     def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
-        """See Condition. `missing` names labels as `labels["team"]`."""
+        """Return the result for `facts`; `missing` lists labels as `labels["team"]`."""
         given = [facts.get(name) for name in self.names]
         asked = (*[tuple(one.items()) if isinstance(one, dict) else one for one in given], *map(type, given))
         try:
@@ -81,7 +84,10 @@ class CelCondition:
 
 
 def read_condition(text: str, where: str) -> CelCondition:
-    """The condition `text`, checked and compiled; InputError names `where`, the character, and what to write instead."""
+    """Return the condition `text`, checked and compiled.
+
+    Raise InputError that names `where`, the character, and what to write instead.
+    """
     checked = check_condition(text, where)
     for pattern, place in checked.patterns:
         tried = _build_environment().compile(f'"".matches({quote_text(pattern)})').eval(data={})
@@ -98,7 +104,10 @@ def read_condition(text: str, where: str) -> CelCondition:
 
 @cache
 def _build_environment() -> cel.Env:
-    """One for all conditions. Amounts and times are whole numbers in it: `condition_text` has kept their kinds apart."""
+    """Return the CEL environment that all conditions share.
+
+    Amounts and times are whole numbers in it; `condition_syntax` has already checked that only equal kinds are compared.
+    """
     types = {
         TEXT: cel.Type.STRING,
         NUMBER: cel.Type.DOUBLE,
@@ -112,7 +121,7 @@ def _build_environment() -> cel.Env:
 
 
 def _convert_fact(name: str, value: object) -> tuple[object, str]:
-    """`value` of the fact `name` as CEL takes it, or None and why not."""
+    """Return (the value of the fact `name` for CEL, ""); (None, the reason) if it cannot be converted."""
     kind = FACTS[name].kind
     if isinstance(value, Money | Rate) and value.currency != CURRENCY:
         return None, f"{name} is in {value.currency}, but conditions use {CURRENCY}"

@@ -1,9 +1,8 @@
-"""What the settings file as costguard writes it says of the guard: policies, hooks, rails and notices, all switched off.
+"""Renders the settings file: every key with an explanation, enabled where a value was chosen.
 
-The settings file as costguard writes it: every key there is, explained in place, and switched on where a value was chosen.
-
-`config/costguard.toml` is this text with nothing chosen; `costguard init` writes it with what it found. A line that starts with
-`# ` explains; one that starts with `#` and no space is a setting that is switched off.
+`config/costguard.toml` is this text with nothing chosen; `costguard init` writes it with the values that it found. Policies,
+hooks, rails and notifications are always disabled. A line that starts with `# ` is an explanation; a line that starts with `#`
+and no space is a disabled setting.
 """
 
 from __future__ import annotations
@@ -245,7 +244,10 @@ BUDGET_EXAMPLE = """
 def render_settings_file(
     manifests: Iterable[ProviderManifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
 ) -> str:
-    """The file. `chosen`: providers whose section is switched on. `cap`: of one monthly budget; `zone`: of [defaults]."""
+    """Return the text of the settings file.
+
+    `chosen`: providers whose section is enabled. `cap`: cap of one monthly budget. `zone`: time zone of [defaults].
+    """
     values = {("defaults", "timezone"): zone} if zone else {}
     sections = dict.fromkeys(section for section, _ in FIELD_EXAMPLES)
     parts = [HEADER_TEXT, *(_render_section(section, values) for section in sections)]
@@ -265,7 +267,7 @@ def _render_section(section: str, values: Mapping[tuple[str, str], str]) -> str:
 
 
 def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
-    """Its section: where its key is looked for, then its settings, tables of tables last."""
+    """Yield the lines of a provider's section: the source of its key, then its settings, with tables of tables last."""
     yield ""
     yield from _format_comment(f"{manifest.title}. {_describe_key_place(manifest)}")
     if manifest.extra:
@@ -288,7 +290,7 @@ def _describe_key_place(manifest: ProviderManifest) -> str:
 
 
 def _format_value(setting: ProviderSetting) -> str:
-    """The example as TOML, whether or not its author wrote it so."""
+    """Return the setting's example as valid TOML, even if the manifest does not write it so."""
     example = setting.example.strip()
     if setting.kind == WHOLE_SETTING:
         return example if example.isdigit() else "60"

@@ -1,4 +1,4 @@
-"""Readers of single settings: texts, lists, names, flags, numbers, durations ("45m", "7d", "2h30m"). Errors name the field."""
+"""Reads single settings: texts, lists, names, flags, durations ("45m", "7d", "2h30m"); errors name the field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLES_MAX = 1000
 
 
 def read_tables(stated: object, where: str, kind: str) -> list[SettingsTable]:
-    """The `[[kind]]` tables of `where` (a file)."""
+    """Return the `[[kind]]` tables of the file `where`."""
     if not isinstance(stated, list) or not all(isinstance(table, Mapping) for table in stated):
         what = "must be a list of tables"
         raise InputError(what, field=f"{where}: {kind}", hint=f"write [[{kind}]], and its keys below it")
@@ -25,7 +25,7 @@ def read_tables(stated: object, where: str, kind: str) -> list[SettingsTable]:
 
 
 def require_unique_names(names: Sequence[str], where: str, kind: str) -> None:
-    """InputError where two of the `[[kind]]` tables have the same name, whatever its case."""
+    """Raise InputError if two of the `[[kind]]` tables have the same name, ignoring case."""
     numbers: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         first = numbers.setdefault(name.casefold(), number)
@@ -34,7 +34,7 @@ def require_unique_names(names: Sequence[str], where: str, kind: str) -> None:
 
 
 def read_name(stated: object, field: str, example: str) -> str:
-    """A name of plain characters."""
+    """Return a name of printable characters; raise InputError if it is missing or too long."""
     if stated is None:
         raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
     name = read_text(stated, field).strip()
@@ -45,7 +45,7 @@ def read_name(stated: object, field: str, example: str) -> str:
 
 
 def read_texts(stated: object, field: str) -> tuple[str, ...]:
-    """A list of texts; one text stands for a list of one."""
+    """Return a list of texts; a single text is taken as a list of one."""
     texts = [stated] if isinstance(stated, str) else stated
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise InputError(f"must be a list of texts, not {describe_unlike(stated)}", field=field, hint='write ["a", "b"]')
@@ -67,7 +67,7 @@ def read_flag(stated: object, field: str) -> bool:
 
 
 def read_inner(stated: object, field: str, example: str) -> SettingsTable:
-    """A table that holds something."""
+    """Return a table that is not empty."""
     if not isinstance(stated, Mapping) or not stated:
         what = "is empty" if stated == {} else f"must be a table, not {describe_unlike(stated)}"
         raise InputError(what, field=field, hint=f"write {example}, or leave it out")
@@ -75,7 +75,10 @@ def read_inner(stated: object, field: str, example: str) -> SettingsTable:
 
 
 def describe_unlike(stated: object) -> str:
-    """What `stated` is, where something else belongs. Texts are not shown, nor what a list or table holds: it may be secret."""
+    """Return a description of `stated` for an error about its type.
+
+    The content of texts, lists and tables is not shown, because it may be secret.
+    """
     if isinstance(stated, str):
         return "a text"
     if isinstance(stated, Mapping):
@@ -93,7 +96,7 @@ DURATION_HINT = 'write a number and its unit, such as "45m", "7d", "90s" or "2h3
 
 
 def parse_duration(stated: object, field: str, *, least: timedelta = timedelta(), most: timedelta = DURATION_MAX) -> timedelta:
-    """The time that `stated` says, from `least` to `most`; InputError for `field` where it says none."""
+    """Return the duration that `stated` gives, from `least` to `most`; raise InputError for `field` if it gives none."""
     if stated is None:
         raise InputError("is missing", field=field, hint=DURATION_HINT)
     found = DURATION_PATTERN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
@@ -111,7 +114,7 @@ def parse_duration(stated: object, field: str, *, least: timedelta = timedelta()
 
 
 def format_duration(time: timedelta) -> str:
-    """`time` as it would be written: 2h30m; whole seconds, weeks as days."""
+    """Return `time` as a user would write it: 2h30m. Whole seconds; weeks are written as days."""
     left, parts = int(time.total_seconds()), []
     for unit, size in UNIT_SECONDS.items():
         if unit != "w" and left >= size:

@@ -1,4 +1,4 @@
-"""Files that a person wrote, read from disk: TOML, JSON and CSV, with errors that name the file and the line."""
+"""Reads TOML, JSON and CSV files that users write; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGEST_FILE = 8 * 2**20
 
 
 def read_table(path: Path) -> dict[str, object]:
-    """The table in a TOML or JSON file; InputError names the file, and the line where the syntax is wrong."""
+    """Return the table in a TOML or JSON file; raise InputError that names the file and the line of a syntax error."""
     text = _read_text(path)
     parse = _parse_json if path.suffix == ".json" or text.lstrip().startswith("{") else _parse_toml
     table = parse(text, path)
@@ -27,7 +27,7 @@ def read_table(path: Path) -> dict[str, object]:
 
 
 def read_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
-    """(file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
+    """Return (file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
     rows = _read_csv_rows(path) if path.suffix.lower() not in (".toml", ".json") else _read_runs(path)
     if not rows:
         raise InputError("holds no run", field=str(path), hint="write a line of columns and a line for each run, or [[runs]]")
@@ -60,7 +60,7 @@ def _read_csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
 
 
 def _parse_cell(text: str) -> object:
-    """A number where it is written as one (50e6, 50_000_000), true or false, else text."""
+    """Return the cell as a number if it is one (50e6, 50_000_000), as true or false, else as text."""
     text = text.strip()
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
@@ -93,7 +93,7 @@ def _read_text(path: Path) -> str:
 
 
 def _suggest_file_inside(folder: Path) -> str:
-    """A config.json or job file in the folder is probably what was meant."""
+    """Return a hint that names a config.json or job file in `folder`, which the user probably meant."""
     found = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
     return f"write {folder / found[0]}" if found else "name a file"
 
@@ -123,7 +123,7 @@ def _parse_json(text: str, path: Path) -> object:
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The pairs as a dict; JSON that states a key twice means two things, and TOML refuses it too."""
+    """Return the pairs as a dict; raise ValueError for a repeated key, which is ambiguous and which TOML refuses too."""
     table = dict(pairs)
     if len(table) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -133,7 +133,7 @@ def _reject_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def expand_path(text: str) -> Path:
-    """The path that somebody wrote, with its `~` filled in; InputError where nobody's home is meant."""
+    """Return the path with `~` expanded; raise InputError if it names the home of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -141,14 +141,14 @@ def expand_path(text: str) -> Path:
 
 
 def get_data_path(name: str) -> Path:
-    """Where the platform wants `name`, which costguard keeps for this person."""
+    """Return the path of the data file `name` in the platform's folder for user data."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / name
 
 
 def get_cache_path(name: str) -> Path:
-    """Where the platform wants `name`, which costguard could get again."""
+    """Return the path of the file `name` in the platform's cache folder, for content that costguard can fetch again."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("costguard", appauthor=False)) / name

@@ -1,17 +1,17 @@
-"""The `[rails]` section: what holds back every act, whatever the policies say.
+"""Reads the `[rails]` section (limits on all acts, whatever the policies state) and the `[[hook]]` tables.
 
-[rails]
-acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
-breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
-first_seen = "15m"
+    [rails]
+    acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
+    breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
+    first_seen = "15m"
 
-The `[[hook]]` tables: what a policy's ladder may run before it goes on.
+A hook is a command or a request that a policy's escalation may run before its next step:
 
-[[hook]]
-name = "checkpoint"
-command = ["/usr/local/bin/save", "--all"]      # run without a shell; or
-env = ["AWS_PROFILE"]                           # variables that it gets of ours; it gets no key and no secret unless named
-url = "https://example.com/save"                # asked by POST; "env:NAME" and "file:PATH" say where the address is kept
+    [[hook]]
+    name = "checkpoint"
+    command = ["/usr/local/bin/save", "--all"]      # run without a shell; or a url
+    env = ["AWS_PROFILE"]                           # variables passed to the command; no other key or secret is passed
+    url = "https://example.com/save"                # called by POST; "env:NAME" and "file:PATH" name the source of the address
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ RAIL_EXAMPLES = {"acts": "{ per_10m = 3 }", "breaker": "{ percent = 25 }"}
 
 
 def read_rails(stated: object, where: str) -> Rails:
-    """The rails of `where` (a file); what it does not state is as in Rails."""
+    """Return the rails of the file `where`; missing values take the defaults of Rails."""
     place = f"{where}: rails"
     if not isinstance(stated, Mapping):
         raise InputError(f"must be a table, not {describe_unlike(stated)}", field=place, hint="write a [rails] section")
@@ -113,7 +113,7 @@ COMMAND_HINT = 'write a list (no shell is used): command = ["/usr/local/bin/save
 
 
 def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
-    """The hooks of `where` (a file) in their order."""
+    """Return the hooks of the file `where` in their order."""
     hooks = tuple(_read_hook(table, f"{where}: hook {n}") for n, table in enumerate(read_tables(stated, where, "hook"), 1))
     require_unique_names([hook.name for hook in hooks], where, "hook")
     return hooks

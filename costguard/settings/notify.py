@@ -1,39 +1,41 @@
-"""Addresses that are written to: channels, hooks, the heartbeat. Those that hold a secret are named, never stated.
+"""Reads the `[notify]` section with its routes, the `[[report]]` tables, and the addresses that they use.
 
-"console"                         the terminal of the watchdog
-"https://example.com/costguard"   a webhook whose address gives nothing away
-"env:SLACK_URL"                   the variable that holds the address, such as slack://... (any that Apprise knows)
-"file:/run/secrets/slack"         the file that holds it
+An address of a channel, a hook or the heartbeat is one of these; a secret address is referred to by its source:
 
-The `[notify]` section and its `[[notify.route]]` tables: who is told, of what, and how often again.
+    "console"                         the terminal of the watchdog
+    "https://example.com/costguard"   a webhook whose address contains no secret
+    "env:SLACK_URL"                   the variable that holds the address, such as slack://... (any that Apprise supports)
+    "file:/run/secrets/slack"         the file that holds it
+
+Routes state who receives which messages, and how often they are repeated:
 
     [notify]
-    signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # what webhooks are signed with; "file:PATH" likewise
-    console_is_delivery = false                     # true: somebody reads the console or journal, so it counts as told
-    mail = "env:MAIL_URL"                           # the server (mailto://...) that mail to a person goes through
+    signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # source of the secret that signs webhooks; or "file:PATH"
+    console_is_delivery = false                     # true: somebody reads the console or journal, so it counts as delivered
+    mail = "env:MAIL_URL"                           # source of the mail server's address (mailto://...) for mail to people
     [[notify.route]]
-    to = ["env:SLACK_URL", "console"]               # see addresses
-    name = "team"                                   # usually what `to` says
-    group_by = ["owner", "policy"]                  # also topic, subject; [] puts all of a run together
-    repeat = ["4h", "24h", "7d"]                    # after the first message, the last one again and again; [] never
+    to = ["env:SLACK_URL", "console"]               # addresses as above
+    name = "team"                                   # default: the text of `to`
+    group_by = ["owner", "policy"]                  # also topic, subject; []: one message for all notices of a run
+    repeat = ["4h", "24h", "7d"]                    # after the first message; the last one repeats; []: never
     min_severity = "warning"                        # info, warning, page
     match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"],
               audience = ["owner"] }                    # of a step's `to`: owner, admin
 
-A Route carries the names of its channels, which are what `to` says: an address that is secret is read where it is kept, by
-`addresses.revealed`, when something is sent.
+An AlertRoute holds the names of its channels, as written in `to`; `resolve_address` reads a secret address when a message is
+sent.
 
-The `[[report]]` tables: what is sent once a day, week or month, and to whom.
+Reports are sent once a day, week or month:
 
     [[report]]
     every = "month"                     # day, week (from Monday) or month, of the [defaults] timezone
-    to = ["lead@lab.org", "team"]       # people by their mail, routes by their names, or channels as a route's `to` says them
-    name = "month"                      # usually what `every` says; under this name is kept what was sent
-    at = "08:00"                        # on the first day after it
+    to = ["lead@lab.org", "team"]       # mail addresses of people, names of routes, or channels as in a route's `to`
+    name = "month"                      # default: `every`; sent reports are recorded under this name
+    at = "08:00"                        # on the first day after the period
     by = ["owner", "gpu"]               # as `costguard report --by`
-    format = "html"                     # what is enclosed, where a channel takes files
+    format = "html"                     # of the attachment, if a channel accepts files
 
-A person's mail goes through the server that [notify] mail names.
+Mail to a person is sent through the server that [notify] mail names.
 """
 
 from __future__ import annotations
@@ -81,7 +83,10 @@ SECRET_BYTES_MAX = 64 * 2**10
 
 
 def check_address(text: str, field: str, variable: str) -> str:
-    """`text` where it is an address that may stand in the settings file; an error never shows it. `variable`: an example."""
+    """Return `text` if it is an address that may be in the settings file; raise InputError, without showing it, if not.
+
+    `variable`: an example of a variable for the hint.
+    """
     if VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text):
         return text
     cure = f'write "env:{variable}" and set {variable} to the address, or "file:PATH" of a file that holds it'
@@ -113,9 +118,10 @@ def check_address(text: str, field: str, variable: str) -> str:
 
 
 def resolve_address(text: str, field: str, folder: Path | None = None) -> str:
-    """The address that `text` states or names. InputError for `field` where the variable or the file is not there or empty.
+    """Return the address that `text` states or refers to.
 
-    `folder`: where a file's path starts that is not whole; None: the working folder.
+    Raise InputError for `field` if the variable or file is missing or empty, or if others can read the file. `folder`: base of
+    a relative file path; None: the working folder.
     """
     variable, file = VARIABLE_PATTERN.fullmatch(text), FILE_PATTERN.fullmatch(text)
     if variable:
@@ -148,8 +154,9 @@ REPEAT_MIN = timedelta(minutes=15)
 
 
 class NotifySettings(NamedTuple):
-    """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere.
+    """The `[notify]` section.
 
+    `signed_with`: source of the secret that signs webhooks; `mail`: source of the mail server's address; "": none.
     `console_is_delivery`: a notice on the console or in a journal counts as delivered.
     """
 
@@ -160,7 +167,10 @@ class NotifySettings(NamedTuple):
 
 
 def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> NotifySettings:
-    """What `where` (a file) says of it. `policies`: their names."""
+    """Return the `[notify]` section of the file `where`.
+
+    `policies`: the names of the policies.
+    """
     if not isinstance(stated, Mapping):
         told = f"must be a table, not {describe_unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
@@ -176,7 +186,7 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Not
 
 
 def _read_secret_place(stated: object, field: str, key: str) -> str:
-    """Where a secret is kept."""
+    """Return the source of a secret; raise InputError if `stated` is not `env:NAME` or `file:PATH`."""
     text = read_text(stated, field)
     kept = VARIABLE_PATTERN.fullmatch(text) or FILE_PATTERN.fullmatch(text)
     hint = f'write "env:{SECRET_FIELDS[key]}", or "file:PATH" of a file that holds it'
@@ -207,7 +217,10 @@ def _read_route(table: SettingsTable, place: str, policies: tuple[str, ...]) -> 
 
 
 def is_journal(channel: str) -> bool:
-    """Whether `channel` is the console, a log or this machine's own screen. What cannot be read now counts as a person's."""
+    """Return whether `channel` is the console, a log or this machine's own screen.
+
+    A channel whose address cannot be read now counts as one that reaches a person.
+    """
     if channel == CONSOLE_CHANNEL:
         return True
     try:
@@ -218,7 +231,7 @@ def is_journal(channel: str) -> bool:
 
 
 def read_channel(text: str, field: str) -> str:
-    """The name of the channel that `text` states: the console, an address, or where one is kept."""
+    """Return the name of the channel that `text` states: the console, an address, or the source of an address."""
     return (
         CONSOLE_CHANNEL
         if text in (CONSOLE_CHANNEL, f"{CONSOLE_CHANNEL}:", f"{CONSOLE_CHANNEL}://")
@@ -234,12 +247,12 @@ def _read_repeat(stated: object, field: str) -> tuple[timedelta, ...]:
 
 
 def _read_audience(stated: object, field: str) -> tuple[str, ...]:
-    """For whom it is, of AUDIENCES."""
+    """Return the audiences that a route matches, from AUDIENCES."""
     return tuple(require_one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
 
 
 def _read_topics(match: SettingsTable, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The topics that are meant; None for any."""
+    """Return the topics that a route matches; None: all."""
     if "policies" not in match and "topics" not in match:
         return None
     named = read_texts(match.get("policies", []), f"{field}.policies")
@@ -259,7 +272,10 @@ FORMAT_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
-    """The schedules of `where` (a file) in their order. `mail`: as in the settings."""
+    """Return the report schedules of the file `where` in their order.
+
+    `mail`: source of the mail server's address, as in the settings.
+    """
     tables = read_tables(stated, where, "report")
     made = tuple(_read_report(table, f"{where}: report {n}", routes, mail) for n, table in enumerate(tables, 1))
     require_unique_names([one.name for one in made], where, "report")
@@ -269,7 +285,7 @@ def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], ma
 def read_recipient(
     text: str, field: str, *, routes: Sequence[AlertRoute], mail: str, hint: str = REPORT_TO_HINT
 ) -> tuple[str, ...]:
-    """The channels that `text` means: those of a route, a person's mail, or a channel."""
+    """Return the channels that `text` refers to: those of a route, a person's mail address, or a channel."""
     for route in routes:
         if route.name == text:
             return route.channels
@@ -287,7 +303,7 @@ def read_recipient(
 
 
 def read_person(text: str, field: str, *, mail: str) -> str:
-    """The channel that is the mail of the person `text`; InputError where it is none, or no server is named."""
+    """Return the mail channel of the person `text`; raise InputError if it is no mail address or no mail server is set."""
     what = f"is not an address of a person's mail: {describe_value(text)}"
     require(bool(MAIL_PATTERN.fullmatch(text)) and ".." not in text, field, what, "write lead@lab.org")
     require(bool(mail), field, "goes by mail, and no mail server is set", NO_MAIL_HINT)

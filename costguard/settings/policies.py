@@ -1,32 +1,29 @@
-"""The ladder of a policy: `then`, step by step, and what no ladder may do, whatever it says.
+"""Reads `[[policy]]` tables, with their `schedule` and their escalation steps `then`.
 
-A stop comes at least five minutes after a notice that tells of it, and a terminate only where data may be lost.
+Rules for every escalation: a stop comes at least five minutes after a notice about it, and a terminate only if the policy
+allows the loss of data.
 
-The `schedule` of a `[[policy]]`: when its machines should be off, by the clock of a zone.
-
-    [policy.schedule]
-    timezone = "Europe/Berlin"                      # usually [defaults] timezone
-    off = ["20:00-08:00", "sat-sun"]                # days, hours or both ("mon-fri 20:00-08:00"); days are those it starts on
+    [policy.schedule]                               # when the machines should be off
+    timezone = "Europe/Berlin"                      # default: [defaults] timezone
+    off = ["20:00-08:00", "sat-sun"]                # days, hours or both ("mon-fri 20:00-08:00"); the days are its first days
     holidays = [2026-12-25]                         # off all day
     exemptions = [{ start = 2026-11-24T18:00:00, end = 2026-11-26, why = "release" }]
 
-A time without an offset is meant in the schedule's zone. A day without a time is meant whole: the exemption above ends when the
-26th does.
-
-The `[[policy]]` tables, as policies.
+A time without an offset is in the schedule's zone. A date without a time is the whole day: the exemption above ends at the end
+of the 26th.
 
     [[policy]]
-    name = "idle-gpu"                               # required; no two alike
-    arm = "stop"                                    # observe (unless stated), notify, stop, terminate: how far it may go
-    match = { gpu = true }                          # left out: everything; also ids, names, and all that a budget matches by
-    when = 'state == "idle" && confidence >= 0.9'   # required, but for a schedule; see condition_text
+    name = "idle-gpu"                               # required; unique
+    arm = "stop"                                    # observe (default), notify, stop, terminate: the strongest act allowed
+    match = { gpu = true }                          # default: everything; also ids, names, and all keys of a budget's match
+    when = 'state == "idle" && confidence >= 0.9'   # required without a schedule; see condition_syntax
     for = "45m"                                     # how long `when` must hold first
-    needs = ["duty", "cpu"]                         # families of signals; left out: all that its provider can deliver
+    needs = ["duty", "cpu"]                         # families of signals; default: all that its provider can deliver
     then = [{ do = "notify", to = "owner" }, { after = "15m", do = "stop" }]
     lease = { max = "24h", renewals = 3 }
-    rule = "idle"                                   # "limit": a lease or an age, which no doubt about its work holds back
+    rule = "idle"                                   # "limit": on a lease or an age, applied without evidence of idleness
     warmup = "45m"
-    alone = false                                   # true: a member of a group is judged by itself, whatever the group does
+    alone = false                                   # true: a member of a group is evaluated on its own
 
 `after` counts from the first step. Errors name the file, the number of the table, its name and the field.
 """
@@ -99,7 +96,10 @@ THEN_HINT = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
 
 
 def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[PolicyStep, ...]:
-    """The steps in their order. `hooks`: the names there are."""
+    """Return the steps in their order.
+
+    `hooks`: the names of the hooks that exist.
+    """
     if stated is None:
         raise InputError("is missing", field=field, hint=THEN_HINT)
     if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
@@ -111,7 +111,7 @@ def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irre
 
 
 def find_stop_action(steps: tuple[PolicyStep, ...]) -> str:
-    """What the first step that stops anything does; "" where none does."""
+    """Return the action of the first step that stops or terminates a machine; "" if there is none."""
     return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
 
 
@@ -146,7 +146,7 @@ def _require_known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> N
 
 
 def _check_escalation(steps: tuple[PolicyStep, ...], field: str, *, allow_irreversible: bool) -> None:
-    """InputError for steps out of order, a stop without notice or before its grace, a terminate that nobody allowed."""
+    """Raise InputError for steps out of order, a stop without notice or grace, or a terminate that is not allowed."""
     told: timedelta | None = None
     for number, step in enumerate(steps, 1):
         place, before = f"{field} {number}", steps[max(number - 2, 0)].after
@@ -178,7 +178,10 @@ ENTRIES_MAX, ENTRY_CHARS_MAX = 1000, 100
 
 
 def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
-    """The schedule that `stated` says. `zone`: where it states none."""
+    """Return the schedule that `stated` defines.
+
+    `zone`: the zone if it states none.
+    """
     table = read_inner(stated, field, '{ off = ["20:00-08:00"] }')
     require_known_keys(table, SCHEDULE_KEYS, field)
     if "timezone" in table:
@@ -217,7 +220,7 @@ def _parse_off(text: str, field: str) -> OffWindow:
 
 
 def _parse_clock(hours: str, minutes: str, field: str) -> time:
-    """24:00 is the midnight at a day's end."""
+    """Return the time of day; 24:00 is the midnight at the end of a day."""
     said = f"{hours}:{minutes}"
     require(said == "24:00" or (int(hours) < 24 and int(minutes) < 60), field, f"there is no {said}", OFF_HINT)  # noqa: PLR2004 - a clock
     return time(int(hours) % 24, int(minutes))
@@ -260,7 +263,7 @@ def _read_exemption(table: Mapping[str, object], field: str, zone: tzinfo) -> Ex
 
 
 def _parse_instant(stated: object, field: str, zone: tzinfo, *, after: timedelta) -> datetime:
-    """The instant; of a day without a time its midnight, or `after` that."""
+    """Return the instant that `stated` gives; for a date without a time, its midnight plus `after`."""
     if stated is None:
         raise InputError("is missing", field=field, hint="write start = 2026-11-24T18:00:00 and end = 2026-11-26")
     try:
@@ -293,9 +296,10 @@ HOLD_MAX, LEASE_MAX, RENEWALS_MAX, PRIORITY_MAX = 90 * DAY, 30 * DAY, 100, 1000
 
 
 def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
-    """The policies of `where` (a file) in their order.
+    """Return the policies of the file `where` in their order.
 
-    `zone`: of schedules that state none; `poll`: how often anything is seen; `hooks`: the names there are.
+    `zone`: the zone of schedules that state none. `poll`: the interval between polls. `hooks`: the names of the hooks that
+    exist.
     """
     tables = read_tables(stated, where, "policy")
     places = (f"{where}: policy {number}" for number in range(1, len(tables) + 1))
@@ -344,9 +348,10 @@ def _read_policy(table: SettingsTable, place: str, zone: tzinfo, poll: timedelta
 
 
 def compute_policy_digest(policy: Policy) -> str:
-    """16 hex digits of SHA-256 over all that decides whom `policy` acts on, when and how: an arming belongs to it.
+    """Return 16 hex digits of SHA-256 over all fields that decide on which machines `policy` acts, when and how.
 
-    Its name, `arm`, priority and leases are no part of it: they make no other machine stop, and none earlier.
+    An arming applies to one digest. Name, `arm`, priority and leases are not included: they make no other machine stop, and
+    none earlier.
     """
     meaning = (policy.target, policy.when.text, policy.hold, policy.then, policy.needs, policy.allow_irreversible, policy.rule)
     parts = (*meaning, policy.schedule, policy.warmup_max, policy.alone)

@@ -1,8 +1,7 @@
-"""IANA time zones by their names.
+"""The dataclasses of the settings file's sections, time zones by name, and settings from the environment.
 
-The values that the settings file becomes. A section of plain fields holds texts and lists of texts, as they are written.
-
-Settings from the environment: `COSTGUARD_SECTION__FIELD` is laid over the file, and a slip of the pen is refused.
+A section of plain fields holds texts and lists of texts as written. `COSTGUARD_SECTION__FIELD` in the environment overrides the
+file; a mistyped variable is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
 
 
 def load_zone(name: str, field: str) -> tzinfo:
-    """The zone `name`, such as "Europe/Berlin"; UnknownNameError for `field` with the nearest names where there is none."""
+    """Return the IANA zone `name`, such as "Europe/Berlin".
+
+    Raise UnknownNameError for `field`, with the nearest names, if there is none.
+    """
     if name == "UTC":
         return UTC  # also where the machine carries no data of zones
     from zoneinfo import ZoneInfo
@@ -74,7 +76,7 @@ def _resolve_path(text: str, folder: Path) -> str:
 
 
 def _resolve_url(text: str, folder: Path) -> str:
-    """A file's URL made to start at `folder`; a server's as it is, and one that names nothing."""
+    """Return a file's URL resolved against `folder`; a server's URL and an in-memory database are unchanged."""
     name = text.removeprefix(SQLITE_PREFIX)
     return text if name in (text, "", ":memory:") else SQLITE_PREFIX + _resolve_path(name, folder)
 
@@ -90,9 +92,10 @@ URL_FIELD: dict[str, PlaceFunction] = {"place": _resolve_url}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteSettings:
-    """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`).
+    """The `[quote]` section.
 
-    `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
+    `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`). `calibration`: the file of
+    observed runs (`costguard calibrate`); None: `calibration.json` in the platform's data folder.
     """
 
     market: str | None = field(default=None, metadata=PATH_FIELD)
@@ -101,18 +104,23 @@ class QuoteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSettings:
-    """`[ledger]`. `url`: `sqlite:///PATH`, or `postgresql+psycopg://...` of a server; None: see `ledger_url`."""
+    """The `[ledger]` section.
+
+    `url`: `sqlite:///PATH`, or `postgresql+psycopg://...` for a server; None: see `resolve_ledger_url`.
+    """
 
     url: str | None = field(default=None, metadata=URL_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultSettings:
-    """`[defaults]`. `timezone`: the IANA zone whose days and months budgets and reports go by, where they state no other.
+    """The `[defaults]` section.
 
-    `owner_from`: whose a machine is: the first of these labels that it carries ("label:owner"; a tag is a label). `protect`:
-    what must never be touched: "label:KEY=VALUE" or "label:KEY". `group_from`: which machines of an account work together:
-    those with one value of the first of these labels that they carry; "label:KEY + label:KEY" asks for both; () no groups.
+    - `timezone`: the IANA zone for the days and months of budgets and reports that state no zone.
+    - `owner_from`: labels that name a machine's owner; the first label present counts ("label:owner"; a tag is a label).
+    - `protect`: labels of machines that must never be touched: "label:KEY=VALUE" or "label:KEY".
+    - `group_from`: labels that group the machines of an account: those with the same value of the first label present;
+        "label:KEY + label:KEY" requires both; (): no groups.
     """
 
     timezone: str = "UTC"
@@ -128,10 +136,10 @@ class DefaultSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """`[network]`. `ca_file`: a PEM file of the authorities to trust instead of the system's; None: the system's.
+    """The `[network]` section.
 
-    `proxy`: http(s)://HOST:PORT through which providers and chats are asked; None: directly. That certificates are checked
-    cannot be turned off.
+    `ca_file`: a PEM file of the certificate authorities to trust; None: the system's. `proxy`: http(s)://HOST:PORT for requests
+    to providers and chats; None: direct requests. Certificate checks cannot be turned off.
     """
 
     ca_file: str | None = field(default=None, metadata=PATH_FIELD)
@@ -140,11 +148,13 @@ class NetworkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSettings:
-    """`[watch]`. `interval`: between two polls of an account ("60s"). `jitter`: by how much a poll may be late on purpose.
+    """The `[watch]` section.
 
-    `heartbeat_url`: asked after each run of the guard, so that somebody outside notices when none comes; None: nobody is.
-    `env:NAME` and `file:PATH` say where it is kept. `claims`: whose machines without an owner may be acted on ("runpod",
-    "aws/111122223333", "aws/111122223333/us-east-1"); None: those of every account of this file.
+    - `interval`: time between two polls of an account ("60s"). `jitter`: maximum intended delay of a poll.
+    - `heartbeat_url`: requested after each guard run, so that an external monitor notices missing runs; `env:NAME` and
+        `file:PATH` name its source. None: no request.
+    - `claims`: accounts whose machines without an owner may be acted on ("runpod", "aws/111122223333",
+        "aws/111122223333/us-east-1"); None: every account of this file.
     """
 
     interval: str = "60s"
@@ -154,27 +164,28 @@ class WatchSettings:
 
     @property
     def every(self) -> timedelta:
-        """What `interval` says."""
+        """Return `interval` as a timedelta."""
         return _parse_duration(self.interval, "watch.interval")
 
     @property
     def spread(self) -> timedelta:
-        """What `jitter` says, and at most half of `every`."""
+        """Return `jitter` as a timedelta, at most half of `every`."""
         return min(_parse_duration(self.jitter, "watch.jitter"), self.every / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplaySettings:
-    """`[display]`. `currency`: in which people are shown dollars as well; None: in none. JSON and the ledger stay as they are.
+    """The `[display]` section.
 
-    `rates`: what a dollar was worth on which day ("1 USD = 0.92 EUR on 2026-11-01 (ECB)"); the last one known then counts.
+    `currency`: the currency in which dollar amounts are also shown; None: dollars only. JSON and the ledger are not changed.
+    `rates`: exchange rates with their day ("1 USD = 0.92 EUR on 2026-11-01 (ECB)"); the last one known at the time counts.
     """
 
     currency: str | None = None
     rates: tuple[str, ...] = field(default=(), metadata=LIST_FIELD)
 
     def find_exchange(self, at: datetime) -> ExchangeRate | None:
-        """How dollars of `at` are shown; None: as they are."""
+        """Return the exchange rate for dollars at `at`; None: dollars are shown unconverted."""
         if self.currency is None:
             return None
         from costguard.values.money import find_exchange_rate, parse_exchange_rate
@@ -184,18 +195,22 @@ class DisplaySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSettings:
-    """`[reconcile]`. `tolerance`: how far a bill may lie from the charges ("1%, 0.10"); None: see `core.tolerance`."""
+    """The `[reconcile]` section.
+
+    `tolerance`: allowed difference between a bill and the charges ("1%, 0.10"); None: the default of `bills.drift`.
+    """
 
     tolerance: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """`[web]`. `listen`: where `costguard watch` answers agents and readers ("127.0.0.1:8470"); None: nowhere.
+    """The `[web]` section.
 
-    `url`: what others call that, None: as `listen` says. `hosts`: further names that it may be asked by. `tls_cert`, `tls_key`:
-    PEM files. `behind_proxy`: the address of a proxy that speaks TLS for it. `key_file`: where the key is kept that answers to
-    agents are signed with, None: beside the ledger.
+    - `listen`: address at which `costguard watch` serves agents and readers ("127.0.0.1:8470"); None: not served.
+    - `url`: the URL that others use; None: that of `listen`. `hosts`: further accepted host names.
+    - `tls_cert`, `tls_key`: PEM files. `behind_proxy`: the address of the proxy that terminates TLS.
+    - `key_file`: file of the key that signs answers to agents; None: next to the ledger.
     """
 
     listen: str | None = None
@@ -209,13 +224,14 @@ class WebSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The whole file. `budgets`: the `[[budget]]` tables in their order; `policies`, `hooks`, `routes` likewise.
+    """The whole settings file.
 
-    `rails` None: as they stand in GUARD section 6. `signed_with`: where the secret is kept that webhooks are signed with
-    (`env:NAME`, `file:PATH`), "" for nowhere; `mail`: where the address of the server is kept that mail to people goes through.
-    `console_is_delivery`: a notice on the console or in a journal counts as delivered. `reports`: the `[[report]]` tables in
-    their order.
-    `providers`: the table `[providers.NAME]` of each name, whose keys are the provider's business.
+    - `budgets`, `policies`, `hooks`, `routes`, `reports`: the tables of each kind in their order.
+    - `rails`: None: the values in GUARD section 6.
+    - `signed_with`: source of the secret that signs webhooks (`env:NAME`, `file:PATH`); "": none.
+    - `mail`: source of the mail server's address for mail to people.
+    - `console_is_delivery`: a notice on the console or in a journal counts as delivered.
+    - `providers`: the table `[providers.NAME]` by name; each provider defines its keys.
     """
 
     quote: QuoteSettings = field(default_factory=QuoteSettings)
@@ -243,7 +259,7 @@ SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(
 
 
 def list_fields(make: object) -> tuple[Field[object], ...]:
-    """The fields of a section."""
+    """Return the fields of the section dataclass `make`."""
     assert is_dataclass(make)  # noqa: S101 - true of every value of SECTIONS, seen by the type checker
     return fields(make)
 
@@ -264,7 +280,7 @@ SIMILARITY_MIN = 0.8
 
 
 def overlay_environment(table: dict[str, object]) -> dict[str, object]:
-    """`table` with COSTGUARD_SECTION__FIELD laid over it."""
+    """Return `table` with the values of COSTGUARD_SECTION__FIELD variables replacing its own."""
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
     for name, value in sorted(os.environ.items()):
         section, separator, key = name.removeprefix(VARIABLE_PREFIX).lower().partition("__")
@@ -282,7 +298,7 @@ def overlay_environment(table: dict[str, object]) -> dict[str, object]:
 
 
 def _require_known_field(name: str, section: str, key: str) -> None:
-    """UnknownNameError that names the variable, unless it stands for a field."""
+    """Raise UnknownNameError that names the variable, unless it belongs to a field."""
     if (section, key) not in _map_fields():
         known = _list_variables()
         near, ours = (
@@ -294,9 +310,9 @@ def _require_known_field(name: str, section: str, key: str) -> None:
 
 
 def _require_no_typo(name: str) -> None:
-    """UnknownNameError for a variable that names no section, but nearly is one of ours: COSTGUARD_LEDGER_URL, with one `_`.
+    """Raise UnknownNameError for a variable similar to one of costguard's: COSTGUARD_LEDGER_URL, with one `_`.
 
-    Whatever resembles none of ours belongs to another program.
+    Variables that are not similar belong to other programs and are ignored.
     """
     from difflib import SequenceMatcher
 
@@ -307,21 +323,21 @@ def _require_no_typo(name: str) -> None:
 
 
 def _map_fields() -> dict[tuple[str, str], Mapping[str, object]]:
-    """(section, key) of every field -> what it is marked with."""
+    """Return the metadata of every field by (section, key)."""
     return {(section, inner.name): inner.metadata for section, make in SECTIONS.items() for inner in list_fields(make)}
 
 
 def _list_variables() -> list[str]:
-    """The variable of every field."""
+    """Return the environment variable of every field."""
     return [format_variable(section, key) for section, key in _map_fields()]
 
 
 def describe_origin(section: str, key: str, where: str) -> str:
-    """What to call a field in a message: the variable that states it, else its place in the file."""
+    """Return the name of a field for messages: the variable if it is set, else its place in the file."""
     variable = format_variable(section, key)
     return variable if variable in os.environ else f"{where}: {section}.{key}"
 
 
 def format_variable(section: str, key: str) -> str:
-    """The variable that states a field."""
+    """Return the environment variable of a field."""
     return f"{VARIABLE_PREFIX}{section}__{key}".upper()

@@ -1,4 +1,4 @@
-"""Files that are no TOML or no JSON: what the parser found, and what to write instead, by the line that it names."""
+"""Error messages and hints for files that are not valid TOML or JSON, based on the line that the parser names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TOML_HINTS = (
 
 
 def describe_parse_error(broken: Exception) -> str:
-    """What a parser found, in words of the file and not of its own."""
+    """Return the parser's error in terms of the file's content instead of the parser's internals."""
     said = str(broken)
     if isinstance(broken, RecursionError):
         return "it has too many nested brackets"
@@ -57,7 +57,7 @@ def describe_parse_error(broken: Exception) -> str:
 
 
 def suggest_toml_fix(text: str, said: str) -> str:
-    """What to write in place of the line of `text` that the parser's message `said` names."""
+    """Return what to write instead of the line of `text` that the parser's message `said` names."""
     if "Unclosed" in said:
         return "close the bracket"
     found, lines = LINE_PATTERN.search(said), text.split("\n")
@@ -66,12 +66,12 @@ def suggest_toml_fix(text: str, said: str) -> str:
 
 
 def suggest_json_fix(said: str) -> str:
-    """What to write in place of what the parser's message `said` tells of."""
+    """Return what to write to fix the error in the parser's message `said`."""
     return _suggest_general_fix(said) or next(
         (hint for looks, hint in JSON_HINTS if looks in said), "check commas, quotes and brackets"
     )
 
 
 def _suggest_general_fix(said: str) -> str:
-    """What to do about what is wrong in any notation; "" for anything else."""
+    """Return the fix for an error that TOML and JSON have in common; "" for any other."""
     return next((hint for looks, hint in GENERAL_HINTS if looks in said), "")

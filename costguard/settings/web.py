@@ -1,4 +1,4 @@
-"""`[web]`: where the watchdog answers, and what that address must be guarded by."""
+"""The `[web]` section: the address at which the watchdog listens, and the protection that the address requires."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ GUARD_HINT = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or
 
 
 class ListenAddress(NamedTuple):
-    """An address to listen at. `host`: as it is bound, without brackets."""
+    """An address to listen at.
+
+    `host`: the host as it is bound, without brackets.
+    """
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Return whether the address can be reached from this machine only."""
         return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
     @property
     def shown(self) -> str:
-        """As it stands in a URL."""
+        """Return the address as written in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_listen_address(stated: str, field: str) -> ListenAddress:
-    """The address that `stated` says; InputError where it says none."""
+    """Return the address that `stated` contains; raise InputError if it contains none."""
     found = LISTEN_PATTERN.fullmatch(stated.strip())
     hint = f'write an address and a port: "{LISTEN_EXAMPLE}"'
     if found is None or int(found["port"]) not in PORT_RANGE:
@@ -52,7 +55,7 @@ def parse_listen_address(stated: str, field: str) -> ListenAddress:
 
 
 def check_web(web: WebSettings, where: str) -> None:
-    """InputError for what [web] cannot mean, or would let others read on the way."""
+    """Raise InputError for values of [web] that are invalid or would expose unencrypted traffic to others."""
     named = ("tls_cert", "tls_key") if (web.tls_cert is None) != (web.tls_key is None) else ()
     for key in named:
         stated = getattr(web, key) is not None
@@ -85,7 +88,7 @@ def check_web(web: WebSettings, where: str) -> None:
 
 
 def resolve_web_address(web: WebSettings) -> str:
-    """What others call it, "" where it listens nowhere and nobody said."""
+    """Return the URL that others use: `url`, else the listen address; "" if neither is set."""
     if web.url is not None:
         return web.url.rstrip("/")
     if web.listen is None:
@@ -94,7 +97,7 @@ def resolve_web_address(web: WebSettings) -> str:
 
 
 def list_allowed_hosts(web: WebSettings) -> frozenset[str]:
-    """The names that it may be asked by, in lower case and without a port."""
+    """Return the host names accepted in requests, in lower case and without a port."""
     names = {"localhost", "127.0.0.1", "[::1]", *web.hosts}
     if web.url is not None:
         names.add(urlsplit(web.url).netloc.rpartition("@")[2])
@@ -105,7 +108,7 @@ def list_allowed_hosts(web: WebSettings) -> frozenset[str]:
 
 
 def normalize_host(name: str) -> str:
-    """`name` as it is compared: in lower case, without a port or the dot at its end."""
+    """Return `name` for comparison: in lower case, without a port and without a final dot."""
     host = name.strip().lower()
     bare = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
     return bare.removesuffix(".")

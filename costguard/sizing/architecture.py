@@ -1,14 +1,14 @@
-"""The shape of a model: runs of equal layers (`Block`) between an embedding and a head.
+"""The shape of a model: runs of equal layers (`LayerBlock`) between an embedding and an output head.
 
-Example: Llama-2-7B is one Block of 32 layers with hidden 4096, attention of 32 heads of 128 and a gated feed-forward
-of 11008. A layer has 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096 = 202,383,360 parameters; 32 of them, two
-embeddings of 32,000 x 4096 and a final norm of 4096 make 6,738,415,616, which is what Meta's checkpoint holds.
+Example: Llama-2-7B is one LayerBlock of 32 layers with hidden size 4096, attention with 32 heads of 128 and a gated
+feed-forward of 11008. A layer has 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096 = 202,383,360 parameters. 32 layers, two
+embeddings of 32,000 x 4096 and a final norm of 4096 give 6,738,415,616 parameters, the number in Meta's checkpoint.
 
-A model whose layers differ (dense first and experts later, local and global attention, encoder and decoder) has
-several Blocks; layers that alternate are gathered by kind (`gathered`), since no count depends on their order.
-Everything outside the layers and the two vocabulary matrices is a named entry in `extras`.
+A model with different kinds of layers (dense layers before expert layers, local and global attention, encoder and decoder) has
+one LayerBlock for each kind. `group_blocks` merges alternating layers by kind, because no count depends on their order.
+Parameters outside the layers and the two vocabulary matrices are named entries in `extras`.
 
-Multi-head latent attention (DeepSeek-V2): keys and values pass a narrow latent, which is all that a cache keeps.
+Multi-head latent attention (MLA, DeepSeek-V2) compresses keys and values into a narrow latent, and the cache stores only that.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ QK_NORMS = ("none", "per-head", "full")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Self-attention of one layer. `window`: tokens a query sees at most, None for all before it.
+    """Self-attention of one layer.
 
-    `fused`: query, key and value are one matrix; `packed`: its result stays beside the rotated query and key.
+    `window`: the most tokens that one query attends to; None: all tokens before it. `fused`: query, key and value are one
+    matrix. `packed`: the result of that matrix stays in memory together with the rotated query and key.
     """
 
     heads: int
@@ -66,22 +67,25 @@ class Attention:
 
     @property
     def query_width(self) -> int:
-        """Heads x head_dim (with MLA: the un-rotated and the rotated part of each head)."""
+        """Return heads x head_dim; with MLA, heads x (un-rotated part + rotated part of a head)."""
         per_head = self.head_dim if self.latent is None else self.latent.nope_dim + self.latent.rope_dim
         return self.heads * per_head
 
     @property
     def kv_width(self) -> int:
-        """Width of the keys of all key heads."""
+        """Return the width of the keys of all key heads together."""
         return self.kv_heads * self.head_dim
 
     @property
     def cached_width(self) -> int:
-        """Numbers a KV cache keeps per token and layer: keys and values, or the latent and the rotated key."""
+        """Return the numbers that a KV cache stores per token and layer.
+
+        These are the keys and values; with MLA, the latent and the rotated key.
+        """
         return 2 * self.kv_width if self.latent is None else self.latent.kv_rank + self.latent.rope_dim
 
     def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
-        """Name -> (inputs, outputs) of each linear layer."""
+        """Return the (inputs, outputs) of each linear layer by name."""
         if self.latent is None:
             q, kv = self.query_width, self.kv_width
             return {"q_proj": (hidden, q), "k_proj": (hidden, kv), "v_proj": (hidden, kv), "o_proj": (q, hidden)}
@@ -98,7 +102,7 @@ class Attention:
         }
 
     def count_small_parameters(self, hidden: int) -> int:
-        """Biases, query and key norms, sinks: everything that is not a matrix."""
+        """Return the number of parameters that are not in a matrix: biases, query and key norms, sinks."""
         biases = self.qkv_bias * self._biased_width + self.out_bias * hidden
         norms = {"none": 0, "per-head": 2 * self.head_dim, "full": self.query_width + self.kv_width}[self.qk_norm]
         latent_norms = 0 if self.latent is None else self.latent.q_rank + self.latent.kv_rank
@@ -106,7 +110,10 @@ class Attention:
 
     @property
     def _biased_width(self) -> int:
-        """Outputs that `qkv_bias` adds to: with MLA the two projections into a latent, not those out of it."""
+        """Return the number of outputs that get a bias from `qkv_bias`.
+
+        With MLA these are the two projections into a latent; the projections out of it have no bias.
+        """
         if self.latent is None:
             return self.query_width + 2 * self.kv_width
         return self.latent.q_rank + self.latent.kv_rank + self.latent.rope_dim
@@ -116,8 +123,8 @@ class Attention:
 class FeedForward:
     """The feed-forward of one layer, or its experts.
 
-    `ffn` is the width of one expert where there are `experts`; `shared_ffn` the summed width of experts every
-    token passes. `fused`: gate and up are one matrix. `activation` as Hugging Face names it: `gelu_new` keeps the most.
+    `ffn`: the width; with `experts`, the width of one expert. `shared_ffn`: the summed width of the experts that process every
+    token. `fused`: gate and up are one matrix. `activation`: its Hugging Face name; `gelu_new` keeps the most memory.
     """
 
     ffn: int
@@ -144,7 +151,7 @@ class FeedForward:
         )
 
     def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
-        """Name -> (inputs, outputs) of the linear layers of one expert, or of the only feed-forward."""
+        """Return the (inputs, outputs) of each linear layer of one expert, or of the only feed-forward, by name."""
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         return dict.fromkeys(names, (hidden, self.ffn)) | {"down_proj": (self.ffn, hidden)}
 
@@ -154,14 +161,14 @@ class FeedForward:
         return (self.gated + 2) * hidden * self.ffn + self.bias * (widths + hidden)
 
     def count_parameters(self, hidden: int) -> int:
-        """All experts, the router and what every token shares."""
+        """Return the parameters of all experts, the router and the shared experts."""
         if not self.experts:
             return self.count_parameters_each(hidden)
         router = self.experts * (hidden + self.router_bias)
         return router + self.experts * self.count_parameters_each(hidden) + self._count_shared_parameters(hidden)
 
     def count_active_parameters(self, hidden: int) -> int:
-        """What one token passes."""
+        """Return the parameters that process one token: the router, its selected experts and the shared experts."""
         if not self.experts:
             return self.count_parameters_each(hidden)
         router = self.experts * (hidden + self.router_bias)
@@ -173,7 +180,10 @@ class FeedForward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerBlock:
-    """A run of `layers` equal layers. `norms`: how many a layer has. `tokens`: per sample, None: the job's seq_len."""
+    """A run of `layers` equal layers.
+
+    `norms`: number of norms in one layer. `tokens`: tokens per sample; None: the job's seq_len.
+    """
 
     layers: int
     hidden: int
@@ -194,14 +204,17 @@ class LayerBlock:
 
     @property
     def small_parameters(self) -> int:
-        """Norms and biases of one layer's attention (what no quantiser or adapter touches, feed-forward biases left out)."""
+        """Return the norm and attention bias parameters of one layer, which quantisers and adapters leave unchanged.
+
+        Biases of the feed-forward are not included.
+        """
         return self.norms * self.hidden * NORMS[self.norm] + self._attentions * self.attention.count_small_parameters(
             self.hidden
         )
 
     @property
     def attention_parameters(self) -> int:
-        """Matrices of one layer's attention, cross-attention included."""
+        """Return the matrix parameters of one layer's attention, including cross-attention."""
         return self._attentions * sum(i * o for i, o in self.attention.list_matrices(self.hidden).values())
 
     @property
@@ -211,7 +224,7 @@ class LayerBlock:
 
     @property
     def active_parameters_each(self) -> int:
-        """Parameters of one layer that one token passes."""
+        """Return the parameters of one layer that process one token."""
         return self.small_parameters + self.attention_parameters + self.feed_forward.count_active_parameters(self.hidden)
 
     @property
@@ -221,15 +234,19 @@ class LayerBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A model's shape. `extras`: (name, parameters) outside the layers and vocabulary matrices: positions, norms, heads.
+    """The shape of a model.
 
-    `stated_params` overrides the computed count where the shape is not fully known.
-    `sample_tokens`: tokens one sample always has (an image's patches), None where the job says.
-    `positions`: the longest sequence learned positions allow, None where any length goes.
-    `vocab_width`: width of the vocabulary matrices, None where it is `hidden` (a text tower beside a wider vision tower).
-    `notes`: what a person should know of the count: a tower left out, a number taken for granted.
-    `released_precision`: what its weights were released in where that is not 16 bit: it is served so unless stated.
-    `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`sizing/convnet.py`).
+    - `extras`: (name, parameters) of tensors outside the layers and the vocabulary matrices: positions, norms, heads.
+    - `stated_params`: replaces the computed parameter count where the shape is not fully known.
+    - `sample_tokens`: the fixed number of tokens of a sample (an image's patches). None: the job states it.
+    - `positions`: the longest sequence that learned positions allow. None: no limit.
+    - `vocab_width`: width of the vocabulary matrices. None: `hidden`. It differs where a text tower is narrower than
+        the vision tower.
+    - `notes`: remarks about the count for the user: a tower that was left out, a number that was assumed.
+    - `released_precision`: precision of the released weights where it is not 16 bit; the model is served in it unless
+        stated otherwise.
+    - `walk`: the whole model layer by layer, where layers differ in size and there are no LayerBlocks
+        (`sizing/convnet.py`).
     """
 
     name: str
@@ -261,17 +278,17 @@ class Architecture:
 
     @property
     def main(self) -> LayerBlock:
-        """The Block that states the model's width: the largest one."""
+        """Return the LayerBlock with the most parameters, which defines the model's width."""
         return max(self.blocks, key=lambda b: b.layers * b.parameters_each)
 
     @property
     def layers(self) -> int:
-        """Layers of all Blocks."""
+        """Return the number of layers of all LayerBlocks."""
         return sum(b.layers for b in self.blocks)
 
     @property
     def hidden(self) -> int:
-        """Width of the main Block."""
+        """Return the width of the main LayerBlock."""
         return self.main.hidden
 
     @property
@@ -281,7 +298,7 @@ class Architecture:
 
     @property
     def head_parameters(self) -> int:
-        """The output matrix where it is a tensor of its own: 0 when tied or absent."""
+        """Return the parameters of the output matrix; 0 if it is tied to the embedding or absent."""
         return self.embedding_parameters if self.has_head and not self.tied_embeddings else 0
 
     @property
@@ -293,18 +310,21 @@ class Architecture:
 
     @property
     def parameters(self) -> int:
-        """`stated_params`, else the computed count."""
+        """Return `stated_params` if stated, else the computed count."""
         return self.stated_params or self.computed_parameters
 
     @property
     def active_parameters(self) -> int:
-        """Parameters one token passes: `parameters` unless there are experts; the same share of a stated count."""
+        """Return the parameters that process one token; without experts, all parameters.
+
+        A stated count is scaled by the active share of the computed count.
+        """
         idle = sum(b.layers * (b.parameters_each - b.active_parameters_each) for b in self.blocks)
         return self.parameters * (self.computed_parameters - idle) // self.computed_parameters
 
 
 def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
-    """One Block for each kind of layer in `layers`, in the order in which the kinds first appear."""
+    """Return one LayerBlock for each kind of layer in `layers`, in order of first appearance."""
     alike = Counter[LayerBlock]()
     for block in layers:
         alike[replace(block, layers=1)] += block.layers
@@ -313,7 +333,10 @@ def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
-    """Keys and values pass `kv_rank`, queries `q_rank` (0: nothing)."""
+    """Dimensions of multi-head latent attention.
+
+    Keys and values are projected through a latent of width `kv_rank`, queries through one of width `q_rank` (0: no latent).
+    """
 
     q_rank: int
     kv_rank: int

@@ -1,7 +1,7 @@
-"""What nobody stated: refused where somebody asks for strictness, else said with how much another choice would move the answer.
+"""Values that the user did not state: with --strict an error, otherwise shown with the effect of another choice.
 
-Example: `micro_batch 1 (4: 0.81x the hours, 1.30x the memory)` says that on the first option's GPUs four sequences a pass would
-take 0.81 times the hours and 1.3 times the GPU memory of what is shown.
+Example: `micro_batch 1 (4: 0.81x the hours, 1.30x the memory)` means that, on the first option's GPUs, four sequences per pass
+would take 0.81 times the hours and 1.3 times the GPU memory shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRL_UPDATES = 4
 
 
 def check_nothing_assumed(job: Job) -> None:
-    """InputError where something of `job` was assumed: every such field, and what to write."""
+    """Raise InputError that lists every assumed field of `job` and what to write, if there are any."""
     if job.assumed:
         fields = ", ".join(field for field, _ in job.assumed)
         written = ", ".join(f"{field} = {_format_as_written(value)}" for field, value in job.assumed)
@@ -26,14 +26,17 @@ def check_nothing_assumed(job: Job) -> None:
 
 
 def format_effect(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:
-    """`4: 0.81x the hours, 1.30x the memory`: what `other` would do; None: not known."""
+    """Return the effect of the value `other` as text: `4: 0.81x the hours, 1.30x the memory`.
+
+    `hours` and `memory` are ratios to the shown answer; None: unknown.
+    """
     parts = [f"{value:.2f}x the {name}" for name, value in (("hours", hours), ("memory", memory)) if value]
     told = ", ".join(parts) or "unknown"
     return f"{other}: {told}" + ("" if fits else ", too much for this GPU")
 
 
 def list_alternatives(job: Job) -> tuple[tuple[str, str, Job], ...]:
-    """(field, another value, the job with it) for each assumed field of which another value is common."""
+    """Return (field, other value, job with it) for each assumed field that has a common alternative."""
     tried = ((field, ALTERNATIVES[field](job)) for field, _ in job.assumed if field in ALTERNATIVES)
     return tuple((field, *found) for field, found in tried if found is not None)
 

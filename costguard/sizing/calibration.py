@@ -1,14 +1,14 @@
-"""What observed runs say about quotes to come: the expectation of their family shifts towards them, with shrinkage.
+"""Calibration: observed runs shift the expected speed and memory of their family, with shrinkage.
 
-A family is the kind of GPU, the method, the size of the model, and whether one GPU, one machine or several work. A
-published run differs from its prediction by a part that all runs of its family share and a part of its own, half of the
-variance each (`SHARED_VARIANCE`). So n runs with a mean log ratio m of observed to expected move the expectation by
-n t / (n t + s) of m, where t and s are the variances of the two parts: one run by half of what it says, four by four fifths.
+A family is the kind of GPU, the method, the size of the model, and whether the job uses one GPU, one machine or several. The
+error of a prediction has one part that all runs of the family share and one part of each run; each part has half of the
+variance (`SHARED_VARIANCE`). With variances t (shared) and s (of one run), n runs whose mean log ratio of observed to expected
+is m move the expectation by n t / (n t + s) of m: one run by half of m, four runs by four fifths.
 
 Example: the model's interval is a factor 1.21 (log half-width 0.19), so t = s = (0.19 / 1.2816)^2 / 2 = 0.0110. Four runs reach
-0.80, 0.82, 0.78 and 0.81 of the expected speed: m = -0.221, and as they agree s falls to 0.0065. The weight is
-4 t / (4 t + s) = 0.87; the expectation becomes exp(-0.192) = 0.825 of what it was, the half-width 0.118 instead of 0.19.
-A fifth run at 0.40, cut off at 1.5 usual scatters from the median, moves that to 0.803; the plain mean would be at 0.70.
+0.80, 0.82, 0.78 and 0.81 of the expected speed: m = -0.221. They agree, so s falls to 0.0065. The weight is 4 t / (4 t + s) =
+0.87; the expectation is multiplied by exp(-0.192) = 0.825, and the half-width becomes 0.118 instead of 0.19. A fifth run at
+0.40 is cut off at 1.5 usual scatters from the median and changes the factor to 0.803; the plain mean would give 0.70.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ ANY = "any"
 
 
 class RunFamily(NamedTuple):
-    """Jobs whose predictions err together. `measure`: "speed" or "memory"; memory depends on neither `chip` nor `reach`."""
+    """A group of jobs whose predictions have correlated errors.
+
+    `measure`: "speed" or "memory". Memory does not depend on `chip` or `reach`.
+    """
 
     measure: str
     method: str
@@ -58,15 +61,18 @@ class RunFamily(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As people say it: `full, 4B to 16B, Ampere GA100, one machine`."""
+        """Return the family as readable text: `full, 4B to 16B, Ampere GA100, one machine`."""
         return ", ".join(part for part in (self.method, self.size, self.chip, self.reach) if part != ANY)
 
 
 class FamilyEstimate(NamedTuple):
-    """What the runs of one family say. `mean`: of log(observed / expected), odd runs cut off. `variance`: of one run around it.
+    """The error estimated from the runs of one family.
 
-    `scatter`: log distance from `mean` within which four runs in five lie. `usual`: the variance before any run was seen.
-    A NamedTuple, as Family is: a dataclass takes half a millisecond to define, which a quote would pay.
+    `runs`: their number. `mean`: mean of log(observed / expected), with outliers cut off. `variance`: variance of one run
+    around it. `scatter`: log distance from `mean` that contains four of five runs. `usual`: the assumed variance before any run
+    was observed.
+
+    This is a NamedTuple, like RunFamily: a dataclass takes half a millisecond to define, which would slow down each quote.
     """
 
     runs: int
@@ -76,7 +82,7 @@ class FamilyEstimate(NamedTuple):
     usual: float
 
     def shift(self, half_width: float) -> tuple[float, float]:
-        """(log shift, new log half-width) of a prediction whose own 80 % log half-width is `half_width`."""
+        """Return (log shift, new log half-width) for a prediction with this 80 % log half-width."""
         shared = max((half_width / HALF_WIDTH_80) ** 2 - self.usual, self.usual)
         weight = self.runs * shared / (self.runs * shared + self.variance)
         surprise = (1 - weight) ** 2 * max(0.0, self.mean**2 - shared)
@@ -86,25 +92,28 @@ class FamilyEstimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedFootprint(Footprint):
-    """A footprint whose peak was shifted by observed runs. `plain`: as computed."""
+    """A footprint whose peak was shifted by `runs` observed runs.
+
+    `plain`: the footprint as computed.
+    """
 
     plain: Footprint
     runs: int
 
     @property
     def note(self) -> str:
-        """What was done to it."""
+        """Return a sentence that describes the calibration: the number of runs and the factor."""
         return f"memory calibrated on {_format_runs(self.runs)}: peak x {self.peak / self.plain.peak:.3f}"
 
     def explain(self) -> tuple[TermExplanation, ...]:
-        """Every term as computed, then what the runs add."""
+        """Return every computed term, then the bytes that calibration adds."""
         *terms, context, _ = self.plain.explain()
         added = TermExplanation("calibration", self.peak - self.plain.peak, self.note, "costguard calibrate --show")
         return (*terms, added, context, Footprint.explain(self)[-1])
 
 
 class Calibration:
-    """Beliefs by family; a family without one is left as it is."""
+    """The estimates of all families, by family; a family without an estimate is not shifted."""
 
     __slots__ = ("beliefs",)
 
@@ -112,7 +121,7 @@ class Calibration:
         self.beliefs = beliefs
 
     def calibrate_speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
-        """`found`, shifted by the runs of its family."""
+        """Return `found`, shifted by the estimate of its family."""
         belief = self.beliefs.get(get_speed_family(job, gpu, gpus=gpus, nodes=nodes))
         if belief is None:
             return found
@@ -131,7 +140,7 @@ class Calibration:
         )
 
     def calibrate_memory(self, found: Footprint, job: Job) -> Footprint:
-        """`found`, with every moment shifted by the runs of its family."""
+        """Return `found`, with every phase shifted by the estimate of its family."""
         belief = self.beliefs.get(get_memory_family(job))
         if belief is None:
             return found
@@ -148,12 +157,15 @@ class Calibration:
         )
 
     def list_notes(self, footprint: Footprint) -> tuple[str, ...]:
-        """What was done to `footprint`, where anything was."""
+        """Return the calibration note of `footprint`; empty if it is not calibrated."""
         return (footprint.note,) if isinstance(footprint, CalibratedFootprint) else ()
 
 
 def estimate_family(log_ratios: Sequence[float], usual: float) -> FamilyEstimate:
-    """What runs with these log(observed / expected) say, in any order; `usual`: variance of one run of a family."""
+    """Return the estimate from `log_ratios`, the log(observed / expected) of each run in any order.
+
+    `usual`: the assumed variance of one run of a family.
+    """
     ratios = sorted(log_ratios)
     middle, reach = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, FAR_SCATTERS * math.sqrt(usual)
     held = [min(max(x, middle - reach), middle + reach) for x in ratios]
@@ -170,28 +182,32 @@ def estimate_family(log_ratios: Sequence[float], usual: float) -> FamilyEstimate
 
 
 def compute_usual_variance(half_width: float) -> float:
-    """The variance of a run around its family, where the 80 % interval of predictions has this log half-width."""
+    """Return the variance of a run around its family for predictions with this 80 % log half-width."""
     return (1 - SHARED_VARIANCE) * (half_width / HALF_WIDTH_80) ** 2
 
 
 def get_speed_family(job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> RunFamily:
-    """The family whose speeds err together."""
+    """Return the family of the job's speed."""
     reach = "one GPU" if gpus == 1 else "one machine" if nodes == 1 else "several machines"
     return RunFamily(measure="speed", method=_name_method(job), size=_name_size(job.architecture), chip=gpu.arch, reach=reach)
 
 
 def get_memory_family(job: Job) -> RunFamily:
-    """The family whose peaks err together."""
+    """Return the family of the job's peak memory."""
     return RunFamily(measure="memory", method=_name_method(job), size=_name_size(job.architecture))
 
 
 def compute_half_width(interval: Interval) -> float:
-    """The log half-width of `interval`: half the way from end to end."""
+    """Return the log half-width of `interval`: half of log(high / low)."""
     return math.log(interval.high / interval.low) / 2
 
 
 def _name_method(job: Job) -> str:
-    """Training from scratch and training further do the same work; preference training does other work."""
+    """Return the method name of the family.
+
+    `pretrain` counts as `full`, because both do the same work. Preference training adds its algorithm, because it does other
+    work.
+    """
     method = "full" if job.recipe.method == "pretrain" else job.recipe.method
     return f"{job.beside.algorithm} {method}" if job.beside else method
 
@@ -201,7 +217,11 @@ def _name_size(architecture: Architecture) -> str:
 
 
 def _shift_phase(phase: MemoryPhase, factor: float) -> MemoryPhase:
-    """More is put down to buffers; less is taken from what is not known for certain, states last."""
+    """Return `phase` with its total multiplied by `factor`.
+
+    An increase is added to buffers. A decrease is subtracted from the least certain terms first (activations, logits, buffers),
+    and from gradients, optimizer states and weights last.
+    """
     change = int(phase.total * factor) - phase.total
     terms = dict(phase.terms)
     if change > 0:

@@ -1,13 +1,14 @@
-"""A layer walk: parameters, multiply-adds and kept numbers of models whose layers differ in size (convolutions, U-Nets).
+"""Counts parameters, multiply-adds and kept numbers of models whose layers differ in size (convolutions, U-Nets).
 
-A `Unit` is what checkpointing would compute again as one: a residual block, a transformer inside a U-Net. Units are added
-up, so a model is a list of units, and a unit a list of layers. "Kept" is what autograd keeps for the backward pass, each
-storage once: a convolution its input, a batch norm its input, a ReLU in place its result, a SiLU its input.
+A `CheckpointUnit` is the unit that checkpointing recomputes as a whole: a residual block, or a transformer inside a U-Net. A
+model is a list of units, and a unit is a list of layers. "Kept" are the numbers that autograd stores for the backward pass,
+each storage counted once: a convolution, a batch norm and a SiLU keep their input, an in-place ReLU keeps its result.
 
-Example: ResNet-50 at 224 pixels: 25,557,032 parameters, 4.09 G multiply-adds (4.1 "GFLOPs" in papers, which count
-one for two), and 21.9 M numbers kept, 44 MB an image in 16 bits. Checked against autograd's saved tensors (torch 2.13,
-2026-11): transformers' ResNet-50 keeps 86.0 MB in fp32 (here 87.5), a residual block of Stable Diffusion's U-Net 1.968 M
-numbers (1.967 M), its transformer 10.29 M at 32 x 32 (10.21 M: statistics and the text are left out).
+Example: ResNet-50 at 224 pixels has 25,557,032 parameters and 4.09 G multiply-adds (4.1 "GFLOPs" in papers, which count a
+multiply-add as one), and keeps 21.9 M numbers, 44 MB per image in 16 bits. Checked against autograd's saved tensors (torch
+2.13, 2026-11): transformers' ResNet-50 keeps 86.0 MB in fp32 (here 87.5); a residual block of Stable Diffusion's U-Net keeps
+1.968 M numbers (here 1.967 M), its transformer 10.29 M at 32 x 32 (here 10.21 M, because statistics and the text are not
+counted).
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ INDEX_NUMBERS = 4
 
 @dataclass(frozen=True, slots=True)
 class ConvnetLayer:
-    """One layer of one sample: `kept` numbers for its backward pass, `largest`: of its tensors."""
+    """One layer, for one sample.
+
+    `kept`: numbers stored for its backward pass. `largest`: numbers of its largest tensor.
+    """
 
     parameters: int
     multiply_adds: int
@@ -31,20 +35,26 @@ class ConvnetLayer:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnit:
-    """Layers that checkpointing computes again as one; `entry`: numbers of its input."""
+    """Layers that checkpointing recomputes together.
+
+    `entry`: numbers of the unit's input.
+    """
 
     layers: tuple[ConvnetLayer, ...]
     entry: int
 
     @property
     def kept(self) -> int:
-        """Numbers all its layers keep."""
+        """Return the numbers that all its layers keep."""
         return sum(layer.kept for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerWalk:
-    """A whole model, a sample: see the module. `entries`: inputs of all units; `widest`: what one unit keeps at most."""
+    """Totals of a whole model for one sample; the module docstring explains the counts.
+
+    `entries`: numbers of the inputs of all units. `widest`: the most numbers that one unit keeps.
+    """
 
     parameters: int
     multiply_adds: int
@@ -56,7 +66,7 @@ class LayerWalk:
 
 
 def sum_units(units: Iterable[CheckpointUnit]) -> LayerWalk:
-    """The sum of `units`."""
+    """Return the totals of `units`."""
     all_units = tuple(units)
     layers = [layer for unit in all_units for layer in unit.layers]
     return LayerWalk(
@@ -71,7 +81,10 @@ def sum_units(units: Iterable[CheckpointUnit]) -> LayerWalk:
 
 
 def build_convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias: bool, kept: int) -> ConvnetLayer:
-    """A square convolution with a result of `side` x `side`; `kept`: numbers of its input, 0 where they are kept already."""
+    """Return a square convolution whose result is `side` x `side`.
+
+    `kept`: numbers of its input; 0 if another layer keeps them already.
+    """
     weights = inputs * outputs * kernel * kernel
     return ConvnetLayer(
         parameters=weights + bias * outputs, multiply_adds=weights * side * side, kept=kept, largest=outputs * side * side
@@ -79,30 +92,33 @@ def build_convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias
 
 
 def build_norm(channels: int, places: int) -> ConvnetLayer:
-    """A batch, group or layer norm: a scale and a shift a channel; keeps its input."""
+    """Return a batch, group or layer norm with a scale and a shift per channel; it keeps its input."""
     return ConvnetLayer(2 * channels, 0, channels * places, channels * places)
 
 
 def build_activation(channels: int, places: int) -> ConvnetLayer:
-    """Keeps one tensor: a SiLU its input, a ReLU in place its result."""
+    """Return an activation, which keeps one tensor: a SiLU its input, an in-place ReLU its result."""
     return ConvnetLayer(0, 0, channels * places, channels * places)
 
 
 def build_max_pool(channels: int, places: int) -> ConvnetLayer:
-    """Keeps where each maximum came from, and its result, which is what comes next."""
+    """Return a max-pool, which keeps the position of each maximum and its result, the input of the next layer."""
     return ConvnetLayer(0, 0, (1 + INDEX_NUMBERS) * channels * places, channels * places)
 
 
 def build_linear(inputs: int, outputs: int, places: int, *, bias: bool = True, kept: int = 0) -> ConvnetLayer:
-    """A linear layer at `places` places."""
+    """Return a linear layer that runs at `places` positions."""
     return ConvnetLayer(inputs * outputs + bias * outputs, inputs * outputs * places, kept, outputs * places)
 
 
 def build_attention(width: int, places: int, others: int) -> ConvnetLayer:
-    """Scores and values of `places` queries over `others` keys by a flash kernel: keeps queries, keys, values, the result."""
+    """Return the attention of `places` queries over `others` keys by a flash kernel.
+
+    It keeps queries, keys, values and the result.
+    """
     return ConvnetLayer(0, 2 * width * places * others, 2 * width * places + 2 * width * others, width * places)
 
 
 def build_gated_product(channels: int, places: int) -> ConvnetLayer:
-    """A gated product, gate through a GELU: keeps both halves as they came and the GELU's result."""
+    """Return a gated product with a GELU on the gate; it keeps both input halves and the GELU's result."""
     return ConvnetLayer(0, 0, 3 * channels * places, 2 * channels * places)

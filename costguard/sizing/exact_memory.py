@@ -1,8 +1,8 @@
-"""What a training step holds when it is really run, on tensors without data, and the closed form beside it.
+"""Memory of a training step executed on fake tensors (tensors without data), compared with the closed form.
 
-Example: GPT-2 medium, 4 sequences of 1024, bf16-amp, AdamW, no checkpointing. Run: 12,062,639,104 B at the end of the forward
-pass, 13,709,427,712 B at the worst moment before the step, 5,677,385,728 B in the step. The difference of the closed form
-is said in percent of what was run: a positive one means that a quote is on the safe side.
+Example: GPT-2 medium, 4 sequences of 1024, bf16-amp, AdamW, no checkpointing. Executed: 12,062,639,104 B at the end of the
+forward pass, 13,709,427,712 B at the peak before the optimizer step, 5,677,385,728 B in the step. The difference of the closed
+form is given in percent of the executed value; a positive difference means that a quote is on the safe side.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ BEFORE_STEP = frozenset(("load", "step"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactMemory:
-    """Allocated bytes of the second step (the first one makes the optimizer's states), as the CUDA allocator rounds them.
+    """Allocated bytes in the second step, which has optimizer states already; rounded as the CUDA allocator does.
 
-    `forward`: the worst moment until the loss is known; `forward_end`: then; `forward_backward`: the worst moment before the
-    optimizer's step; `step`: the worst moment in it. `made_with`: the versions of the packages that ran it.
+    - `forward`: peak until the loss is computed. `forward_end`: bytes at that moment.
+    - `forward_backward`: peak before the optimizer step. `step`: peak in the optimizer step.
+    - `made_with`: versions of the packages that ran it.
     """
 
     parameters: int
@@ -44,13 +45,13 @@ class ExactMemory:
 
     @property
     def peak(self) -> int:
-        """The worst moment of all."""
+        """Return the peak of the whole step."""
         return max(self.forward_backward, self.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentComparison:
-    """One moment: bytes as run, and by the closed form (None: it has no such moment)."""
+    """Bytes at one moment, executed and by the closed form (None: the closed form has no such moment)."""
 
     moment: str
     exact: int
@@ -58,12 +59,12 @@ class MomentComparison:
 
     @property
     def difference(self) -> float | None:
-        """Closed form over exact, less one; None where the closed form has nothing to compare."""
+        """Return closed / exact - 1; None if the closed form has no value."""
         return None if self.closed is None else self.closed / self.exact - 1
 
 
 def compare_moments(exact: ExactMemory, footprint: Footprint) -> tuple[MomentComparison, ...]:
-    """Both figures at every moment, the peak first."""
+    """Return both figures at every moment, the peak first."""
     totals = {p.name: p.total for p in footprint.phases}
     passes = max((total for name, total in totals.items() if name not in BEFORE_STEP), default=None)
     return (
@@ -76,7 +77,7 @@ def compare_moments(exact: ExactMemory, footprint: Footprint) -> tuple[MomentCom
 
 
 def check_runnable(job: Job, *, gpus: int = 1) -> None:
-    """InputError for the first thing about `job` that cannot be run on fake tensors, with what to write instead."""
+    """Raise InputError for the first property of `job` that cannot run on fake tensors, with what to write instead."""
     recipe = job.recipe
     _check_one_of(recipe.method, RUNNABLE_METHODS, "method")
     _check_one_of(recipe.precision, RUNNABLE_PRECISIONS, "precision")
@@ -125,5 +126,8 @@ def _check_split(job: Job, gpus: int) -> None:
 
 
 def count_passes(recipe: Recipe) -> int:
-    """Passes to run before a step: a second one shows gradients that wait, and more show nothing new."""
+    """Return the passes to execute before a step: at most 2.
+
+    The second pass shows gradients that are kept from the first; further passes show nothing new.
+    """
     return min(recipe.gradient_accumulation, 2)

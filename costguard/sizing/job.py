@@ -1,7 +1,7 @@
-"""What is to be run: a model, a recipe, how much of it, and what the answer may not exceed.
+"""A job: a model, a recipe, the amount of work, and the limits that the answer must respect.
 
-A job comes from a file, from flags, or from both (flags win); either way it is one nested table with the keys of
-`KEYS`, and `job_from` is the only reader of it, so an error names the same field wherever the value was written.
+A job comes from a file, from flags, or from both (flags take precedence). In each case it is one nested table with the keys of
+`KEYS`, and only `parse_job` reads it, so an error names the same field wherever the value was written.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FindArchitecture = Callable[[str], Architecture]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """What an answer may not exceed. None: no limit. An empty tuple selects nothing."""
+    """Limits of an answer. None: no limit. An empty tuple selects nothing."""
 
     max_usd: Money | None = None
     max_hours: float | None = None
@@ -59,11 +59,11 @@ class JobLimits:
 class Job:
     """A model to train or serve.
 
-    `parallel` None: the lightest sharding that fits is chosen for each kind of GPU.
-    `tokens` None: nobody said how much, so there are no hours. For inference they are the tokens generated.
-    `beside`: other models that live beside this one (preference training); None where it is alone.
-    `assumed`: (field, value) of everything that matters and was not stated.
-    `calibration`: what observed runs say of memory and speed; None: nothing was observed.
+    - `parallel`: None chooses the lightest sharding that fits for each kind of GPU.
+    - `tokens`: None means that the amount is not stated, so no hours are computed. For inference: generated tokens.
+    - `beside`: the other models of preference training; None if there are none.
+    - `assumed`: (field, value) of everything that affects the answer and was not stated.
+    - `calibration`: corrections from observed runs; None if there are no observed runs.
     """
 
     architecture: Architecture
@@ -80,14 +80,14 @@ class Job:
 
     @property
     def example_sequences(self) -> int:
-        """Sequences of one example that pass together: 2 where a pair is compared."""
+        """Return the sequences of one example that are in the same pass: 2 if a pair is compared, else 1."""
         return self.beside.sequences if self.beside else 1
 
 
 def parse_job(table: Table, architecture: Architecture, find: FindArchitecture | None = None) -> Job:
-    """The job that `table` states for `architecture` (already found by `model`, `path` or `[architecture]`).
+    """Return the job that `table` states for `architecture`, already found by `model`, `path` or `[architecture]`.
 
-    `find`: the shape of another shipped model, where `[preference]` names one.
+    `find`: returns the shape of another shipped model that `[preference]` names.
     """
     require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
@@ -110,9 +110,9 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
 
 
 def list_assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """One line that names everything assumed because nobody stated it; none where all was stated.
+    """Return one line that lists every assumed value; empty if all values were stated.
 
-    `told`: field -> what another value of it would do.
+    `told`: by field, the effect of another value.
     """
     if not job.assumed:
         return ()
@@ -122,7 +122,10 @@ def list_assumption_warnings(job: Job, told: Mapping[str, str] | None = None) ->
 
 
 def parse_job_limits(table: Table) -> JobLimits:
-    """`[limits]`: caps, and lists that narrow the market. GPU names are resolved by whoever knows the GPUs."""
+    """Return the limits of `[limits]`: caps, and lists that restrict the market.
+
+    GPU names are not resolved here.
+    """
     require_known_keys(table, LIMIT_KEYS, "limits")
     usd = table.get("max_usd")
     tiers = _read_names(table, "tiers")
@@ -142,7 +145,7 @@ def parse_job_limits(table: Table) -> JobLimits:
 
 
 def merge_tables(under: Table, over: Table) -> dict[str, object]:
-    """`under` with `over` on top, table by table: flags over a job file."""
+    """Return `under` with the values of `over` replacing its own, table by table (flags over a job file)."""
     merged = dict(under)
     for key, value in over.items():
         below = merged.get(key)
@@ -151,14 +154,17 @@ def merge_tables(under: Table, over: Table) -> dict[str, object]:
 
 
 def merge_flags(file: Table, flags: Table) -> dict[str, object]:
-    """A job file with flags on top: they win, over another way to state the same too (a model, an amount of tokens)."""
+    """Return the job file with flags applied.
+
+    A flag also replaces file keys that state the same fact in another form (the model, the number of tokens).
+    """
     other_shape = any(key in flags for key in SHAPE_KEYS)
     replaced = {*(SHAPE_KEYS if other_shape else ()), *(("dataset",) if "tokens" in flags else ())}
     return merge_tables({key: value for key, value in file.items() if key not in replaced}, flags)
 
 
 def read_subtable(table: Table, key: str) -> Table:
-    """`table[key]` where it is a table; {} where it is absent."""
+    """Return the table `table[key]`; {} if it is absent."""
     inner = table.get(key, {})
     if not isinstance(inner, Mapping):
         raise InputError(f"must be a table, not {describe_value(inner)}", field=key, hint=f"write it as a [{key}] section")
@@ -193,7 +199,7 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
 def _read_preference_table(
     table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]], find: FindArchitecture | None
 ) -> PreferenceTraining | None:
-    """The models that `[preference]` puts beside the one that is trained."""
+    """Return the preference training that `[preference]` states; None if the table is absent."""
     if "preference" not in table:
         return None
     from costguard.sizing.preference import read_preference
@@ -202,7 +208,7 @@ def _read_preference_table(
 
 
 def _take_stated_lengths(table: Table, stated: dict[str, object]) -> bool:
-    """Whether `[preference]` says how long a sequence is; if so, it is stated now."""
+    """Return whether `[preference]` states both lengths; if so, set `seq_len` in `stated` to their sum."""
     lengths = [read_subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
     if any(length is None for length in lengths):
         return False
@@ -239,7 +245,10 @@ def _read_parallel(table: Table) -> Parallelism | None:
 
 
 def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
-    """Tokens of the run. `example_tokens`: of one example where the job says it: an image, a pair, a prompt's group."""
+    """Return the tokens of the run.
+
+    `example_tokens`: tokens of one example if the job fixes them: an image, a pair, a prompt's group.
+    """
     if "dataset" not in table:
         return _read_optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is given together with [dataset]", "keep one of them")
@@ -285,7 +294,7 @@ def _read_names(table: Table, key: str) -> tuple[str, ...] | None:
 
 
 def _read_usd_cap(value: object) -> Money:
-    """A cap may be written as a number in TOML; its shortest decimal text is what was meant."""
+    """Return the cap as Money; a TOML float is taken by its shortest decimal text."""
     text = repr(value) if isinstance(value, float) else value
     if not isinstance(text, str | int):
         raise InputError(f"must be an amount, not {describe_value(value)}", field="limits.max_usd", hint="write max_usd = 50")

@@ -1,14 +1,18 @@
-"""How transformers writes a family's layers, where that decides what they keep and the shape does not say.
+"""How transformers implements a family's layers, as far as it decides which tensors the backward pass needs.
 
-Example: Phi-2 and Llama rotate queries and keys alike, but Phi rotates a part of each head and joins it with the rest: the
-result lies in memory head by head, attention's result follows it, and the matrix behind it reads a copy: 2 bytes more a
-number. Gemma scales its norms in fp32 and keeps that, 4 bytes a number where Llama keeps 2.
+Example: Phi-2 and Llama both rotate queries and keys, but Phi rotates only a part of each head and joins it with the rest. The
+result is stored head by head, attention's result has the same layout, and the next matrix reads a copy: 2 more bytes per
+number. Gemma scales its norms in fp32 and keeps that result, 4 bytes per number where Llama keeps 2.
 
-Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake CPU tensors, 2026-11; nothing here was
-measured on a GPU. `joined` should cost nothing there, where kernels write token by token whatever they read: at most 4 % of
-a layer too much. Key heads that are `broadcast` should make CUDA fall back to whole scores as a CPU does, since its fused
-kernels want equal numbers of heads. A CPU computes whole scores for latent attention too, whose values are narrower than
-its keys; CUDA's memory-efficient kernel should not, and there alone the formula does not follow the CPU.
+Source: autograd's saved tensors in transformers 5.23 with torch 2.13 on fake CPU tensors, 2026-11; nothing was measured on a
+GPU. Expected differences on CUDA:
+
+- `joined` should need no extra memory, because CUDA kernels write token by token; the estimate is at most 4 % of a
+    layer too high.
+- `broadcast` key heads should make CUDA compute full scores as the CPU does, because its fused kernels need equal
+    head counts.
+- Latent attention has narrower values than keys. A CPU computes full scores for it; CUDA's memory-efficient kernel
+    should not. This is the only case where the formula does not follow the CPU.
 """
 
 from __future__ import annotations
@@ -22,17 +26,20 @@ NORMS_KEEP = ("result", "wide", "twice", "pieces")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerImplementation:
-    """The defaults are Llama's.
+    """Implementation details of one family; the defaults are Llama's.
 
-    `norms`: what norms keep beside their input in fp32: RMSNorm its `result` before the weight (Llama), the same `wide`, in
-    fp32 (Gemma, OLMo), the input `twice` as it is and in fp32 (T5), or LayerNorm in `pieces`, three in fp32 (Cohere).
-    `norms_after`: norms stand behind each half, none before the first. `side_by_side`: both halves read the same input.
-    `rotated`: positions are rotated into queries and keys, which are new tensors; `joined`: a part of each head is.
-    `masked`: a mask is made even where nothing is padded. `broadcast`: one key head serves all without being copied.
-    `wide_softmax`: eager attention's softmax is in fp32; `wide_scores`: and so are its queries and keys.
-    `biased`: a learned bias is added to scores. `capped`: scores pass a tanh; `capped_logits`: logits do.
-    `wide_loss`: logits are cast to fp32. `recast`: autocast's result of the activation is cast to fp32 and back.
-    `normed_embedding`: a norm stands behind the embedding.
+    - `norms`: what a norm keeps. RMSNorm keeps its input in fp32, and besides it: `result`, the result before the
+        weight (Llama); `wide`, the same in fp32 (Gemma, OLMo); `twice`, also the input in its own precision (T5).
+        `pieces`: LayerNorm that keeps three fp32 tensors (Cohere).
+    - `norms_after`: norms follow each half of the layer, and none precedes the first half.
+    - `side_by_side`: both halves read the same input.
+    - `rotated`: queries and keys are rotated by position, which makes new tensors. `joined`: only a part of each head
+        is rotated.
+    - `masked`: a mask is made even if nothing is padded. `broadcast`: all query heads use one key head without a copy.
+    - `wide_softmax`: eager attention computes its softmax in fp32. `wide_scores`: its queries and keys are in fp32 too.
+    - `biased`: a learned bias is added to scores. `capped`: scores pass through a tanh. `capped_logits`: logits do.
+    - `wide_loss`: logits are cast to fp32. `recast`: under autocast the activation's result is cast to fp32 and back.
+    - `normed_embedding`: a norm follows the embedding.
     """
 
     norms: str = "result"

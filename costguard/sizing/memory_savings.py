@@ -1,12 +1,13 @@
-"""What would make a job smaller: each lever is one change a person could write, smallest loss first.
+"""Changes to a job that reduce its memory, ordered by how much they cost, and the advice when a job fits nowhere.
 
-Example: a full fine-tune of Llama-2-7B, micro_batch 8, no checkpointing, needs 137 GiB. `checkpointing = "full"` brings
-it to 54 GiB at a quarter more time; `micro_batch = 1` to 61 GiB at no loss but more steps; LoRA to less than either.
+Example: a full fine-tune of Llama-2-7B, micro_batch 8, no checkpointing, needs 137 GiB. `checkpointing = "full"` reduces it to
+54 GiB for a quarter more time, `micro_batch = 1` to 61 GiB for more passes per step, and LoRA to less than either.
 
-What to say when nothing fits: the smallest single change after which some machine holds the job.
+If a job fits nowhere, the advice is the smallest change after which some machine holds it.
 
-Example: a full fine-tune of a 70B model on single GPUs fits nowhere. Checkpointing is full already; 8-bit optimizer states
-still need 490 GiB; LoRA needs 150 GiB and fits on one B300: the advice is `method = lora (now full) would fit on B300 x1`.
+Example: a full fine-tune of a 70B model fits on no single GPU. Checkpointing is already full; with 8-bit optimizer states it
+still needs 490 GiB; with LoRA it needs 150 GiB and fits on one B300. The advice is `method = lora (now full) would fit on B300
+x1`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SMALLER_QUANT = {"none": "int8", "int8": "int4"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """One change: `field` of the job file from `was` to `becomes`, what it costs, and the changed job."""
+    """One change of `field` in the job file from `was` to `becomes`, its cost, and the changed job."""
 
     field: str
     was: str
@@ -39,12 +40,12 @@ class JobChange:
 
     @property
     def change(self) -> str:
-        """The change as a person would write it."""
+        """Return the change as text: `field = becomes (now was)`."""
         return f"{self.field} = {self.becomes} (now {self.was})"
 
 
 def list_memory_savings(job: Job, *, gpus: int = 1) -> tuple[JobChange, ...]:
-    """Every single change that can make `job` smaller on `gpus` GPUs as far as that change goes, the least loss first."""
+    """Return every single change that can make `job` smaller on `gpus` GPUs, at full extent, cheapest first."""
     return (
         *_list_free_changes(job),
         *_list_slower_changes(job, gpus),
@@ -54,12 +55,15 @@ def list_memory_savings(job: Job, *, gpus: int = 1) -> tuple[JobChange, ...]:
 
 
 def list_small_steps(job: Job, *, gpus: int = 1) -> tuple[JobChange, ...]:
-    """Changes by one step where `levers` go all the way: half the batch, half the rank, one more ZeRO stage."""
+    """Return changes by one step: half the batch, half the rank, one more ZeRO stage.
+
+    `list_memory_savings` makes the same changes at full extent.
+    """
     return tuple(_yield_small_steps(job, gpus))
 
 
 def list_enlargements(job: Job) -> tuple[JobChange, ...]:
-    """Changes that make `job` larger, and usually faster: what there is to gain where memory is left."""
+    """Return changes that use more memory and usually make `job` faster."""
     r = job.recipe
     doubled = [_change_recipe(job, "micro_batch", 2 * r.micro_batch, "fewer passes: usually faster")]
     if r.trains and r.checkpointing == "full":
@@ -68,7 +72,7 @@ def list_enlargements(job: Job) -> tuple[JobChange, ...]:
 
 
 def _list_free_changes(job: Job) -> Iterator[JobChange]:
-    """Changes that lose nothing but, at most, some kernel efficiency."""
+    """Yield changes that cost at most some kernel efficiency."""
     r = job.recipe
     if r.attention == "eager":
         yield _change_recipe(job, "attention", "flash", "none: same result, faster")
@@ -101,7 +105,7 @@ def _yield_small_steps(job: Job, gpus: int) -> Iterator[JobChange]:
 
 
 def _list_slower_changes(job: Job, gpus: int) -> Iterator[JobChange]:
-    """Changes that cost time."""
+    """Yield changes that cost time."""
     r = job.recipe
     if r.trains and r.checkpointing != "full":
         yield _change_recipe(job, "checkpointing", "full", "about a quarter more time")
@@ -114,7 +118,7 @@ def _list_slower_changes(job: Job, gpus: int) -> Iterator[JobChange]:
 
 
 def _list_coarser_changes(job: Job) -> Iterator[JobChange]:
-    """Changes to the numbers or the method: results differ a little."""
+    """Yield changes of the precision or the method, after which results differ slightly."""
     r = job.recipe
     if r.trains and not r.adapters and r.optimizer in SMALLER_OPTIMIZER:
         yield _change_recipe(job, "optimizer", SMALLER_OPTIMIZER[r.optimizer], "8-bit states, usually no visible loss")
@@ -140,7 +144,7 @@ def _list_coarser_changes(job: Job) -> Iterator[JobChange]:
 
 
 def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
-    """The last resort: another task."""
+    """Yield a shorter sequence length, the last resort because it changes the task."""
     if job.architecture.sample_tokens is None and job.recipe.seq_len >= 2 * SHORTEST_SEQ_LEN:
         yield _change_recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
 
@@ -181,7 +185,10 @@ MOST_CHANGES_TOGETHER = 3
 def find_smallest_changes(
     job: Job, hardware: Iterable[tuple[Gpu, int]], known: Iterable[Gpu], most: int = 4
 ) -> tuple[str, ...]:
-    """Changes after which some of `hardware` holds `job`: as few as do, least loss first; more machines; other GPUs."""
+    """Return at most `most` suggestions after which some of `hardware` holds `job`.
+
+    The order is the fewest changes that suffice (the cheapest first), more machines, then other GPUs, then shorter sequences.
+    """
     classes = sorted(hardware, key=lambda c: c[0].memory_gib * c[1], reverse=True)
     found: list[str] = []
     for together in range(1, MOST_CHANGES_TOGETHER + 1):
@@ -192,7 +199,7 @@ def find_smallest_changes(
 
 
 def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together: int) -> Iterator[str]:
-    """Each way to change `together` things after which some class holds the job."""
+    """Yield each combination of `together` changes after which some hardware class holds the job."""
     gpus = max((count for _, count in classes), default=1)
     seen: set[frozenset[str]] = set()
     for path in _list_change_paths(job, gpus, together):
@@ -206,7 +213,7 @@ def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together:
 
 
 def _find_hardware(job: Job, classes: list[tuple[Gpu, int]]) -> str | None:
-    """The first class of which one machine holds `job`, or as many as may be joined; None where none does."""
+    """Return the first class of which one machine, or several connected ones, holds `job`; None if there is none."""
     placer = Placer(job=job)
     for gpu, count in classes:
         if can_hold(placer.place(gpu, count)):
@@ -219,7 +226,7 @@ def _find_hardware(job: Job, classes: list[tuple[Gpu, int]]) -> str | None:
 
 
 def _list_change_paths(job: Job, gpus: int, length: int) -> Iterator[tuple[JobChange, ...]]:
-    """Every sequence of `length` levers that touch different fields."""
+    """Yield every sequence of `length` changes to different fields."""
     for lever in list_memory_savings(job, gpus=gpus):
         if length == 1:
             yield (lever,)
@@ -230,7 +237,7 @@ def _list_change_paths(job: Job, gpus: int, length: int) -> Iterator[tuple[JobCh
 
 
 def _list_sufficient_machines(job: Job, classes: list[tuple[Gpu, int]]) -> Iterator[str]:
-    """How many of the given machines hold a job that no single change saves."""
+    """Yield, for each given kind of machine, the number of machines that holds the job."""
     for gpu, count in classes:
         placer, nodes = Placer(job=job), 2
         while nodes * count <= job.limits.max_gpus * MORE_MACHINES:
@@ -241,7 +248,7 @@ def _list_sufficient_machines(job: Job, classes: list[tuple[Gpu, int]]) -> Itera
 
 
 def _list_other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
-    """The smallest other GPU of which one large machine, or a few, hold the job."""
+    """Yield the smallest other GPU of which one large machine, or several, holds the job."""
     placer = Placer(job=job)
     for gpu in sorted(known, key=lambda g: (g.memory_gib, g.name)):
         if gpu.nvlink and can_hold(placer.place(gpu, LARGE_MACHINE)):
@@ -253,7 +260,7 @@ def _list_other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
 
 
 def _list_shorter_sequences(job: Job, classes: list[tuple[Gpu, int]]) -> Iterator[str]:
-    """The longest sequence, halved again and again, of which one GPU holds one: for a length nothing else can save."""
+    """Yield the longest sequence length, by repeated halving, at which `job` fits with micro_batch 1."""
     if job.architecture.sample_tokens is not None:
         return
     seq_len = job.recipe.seq_len // 2

@@ -1,15 +1,16 @@
-"""An observed run: a job on given GPUs, and what was seen of its speed, its hours and its memory.
+"""Observed runs: reads them, compares them with the expected values and selects the ones that calibrate quotes.
 
-Example: `model = "llama-3.1-8b", method = "lora", gpu = "H100", tokens_per_s = 9100, peak_gib = 31.2` is a job of that
-model and method, seen at 9,100 tokens a second on one H100 with 31.2 GiB allocated at its worst moment.
+An observed run is a job on given GPUs with a measured speed, duration or memory peak.
 
-Rows come from a file now and from the ledger later; neither is known here. A row is a job's table (`sizing/job.py`) with the
-keys of `SEEN_KEYS`; flat names such as `lora_rank` or `lora.rank` stand for nested ones, since a CSV file has no tables.
+Example: `model = "llama-3.1-8b", method = "lora", gpu = "H100", tokens_per_s = 9100, peak_gib = 31.2` is a job of that model
+and method that reached 9,100 tokens per second on one H100, with at most 31.2 GiB allocated.
 
-Observed runs beside what was expected of them: which ones count, which do not and why, and what they say together.
+A row is a job's table (`sizing/job.py`) plus the keys of `OBSERVED_KEYS`. Flat names such as `lora_rank` or `lora.rank` replace
+nested tables, because a CSV file has none. This module does not read files or the ledger.
 
-Example: of five runs one is 40 times slower than expected (somebody wrote tokens a minute), and two are the same job on the
-same GPU at 1,000 and 3,000 tokens a second, of which nobody can say which is right. Two runs are left, and three are named.
+Example of the selection: of five runs, one is 40 times slower than expected (tokens per minute were written), and two are the
+same job on the same GPU at 1,000 and 3,000 tokens per second, so neither can be trusted. The other two count; these three are
+listed with the reason.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ JOB_KEYS = tuple(k for k in KEYS if k not in ("limits", "disk_gb", "checkpoint_e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """One run. None: not seen, never zero.
+    """One run. None means not observed, never zero.
 
-    `tokens_per_s`: of all GPUs, in steady state. `hours`: wall-clock, from the first step to the last. `peak`: bytes allocated
-    on one GPU (`torch.cuda.max_memory_allocated`). `reserved`: bytes taken there (`nvidia-smi`, `max_memory_reserved`).
-    `same`: equal for runs of the same job on the same hardware. `table`: the row as it was written, to be kept.
+    - `tokens_per_s`: of all GPUs together, in steady state. `hours`: wall-clock time from the first step to the last.
+    - `peak`: bytes allocated on one GPU (`torch.cuda.max_memory_allocated`).
+    - `reserved`: bytes reserved on one GPU (`nvidia-smi`, `max_memory_reserved`).
+    - `same`: a text that is equal for runs of the same job on the same hardware. `table`: the row as written, for
+        storage.
     """
 
     name: str
@@ -73,12 +76,15 @@ class ObservedRun:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """Return the number of GPUs of all nodes."""
         return self.gpu_count * self.nodes
 
 
 def read_observed_run(row: Table, *, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> ObservedRun:
-    """The run that `row` states. `where`: its file and line; `job_of`: reads the job's part of the table."""
+    """Return the run that `row` describes; raise InputError that names `where` and the field if it is invalid.
+
+    `where`: its file and line. `job_of`: reads the job's part of the table.
+    """
     try:
         return _read_row(row, where, gpus, job_of)
     except InputError as wrong:
@@ -117,7 +123,7 @@ def _read_row(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[
 
 
 def _nest_flat_names(row: Table) -> dict[str, object]:
-    """Flat names in their places; cells that were left empty are left out."""
+    """Return `row` with flat names moved into their tables; empty cells are dropped."""
     table: dict[str, object] = {}
     for key, value in row.items():
         outer, _, inner = FLAT_NAMES.get(key, key).partition(".")
@@ -176,7 +182,11 @@ UNITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureComparison:
-    """One figure of a run: its family and log(observed / expected), or why it cannot be true. Empty: it was not observed."""
+    """One figure of a run compared with its expected value.
+
+    `family`: the family of the figure. `ratio`: log(observed / expected). `wrong`: why the figure cannot be true. If `family`
+    and `wrong` are None, the figure was not observed.
+    """
 
     family: RunFamily | None = None
     ratio: float = 0.0
@@ -185,7 +195,7 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """An observed run beside what was expected of it."""
+    """An observed run, compared with its expected speed and memory."""
 
     run: ObservedRun
     speed: FigureComparison = FigureComparison()
@@ -193,14 +203,14 @@ class RunComparison:
 
     @property
     def findings(self) -> tuple[tuple[str, FigureComparison], ...]:
-        """By measure, those that were observed."""
+        """Return (measure, comparison) of each observed figure."""
         both = (("speed", self.speed), ("memory", self.memory))
         return tuple((measure, f) for measure, f in both if f.family or f.wrong)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedFigure:
-    """A figure of a run that does not count, and why."""
+    """A figure of a run that is excluded from calibration, and the reason."""
 
     run: str
     measure: str
@@ -208,13 +218,13 @@ class ExcludedFigure:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """Return the exclusion as one line of text."""
         return f"{self.run}: its {self.measure} was left out: {self.why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedRuns:
-    """What the runs say together, and what was not counted."""
+    """The calibration from all runs that count, and the excluded figures."""
 
     calibration: Calibration
     left_out: tuple[ExcludedFigure, ...]
@@ -222,7 +232,11 @@ class WeighedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationAnswer:
-    """The answer. `file`: where `runs` (as stated) are kept, `new` of them now; `spread`: the speed's own log half-width."""
+    """The answer of `costguard calibrate`.
+
+    `file`: where the rows `runs` are stored. `new`: number of rows added now. `spread`: log half-width of the speed's interval
+    before calibration.
+    """
 
     file: str
     runs: tuple[Table, ...]
@@ -233,7 +247,10 @@ class CalibrationAnswer:
 
 
 def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedRuns:
-    """Every family's belief from the runs that count. `spread_seen`: log half-width of the speed's own 80 % interval."""
+    """Return the estimate of every family from the runs that count.
+
+    `spread_seen`: log half-width of the uncalibrated 80 % interval of a speed.
+    """
     usual = {"speed": compute_usual_variance(spread_seen), "memory": compute_usual_variance(MEMORY_SPREAD)}
     left_out: list[ExcludedFigure] = []
     plausible: dict[tuple[RunFamily, str], list[tuple[str, float]]] = defaultdict(list)
@@ -254,7 +271,10 @@ def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedR
 
 
 def find_contradiction(ratios: Mapping[str, float]) -> str | None:
-    """Why figures of one run, each as log(observed / expected), cannot all be true; None where they can."""
+    """Return why the figures of one run contradict each other; None if they agree.
+
+    `ratios`: log(observed / expected) by name of the figure.
+    """
     if not ratios or max(ratios.values()) - min(ratios.values()) <= CONTRADICTION:
         return None
     apart = math.exp(max(ratios.values()) - min(ratios.values()))
@@ -269,7 +289,7 @@ def _explain_far_off(measure: str, ratio: float) -> str | None:
 
 
 def _select_agreeing(ratios: list[float]) -> frozenset[float]:
-    """The runs of one job that agree: all, or the majority around their median, or none."""
+    """Return the ratios of one job that agree: all of them, the majority around their median, or none."""
     if max(ratios) - min(ratios) <= CONTRADICTION:
         return frozenset(ratios)
     middle = median(ratios)

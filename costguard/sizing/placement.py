@@ -1,8 +1,8 @@
-"""How a job sits on given GPUs: how it is split, what each GPU must hold, and whether that fits.
+"""Places a job on given GPUs: how it is split, how much memory each GPU needs, and whether it fits.
 
-Example: a full fine-tune of Llama-2-7B in bf16 needs about 50 GiB on one GPU. On 4 x RTX 4090 (24 GiB each) whole
-copies do not fit, sharded optimizer states (ZeRO-2) do not, fully sharded weights (FSDP) do: FSDP is the placement.
-Where nobody stated a split, the lightest one that fits is taken, because every further shard costs communication.
+Example: a full fine-tune of Llama-2-7B in bf16 needs about 50 GiB on one GPU. On 4 x RTX 4090 (24 GiB each), full copies and
+sharded optimizer states (ZeRO-2) do not fit, but fully sharded weights (FSDP) do, so FSDP is chosen. If the user states no
+split, the lightest one that fits is chosen, because each further shard costs communication.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FABRIC_GPUS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """Given GPUs (`--on`), whatever the market offers."""
+    """The GPUs that the user states with `--on`, independent of market offers."""
 
     gpu: Gpu
     gpu_count: int
@@ -30,7 +30,10 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A job on `nodes` machines of `gpu_count` GPUs. `recipe`: the job's, with its gradient accumulation filled in."""
+    """A job on `nodes` machines with `gpu_count` GPUs each.
+
+    `recipe`: the job's recipe with its gradient accumulation filled in.
+    """
 
     gpu: Gpu
     gpu_count: int
@@ -42,35 +45,35 @@ class Placement:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all."""
+        """Return the number of GPUs of all machines."""
         return self.gpu_count * self.nodes
 
     @property
     def needs_gib(self) -> float:
-        """GiB that must be free on each GPU: `reserved`."""
+        """Return the GiB that each GPU needs: the footprint's `reserved`."""
         return self.footprint.reserved / GIB
 
     @property
     def fits(self) -> bool:
-        """Whether each GPU holds its part. Host memory is the machine's, and checked with the offer."""
+        """Return whether each GPU can hold its part; host memory is checked with the offer instead."""
         return self.needs_gib <= self.gpu.memory_gib
 
     @property
     def host_gib(self) -> float:
-        """GiB of host memory one machine must have for what is offloaded."""
+        """Return the GiB of host memory that one machine needs for offloaded tensors."""
         return self.footprint.host_bytes * self.gpu_count / GIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpossiblePlacement:
-    """Why a job cannot be split over these GPUs at all."""
+    """The reason why a job cannot be split over these GPUs."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedSplit:
-    """One split of a job over some number of GPUs, and what each of them must hold."""
+    """One split of a job over a number of GPUs, and the memory that each GPU needs."""
 
     parallel: Parallelism
     recipe: Recipe
@@ -79,13 +82,19 @@ class SizedSplit:
 
 @dataclass(slots=True)
 class Placer:
-    """Places one job on many kinds of GPU. Memory depends on the split and not on the kind, so each split is sized once."""
+    """Places one job on many kinds of GPU.
+
+    Memory depends on the split and not on the kind of GPU, so each split is sized once.
+    """
 
     job: Job
     _sized: dict[tuple[int, int, bool], tuple[SizedSplit, ...] | ImpossiblePlacement] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | ImpossiblePlacement:
-        """The lightest split that fits; where none fits, the one that needs least; Impossible where none exists."""
+        """Return the lightest split that fits; if none fits, the one that needs the least memory.
+
+        Return ImpossiblePlacement if no split exists.
+        """
         ways = self.list_splits(gpu_count, nodes)
         if isinstance(ways, ImpossiblePlacement):
             return ways
@@ -101,7 +110,10 @@ class Placer:
         )
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | ImpossiblePlacement:
-        """One machine if it holds the job; else as few as hold it, where such machines can be joined."""
+        """Return the placement on one machine if it fits there, else on the fewest machines that hold the job.
+
+        Several machines are tried only if such machines can be connected. If none fits, return the placement on one machine.
+        """
         placed = self.place(gpu, gpu_count)
         nodes = 1
         joined = gpu.nvlink and gpu_count >= FABRIC_GPUS
@@ -115,9 +127,9 @@ class Placer:
     def list_splits(
         self, gpu_count: int, nodes: int = 1, *, sharded: bool = False
     ) -> tuple[SizedSplit, ...] | ImpossiblePlacement:
-        """Every split worth trying on so many GPUs, lightest first, sized; Impossible where there is none.
+        """Return every split worth trying on this hardware, lightest first and sized; ImpossiblePlacement if there is none.
 
-        `sharded`: without whole copies, where there is another way.
+        `sharded`: leave out full copies if another split exists.
         """
         key = (gpu_count, nodes, sharded)
         if key not in self._sized:
@@ -130,12 +142,12 @@ class Placer:
 
 
 def can_hold(placed: Placement | ImpossiblePlacement) -> bool:
-    """Whether the job could be placed, and fits."""
+    """Return whether the job could be placed and fits."""
     return isinstance(placed, Placement) and placed.fits
 
 
 def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | None:
-    """The first of `ways` that each GPU holds; None where it holds none."""
+    """Return the first of `ways` that fits on `gpu`; None if none does."""
     has = gpu.memory_gib * GIB
     return next((w for w in ways if w.footprint.reserved <= has), None)
 
@@ -156,7 +168,7 @@ def _size_split(job: Job, parallel: Parallelism, gpus: int) -> SizedSplit | Impo
 
 
 def compute_job_footprint(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> Footprint:
-    """The footprint, companions' beside it, shifted by what observed runs say."""
+    """Return the footprint of the job and its companions, shifted by the calibration from observed runs."""
     if job.beside is None:
         computed = compute_footprint(job.architecture, recipe, parallel, gpus=gpus)
     else:
@@ -167,7 +179,7 @@ def compute_job_footprint(job: Job, recipe: Recipe, parallel: Parallelism, gpus:
 
 
 def _list_worthwhile_splits(job: Job, gpu_count: int, nodes: int) -> tuple[Parallelism, ...]:
-    """The stated split, or the ones worth trying on `nodes` machines of `gpu_count` GPUs, lightest first."""
+    """Return the stated split, or else the splits worth trying on `nodes` machines of `gpu_count` GPUs, lightest first."""
     if job.parallel is not None:
         return (job.parallel,)
     if gpu_count * nodes == 1:
@@ -178,7 +190,10 @@ def _list_worthwhile_splits(job: Job, gpu_count: int, nodes: int) -> tuple[Paral
 
 
 def _compute_accumulation(job: Job, parallel: Parallelism, gpus: int) -> int | ImpossiblePlacement:
-    """Passes per optimizer step: 1, or what `global_batch_tokens` asks for, rounded up."""
+    """Return the passes per optimizer step: the recipe's, or the number that `global_batch_tokens` needs, rounded up.
+
+    Return ImpossiblePlacement if one pass exceeds `global_batch_tokens` or the ranks do not divide `gpus`.
+    """
     if gpus % parallel.model_ranks:
         return ImpossiblePlacement(reason=f"tp x pp x cp = {parallel.model_ranks} ranks do not divide {gpus} GPUs")
     if job.global_batch_tokens is None:
@@ -192,6 +207,9 @@ def _compute_accumulation(job: Job, parallel: Parallelism, gpus: int) -> int | I
 
 
 def _list_serving_splits(gpu_count: int, nodes: int) -> list[tuple[int, int]]:
-    """(pp, tp) for serving: whole copies first, then ever wider tensor parallelism inside a machine, then across."""
+    """Return (pp, tp) pairs for serving, lightest first.
+
+    The order is full copies, then increasing tensor parallelism inside a machine, then pipeline stages across machines.
+    """
     inside = [(1, tp) for tp in range(1, gpu_count + 1) if gpu_count % tp == 0]
     return inside if nodes == 1 else [*inside, (nodes, gpu_count)]

@@ -1,25 +1,25 @@
-"""The job file's `[preference]` table: training on comparisons or rewards, with other models beside the policy.
+"""The `[preference]` table of a job file: training on comparisons or rewards, with other models besides the policy.
 
     [preference]
-    algorithm = "ppo"          # dpo | ppo | grpo: fills in what is not stated below
-    reference = true           # a frozen copy of the policy, from which it must not stray
+    algorithm = "ppo"          # dpo | ppo | grpo: sets the defaults of the keys below
+    reference = true           # a frozen copy of the policy that limits how far training may move it
     reward_model = "same"      # same (the policy's shape) | none (a rule gives the reward) | a shipped name
-    value_model = "same"       # same | none | head (on the policy) | a shipped name; it is trained as the policy is
+    value_model = "same"       # same | none | head (on the policy) | a shipped name; trained like the policy
     completions = 1            # for each prompt; GRPO's group
-    generation_batch = 32      # sequences each copy writes at once
-    prompt_len = 512           # with completion_len the sequence: seq_len follows
+    generation_batch = 32      # sequences each copy generates at once
+    prompt_len = 512           # prompt_len + completion_len = seq_len
     completion_len = 512
     updates = 1                # training passes over each batch of completions
     frozen_quant = "none"      # none | nf4 | int8 | int4: of the frozen models
 
-`tokens` are prompts and completions, each counted once; of DPO, chosen and rejected. `micro_batch` counts examples: of
-DPO, pairs. What is not stated is assumed, and said.
+`tokens` counts each prompt and completion once; for DPO, the chosen and the rejected one. `micro_batch` counts examples; for
+DPO, pairs. Missing keys are assumed and listed as assumptions.
 
-Models that live beside the one that is trained: each works in turn while the others rest in memory.
+The companion models share the GPUs with the trained policy: one computes at a time, the others stay in memory.
 
-Example: PPO on Llama-2-7B in bf16 keeps the policy's weights and optimizer (40.4 GB), a value model that is trained too
-(39.9 GB), and a frozen reference and reward model (13.5 and 13.2 GB) on the GPUs, whichever of them is at work. A policy
-trained with LoRA needs no reference of its own: with its adapters switched off it is the reference (PEFT, TRL).
+Example: PPO on Llama-2-7B in bf16 keeps on the GPUs the policy's weights and optimizer (40.4 GB), a value model that is also
+trained (39.9 GB), and a frozen reference and reward model (13.5 and 13.2 GB), whichever of them computes. A policy trained with
+LoRA needs no separate reference: the policy with its adapters switched off is the reference (PEFT, TRL).
 """
 
 from __future__ import annotations
@@ -55,10 +55,12 @@ AssumedFields = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmDefaults:
-    """What people mean by an algorithm's name where they say no more. `sequences`: of one example; 2 in a comparison.
+    """Default values of one algorithm for keys that are not stated.
 
-    InstructGPT (arXiv 2203.02155) trains on each batch of completions once, as DeepSpeed-Chat and OpenRLHF do; GRPO
-    (arXiv 2402.03300) has no value model, and where answers can be checked no reward model; TRL's group is 8.
+    `sequences`: sequences of one example; 2 for a comparison.
+
+    InstructGPT (arXiv 2203.02155) trains on each batch of completions once, as DeepSpeed-Chat and OpenRLHF do. GRPO (arXiv
+    2402.03300) has no value model, and no reward model where answers can be checked. TRL's group is 8.
     """
 
     generates: bool
@@ -78,7 +80,7 @@ ONLY_IF_GENERATED = ("reward_model", "value_model", "completions", "generation_b
 
 @dataclass(slots=True)
 class _PreferenceTable:
-    """The table, read key by key; what is missing is taken as usual and noted in `assumed`."""
+    """Reader of the table: a missing key takes its default, which is added to `assumed`."""
 
     table: Table
     assumed: AssumedFields
@@ -105,7 +107,10 @@ class _PreferenceTable:
 def read_preference(
     table: Table, architecture: Architecture, recipe: Recipe, assumed: AssumedFields, find: FindArchitecture
 ) -> PreferenceTraining:
-    """What `[preference]` puts beside a policy of `architecture`. `find`: the shape of a shipped model."""
+    """Return the preference training that `[preference]` adds to a policy of `architecture`.
+
+    `find`: returns the shape of a shipped model by name.
+    """
     require_known_keys(table, PREFERENCE_KEYS, "preference")
     algorithm = require_one_of(table.get("algorithm"), ALGORITHM_DEFAULTS, "preference.algorithm")
     usual, stated = ALGORITHM_DEFAULTS[algorithm], _PreferenceTable(table, assumed)
@@ -140,7 +145,10 @@ def _check_suited(table: Table, algorithm: str, usual: AlgorithmDefaults, recipe
 
 
 def _read_lengths(stated: _PreferenceTable, seq_len: int, usual: AlgorithmDefaults) -> tuple[int, int]:
-    """Prompt and completion: what is stated, the other the rest of `seq_len`; half of it each where nothing is."""
+    """Return the tokens of the prompt and of the completion, which add up to `seq_len`.
+
+    If only one is stated, the other is the rest of `seq_len`; if none is stated, each is half of it.
+    """
     table = stated.table
     if not usual.generates and not {"prompt_len", "completion_len"} & set(table):
         return seq_len // 2, seq_len - seq_len // 2  # where nothing is generated only the sum counts
@@ -162,7 +170,7 @@ def _read_lengths(stated: _PreferenceTable, seq_len: int, usual: AlgorithmDefaul
 def _read_companions(
     stated: _PreferenceTable, usual: AlgorithmDefaults, architecture: Architecture, recipe: Recipe, find: FindArchitecture
 ) -> tuple[Companion, ...]:
-    """Reference, reward model and value model, those of them there are."""
+    """Return the reference, reward and value models that the table asks for."""
     quant = require_one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
     reference = stated.read_value("reference", usual=True)
     require_bool(reference, "preference.reference")
@@ -187,9 +195,10 @@ SCORE_NUMBERS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """One model beside the policy. `quant`: of its weights where it is frozen; a trained one is held as the policy is.
+    """One model besides the policy.
 
-    `copy`: it is the policy as it was before training, so where only adapters are trained it needs no weights of its own.
+    `quant`: quantisation of its weights if it is frozen; a trained one uses the policy's. `copy`: it equals the policy before
+    training, so it needs no weights of its own if only adapters are trained.
     """
 
     role: str
@@ -199,11 +208,11 @@ class Companion:
     copy: bool = False
 
     def is_shared_with(self, policy: Recipe) -> bool:
-        """Whether it is the policy itself with its adapters off: it works, but holds nothing."""
+        """Return whether it is the policy with its adapters off: it computes, but needs no memory for weights."""
         return self.copy and policy.adapters
 
     def build_recipe(self, policy: Recipe) -> Recipe:
-        """How it lives beside a policy trained so: frozen weights are held in 16 bits, or fp32 where all is fp32."""
+        """Return the companion's recipe; frozen weights are held in 16 bits, or in fp32 if the policy's precision is fp32."""
         if self.trained:
             return policy
         precision = "bf16" if policy.precision == "fp8" else policy.precision
@@ -212,11 +221,12 @@ class Companion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceTraining:
-    """What a job has besides its policy: companions, and what each example asks of them.
+    """The companions of a policy, and the passes that each example needs.
 
-    `sequences`: sequences of one example that pass together (2: a chosen and a rejected one). `generation_batch`: sequences
-    each copy of the policy writes at once, 0 where it writes none. `completions`: for each prompt. `updates`: training passes
-    over each batch. `algorithm`: the name under which people know the whole; nothing is decided by it.
+    - `sequences`: sequences of one example in the same pass (2: a chosen and a rejected one).
+    - `generation_batch`: sequences that each copy of the policy generates at once; 0 if it generates none.
+    - `completions`: completions for each prompt. `updates`: training passes over each batch.
+    - `algorithm`: the common name of the method, for display only.
     """
 
     algorithm: str
@@ -230,21 +240,21 @@ class PreferenceTraining:
 
     @property
     def generates(self) -> bool:
-        """Whether the policy writes what it is trained on."""
+        """Return whether the policy generates its own training data."""
         return self.generation_batch > 0
 
     @property
     def example_tokens(self) -> int:
-        """Tokens of one prompt of the data set with all that is trained on because of it."""
+        """Return the tokens of one prompt of the data set with all its completions."""
         return self.sequences * self.completions * (self.prompt_len + self.completion_len)
 
     def list_with_weights(self, policy: Recipe) -> tuple[Companion, ...]:
-        """Companions that hold weights of their own."""
+        """Return the companions that hold weights of their own."""
         return tuple(c for c in self.companions if not c.is_shared_with(policy))
 
 
 def build_scoring_model(architecture: Architecture) -> Architecture:
-    """`architecture` as a reward or value model: one number a token instead of a vocabulary."""
+    """Return `architecture` as a reward or value model: its head outputs one number per token instead of a vocabulary."""
     return replace(
         architecture,
         has_head=False,

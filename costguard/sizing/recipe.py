@@ -1,4 +1,4 @@
-"""How a model is trained or served: everything that decides bytes and FLOPs besides the shape and the hardware."""
+"""The recipe of a job: every setting that decides bytes and FLOPs, apart from the model's shape and the hardware."""
 
 from __future__ import annotations
 
@@ -64,7 +64,11 @@ LORA_GROUPS = ("attention", "all-linear")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Low-rank adapters: `rank`, and which linear layers carry one: a group or a tuple of Hugging Face names."""
+    """Low-rank adapters of a job.
+
+    `rank`: the adapter rank. `targets`: the linear layers that get an adapter, as a group name or a tuple of Hugging Face
+    names.
+    """
 
     rank: int = 16
     targets: str | tuple[str, ...] = "all-linear"
@@ -79,14 +83,19 @@ class Lora:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How the job runs. `micro_batch` is sequences per GPU in one pass; `gradient_accumulation` passes per step.
+    """Settings of one training or serving job.
 
-    `framework`: whose code, `hf` is Hugging Face transformers with its eager modules. `fused_loss`: cross-entropy in
-    chunks (Liger, torchtune), so the whole logits never exist. `compiled`: torch.compile fuses norms and activations.
-    `optimizer_in_backward`: each gradient is used and freed at once. `double_quant`: nf4 scales are quantised too.
-    `dropout`: it is on, so masks and eager attention's dropped scores are kept (BERT's and GPT-2's default, none in Llama).
-    `offload_activations`: what checkpointing keeps waits in host memory. `prefill_chunk`: tokens of a prompt taken at
-    once when serving, over all sequences; None: as many as servers do by default (`overheads.PREFILL_TOKENS`).
+    - `micro_batch`: sequences per GPU in one pass. `gradient_accumulation`: passes per optimizer step.
+    - `framework`: the library that runs the job. `hf` is Hugging Face transformers with its eager modules.
+    - `fused_loss`: cross-entropy is computed in chunks (Liger, torchtune), so the full logits are never stored.
+    - `compiled`: torch.compile fuses norms and activations.
+    - `optimizer_in_backward`: each gradient is applied and freed immediately.
+    - `double_quant`: the nf4 scales are quantised too.
+    - `dropout`: dropout is active, so masks and eager attention's dropped scores are kept (default in BERT and GPT-2,
+        not in Llama).
+    - `offload_activations`: tensors that checkpointing keeps are stored in host memory.
+    - `prefill_chunk`: prompt tokens processed at once when serving, over all sequences. None: the usual server default
+        (`overheads.PREFILL_TOKENS`).
     """
 
     method: str = "full"
@@ -154,18 +163,21 @@ class Recipe:
 
     @property
     def amp(self) -> bool:
-        """Whether weights are fp32 and the arithmetic is cast under autocast."""
+        """Return whether weights are stored in fp32 and computed in lower precision under autocast."""
         return self.precision.endswith("-amp")
 
     @property
     def micro_tokens(self) -> int:
-        """Tokens one GPU holds in one pass (before context parallelism divides them)."""
+        """Return the tokens that one GPU processes in one pass, before context parallelism divides them."""
         return self.micro_batch * self.seq_len
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How ranks share the work. Data parallelism is what is left: gpus / (tp x pp x cp). `ep` divides experts inside it."""
+    """How the GPUs of a job share the work.
+
+    The number of data-parallel ranks is gpus / (tp x pp x cp). `ep` divides the experts among the data-parallel ranks.
+    """
 
     zero: int = 0
     fsdp: bool = False
@@ -189,16 +201,19 @@ class Parallelism:
 
     @property
     def stage(self) -> int:
-        """The ZeRO stage whose sharding applies; FSDP full shard is stage 3."""
+        """Return the ZeRO stage whose sharding applies: 3 for FSDP full shard, else `zero`."""
         return 3 if self.fsdp else self.zero
 
     @property
     def model_ranks(self) -> int:
-        """GPUs that together hold one copy of the model."""
+        """Return the number of GPUs that together hold one copy of the model."""
         return self.tp * self.pp * self.cp
 
     def count_data_ranks(self, gpus: int) -> int:
-        """Data-parallel ranks on `gpus`; InputError where the parts do not divide."""
+        """Return the number of data-parallel ranks on `gpus` GPUs.
+
+        Raise InputError if tp x pp x cp does not divide `gpus`.
+        """
         if gpus % self.model_ranks:  # asked before the words are put together: this runs once a footprint
             raise InputError(
                 f"tp x pp x cp = {self.tp} x {self.pp} x {self.cp} = {self.model_ranks} ranks do not divide {gpus} GPUs",
@@ -209,6 +224,6 @@ class Parallelism:
 
 
 def require_bool(value: object, field: str) -> None:
-    """InputError unless `value` is true or false."""
+    """Raise InputError unless `value` is true or false."""
     if not isinstance(value, bool):
         raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")

@@ -1,4 +1,4 @@
-"""The answer to "how much memory?": what a job holds, where it fits, and which change would make it smaller."""
+"""The answer to "how much memory?": the job's memory, the GPUs that hold it, and changes that make it smaller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingGpus:
-    """The fewest GPUs of one kind that hold the job, in one machine."""
+    """The smallest number of GPUs of one kind, in one machine, that holds the job."""
 
     gpu: str
     count: int
@@ -27,7 +27,7 @@ class FittingGpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChangeEffect:
-    """What one change would do: the peak with it, and whether the job would then fit (None: no hardware stated)."""
+    """The effect of one change: the resulting peak, and whether the job then fits (None: no hardware stated)."""
 
     lever: JobChange
     peak_gib: float
@@ -37,10 +37,11 @@ class JobChangeEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeAnswer:
-    """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU.
+    """The answer.
 
-    `exact`: one step of it as run on fake tensors; None: nobody asked. `capacity`: tokens of keys and values that fit on the
-    stated hardware; None where it is trained, or no hardware was stated.
+    - `placed`: the job on the stated hardware. `footprint`: its footprint there, or on one large enough GPU.
+    - `exact`: one step executed on fake tensors; None if it was not requested.
+    - `capacity`: tokens of KV cache that fit on the stated hardware; None for training, or if no hardware was stated.
     """
 
     job: Job

@@ -68,7 +68,7 @@ class ListenerLoop(asyncio.SelectorEventLoop):
     """An event loop with a shorter time limit for TLS handshakes."""
 
     async def create_server(self, *named: Any, ssl: Any = None, **more: Any) -> Any:  # noqa: ANN401 - as asyncio has it
-        """As asyncio's own, with a limit on the handshake."""
+        """As asyncio's method, with a limit on the handshake."""
         limit = {"ssl_handshake_timeout": HEAD_S} if ssl else {}
         return await super().create_server(*named, ssl=ssl, **{**limit, **more})
 

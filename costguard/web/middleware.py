@@ -67,7 +67,7 @@ class RequestMiddleware:
         self._rates, self._bad = RateLimiter(PER_ADDRESS, BURST), RateLimiter(BAD_PER_ADDRESS, BAD_BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -115,7 +115,7 @@ class RequestMiddleware:
 
 
 async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
-    """The whole body; RefusedError where it is too large, too slow or not plain JSON."""
+    """Return the whole body; raises MessageRefusedError if it is too large, too slow or not plain JSON."""
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN_ENCODINGS:
         raise MessageRefusedError(ENCODED)
     if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -144,7 +144,7 @@ async def _read_body(headers: dict[bytes, str], receive: Receive) -> bytes:
 
 
 async def _send_refusal(send: Send, refused: MessageRefusedError) -> None:
-    """Send a refusal by itself; its body was perhaps not read, so the connection ends with it."""
+    """Send a refusal and close the connection, because the request's body may not have been read."""
     status, headers, body = build_refusal(refused)
     every = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": [*every, (b"connection", b"close")]})

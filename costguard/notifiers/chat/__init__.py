@@ -1,10 +1,11 @@
-"""Chats, mail, phones and pagers by one address each, through Apprise: slack://, discord://, tgram://, mailto://, ntfy://, ...
+"""Chats, mail, phones and pagers through Apprise, by one address each: slack://, discord://, tgram://, mailto://, ntfy://, ...
 
-Apprise is imported with the first message. What it logs holds addresses, which hold keys, so it logs nothing.
+Apprise is imported with the first message. Its logging is disabled, because it logs addresses, which hold keys.
 
-Most of its services ask through `requests`, which by itself takes proxies, authorities and passwords from the environment
-(HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here it takes them from the settings alone: `_Stated`. Mail is read by Apprise and
-sent by `mail`. Services that speak yet another protocol (MQTT, XMPP) verify by Apprise's own authorities, or by the system's.
+Most of its services use `requests`, which by default takes proxies, authorities and passwords from the environment
+(HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here they come only from the settings (class `Stated`). Mail addresses are parsed
+by Apprise, and `mail` sends them. Services with other protocols (MQTT, XMPP) verify certificates with Apprise's or the system's
+authorities.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LOCAL_SCHEMES = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "
 
 
 def notify(message: Notification, channel: Channel) -> DeliveryResult:
-    """Send `message` once to the one service that the address names."""
+    """Send `message` once to the service that the address names."""
     scheme = channel.address.partition("://")[0].lower()
     if scheme in LOCAL_SCHEMES:
         return DeliveryResult(sent=False, why=f"{scheme}:// shows messages on this machine: use the console", again=False)
@@ -55,7 +56,7 @@ def notify(message: Notification, channel: Channel) -> DeliveryResult:
 
 
 def _build_address(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
-    """The address; to the person alone where there is one, whomever else the address names."""
+    """Return the address for Apprise; with a person, only the person is a recipient, whoever else the address names."""
     if not channel.person:
         return channel.address
     import apprise.plugins
@@ -90,7 +91,7 @@ _proxy: ContextVar[str | None] = ContextVar("costguard_chat_proxy", default=None
 
 @contextmanager
 def _use_proxy(proxy: str | None) -> Iterator[None]:
-    """In this block `requests` goes through `proxy`, or through none."""
+    """Make `requests` use `proxy`, or no proxy, within this block."""
     _isolate_requests()
     before = _proxy.set(proxy)
     try:
@@ -101,9 +102,9 @@ def _use_proxy(proxy: str | None) -> Iterator[None]:
 
 @cache
 def _isolate_requests() -> None:
-    """Have `requests.post` and its like, which Apprise calls, make sessions that the environment says nothing to.
+    """Make `requests.post` and similar functions, which Apprise calls, create sessions that ignore the environment.
 
-    They take a new `requests.sessions.Session` each time, and no argument of theirs keeps the environment out.
+    These functions create a new `requests.sessions.Session` each time, and none of their arguments excludes the environment.
     """
     import requests.sessions
 

@@ -1,8 +1,8 @@
-"""Mail over SMTP, through the server that an address names: mailtos://USER:PASSWORD@HOST?from=ADDRESS&mode=ssl (or starttls).
+"""Mail over SMTP through the server of an address: mailtos://USER:PASSWORD@HOST?from=ADDRESS&mode=ssl (or starttls).
 
-Apprise reads the address, and knows the servers of large providers. The talk with the server is had here: whom TLS trusts is
-the settings' to say, a password never goes where others could read it, what went wrong is said in words, and each try of one
-message bears the same Message-ID, by which a second copy is known as one.
+Apprise parses the address and has the servers of large providers. This module runs the SMTP session, for four reasons: TLS
+authorities come from the settings, a password is never sent unencrypted, errors are described in costguard's words, and all
+tries of one message have the same Message-ID, so that a second copy is recognised.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DELIVERY_UNCERTAIN = "the server disconnected after the message was sent and may
 
 
 class _Refused(Exception):  # noqa: N818 - it is caught here, and says why
-    """The server will not have it, or cannot be given it."""
+    """The server does not accept the message, or cannot be given it; the text gives the reason."""
 
 
 def send_mail(service: Any, message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ANN401 - Apprise's, which says no types
-    """Send `message` once to everybody whom `service`, an address of mail as Apprise read it, names."""
+    """Send `message` once to all recipients of `service`, a mail address as Apprise parsed it."""
     if service.secure_mode == INSECURE and service.password and not _is_this_machine(service.smtp_host):
         return DeliveryResult(sent=False, why=CLEAR_TEXT_REFUSAL, again=False)
     try:
@@ -54,7 +54,7 @@ def send_mail(service: Any, message: Notification, channel: Channel) -> Delivery
 
 
 def _is_this_machine(host: str) -> bool:
-    """Whether `host` is this machine by its name or number: what is said to it crosses no network."""
+    """Return whether `host` is this machine by name or number, so that nothing crosses a network."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -63,7 +63,7 @@ def _is_this_machine(host: str) -> bool:
 
 @contextmanager
 def _open_session(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
-    """A server that has been greeted, over TLS where the address says so, and told who we are."""
+    """Yield an SMTP session, over TLS if the address asks for it, and logged in if it has a password."""
     context = network.load_context(channel.ca_file)
     if service.secure_mode == TLS:
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(service.smtp_host, service.port, timeout=channel.within_s, context=context)
@@ -92,7 +92,10 @@ def _translate_error(error: type[Exception], why: str) -> Iterator[None]:
 
 
 def _transmit(smtp: smtplib.SMTP, sender: str, whom: Sequence[str], letter: EmailMessage) -> None:
-    """Hand one letter over. _Refused says which part the server did not take, without its words: they may name people."""
+    """Send one mail.
+
+    Raise _Refused that names the part that the server did not accept, without the server's text, which may name people.
+    """
     code, _ = smtp.mail(sender)
     _require_accepted(code, "the sender")
     for address in whom:
@@ -130,7 +133,7 @@ def _build_email(service: Any, message: Notification, to: tuple[str | bool, str]
 
 
 def _split_name(address: tuple[str | bool, str]) -> tuple[str, str]:
-    """Apprise has False where there is no name."""
+    """Return the name and the address; Apprise has False where there is no name."""
     name, its = address
     return (name if isinstance(name, str) else ""), its
 

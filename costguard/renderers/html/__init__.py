@@ -1,4 +1,4 @@
-"""`--format html`: one file that can be forwarded: it loads nothing, runs nothing, and reads well on a screen and on paper."""
+"""`--format html`: one self-contained file that can be forwarded; it loads nothing, runs no script, and prints well."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOOTER = "Written by costguard. This page is self-contained: it loads nothing an
 
 
 def render(document: Document) -> str:
-    """A whole page in ASCII, about 40 kB for a team's month."""
+    """Return a whole page in ASCII, about 40 kB for a team's month."""
     style = (files(__package__) / "page.css").read_text(encoding="ascii")
     first, *further = document.lead or ("costguard",)
     header = make_element(
@@ -42,7 +42,7 @@ def render(document: Document) -> str:
 
 
 def _split_at_days(line: str) -> tuple[str, ...]:
-    """`line` in pieces, so that no day of a calendar is broken at its hyphens."""
+    """Return `line` in pieces, with dates in elements that are not broken at their hyphens."""
     return tuple(make_element("time", piece) if DAY.fullmatch(piece) else piece for piece in DAY.split(line))
 
 
@@ -58,19 +58,19 @@ def _render_section(table: TableView, number: int) -> Markup:
 
 
 def _render_chart_numbers(chart: Chart, kept: FittedChart, ident: str) -> Markup:
-    """The table under a chart: a row a label, a column a series. Closed on a screen, open on paper."""
+    """Return the table under a chart: one row per label, one column per series; collapsed on a screen, open on paper."""
     rows = tuple((label, *(one.texts[n] for one in kept.series)) for n, label in enumerate(kept.labels))
     table = TableView(title=chart.title, columns=("", *(f"{one.name}>" for one in kept.series)), rows=rows)
     return make_element("details", make_element("summary", "The numbers"), _wrap_scrolling(_render_table(table), ident))
 
 
 def _wrap_scrolling(table: Markup, ident: str) -> Markup:
-    """A table wider than the page is moved within its own frame, with the keyboard too."""
+    """Return the table in a frame that scrolls, also by keyboard, if the table is wider than the page."""
     return make_element("div", table, class_="scroll", role="region", aria_labelledby=ident, tabindex="0")
 
 
 def _render_table(table: TableView) -> Markup:
-    """The first rows, a line that says how many more there are, and the sums."""
+    """Return the first rows, a line with the number of further rows, and the sums."""
     right = tuple(column.endswith(">") for column in table.columns)
     heads = (
         _render_cell("th" if name else "td", name, right=r, scope="col" if name else None)

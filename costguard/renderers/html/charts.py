@@ -1,13 +1,11 @@
-"""Charts as figures: a picture that takes whatever width it gets, and its numbers as a table below.
+"""Charts as HTML figures: a picture that fits any width, and a table of its numbers below it.
 
-Shapes are in percent of the width and letters in their own size, so that a label is as large on a phone as on a wall.
-What is not known is hatched and never drawn as zero; parts differ by pattern as well as by colour.
+Shapes are in percent of the width, and letters have a fixed size, so a label is readable on a phone and on a large screen.
+Unknown values are hatched and never drawn as zero. Parts differ by pattern as well as by colour.
 
-What of a chart is drawn: the largest series and the first labels, every value a number or None, and what was left out.
+`FittedChart` limits a chart to the largest series and the first labels, and states what was left out. Axis numbers are round:
 
-Numbers of a chart: what its axis says, and how a value is written where nobody has.
-
-ticks(0, 3700)  ->  0, 1000, 2000, 3000, 4000
+    compute_ticks(0, 3700)  ->  0, 1000, 2000, 3000, 4000
 """
 
 from __future__ import annotations
@@ -51,7 +49,10 @@ PATTERN_COUNT = 7
 
 
 def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, str], Markup]) -> Markup:
-    """The whole figure. `table` writes its numbers; `number` tells its ids from those of others."""
+    """Return the whole figure.
+
+    `table`: returns the table of its numbers. `number`: makes the figure's ids unique on the page.
+    """
     chart = replace(
         chart, title=shorten_with_title(chart.title or "Chart")[0], unit=shorten_with_title(chart.unit, LONGEST_UNIT)[0]
     )
@@ -73,7 +74,7 @@ def draw_chart(chart: Chart, number: int, table: Callable[[Chart, FittedChart, s
 
 
 def _draw_stacked(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
-    """Columns of parts that add up: upwards from zero, and what is negative downwards."""
+    """Yield columns of stacked parts: positive values upwards from zero, negative ones downwards."""
     columns = [[one.values[at] for one in kept.series] for at in range(len(kept.labels))]
     heights = [sum(v for v in column if v is not None and v > 0) for column in columns]
     depths = [sum(v for v in column if v is not None and v < 0) for column in columns]
@@ -134,7 +135,10 @@ def _draw_column(
 
 
 def _draw_labels(labels: tuple[str, ...], slot: float) -> Iterator[Markup]:
-    """Texts below the columns; of many labels every second, third, ... as far as there is room at each width."""
+    """Yield the texts below the columns.
+
+    Of many labels only every second, third and so on is shown, as many as fit at each width.
+    """
     years = {label[:5] for label in labels if DAY.fullmatch(label)}
     same = len(years) == 1 and all(map(DAY.fullmatch, labels))
     texts = [(label[5:], label) if same else shorten_with_title(label, LONGEST_LABEL) for label in labels]
@@ -165,7 +169,7 @@ def _format_column_title(chart: Chart, kept: FittedChart, n: int) -> str:
 
 
 def _draw_legend(kept: FittedChart, classes: list[str]) -> Markup:
-    """What the patterns mean; nothing where there is one part, of which all is known."""
+    """Return the legend of the patterns; empty if there is only one part and all its values are known."""
     pairs = [(one.name, class_) for one, class_ in zip(kept.series, classes, strict=True)]
     if any(kept.unknown):
         pairs.append((UNKNOWN, "unknown"))
@@ -182,7 +186,7 @@ def _draw_legend(kept: FittedChart, classes: list[str]) -> Markup:
 
 
 def _draw_heat(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
-    """A grid whose cells say their number; where it is narrow, rows and columns change places (page.css)."""
+    """Yield a grid whose cells show their number; in a narrow figure, rows and columns are exchanged (page.css)."""
     known = [value for one in kept.series for value in one.values if value is not None]
     at = compute_ticks(0.0, max(known), SHADES, FINE_STEPS)
     cells = [make_element("span"), *(_draw_head(label) for label in kept.labels)]
@@ -208,7 +212,10 @@ def _draw_head(label: str) -> Markup:
 
 
 def _choose_shade(value: float | None, at: tuple[float, ...]) -> str:
-    """The class of a cell: `h0` for nothing, up to `h6` for the most, of which there are as many as `at` has parts."""
+    """Return the class of a cell: `h0` for zero, up to `h6` for the largest values.
+
+    The number of classes is the number of intervals of `at`.
+    """
     if value is None:
         return "unknown"
     if value <= 0:
@@ -229,7 +236,7 @@ def _draw_scale(at: tuple[float, ...], unit: str, *, unknown: bool) -> Iterator[
 
 
 def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
-    """One bar a label, with its name before it and its value behind it: the table of the numbers is the picture."""
+    """Yield one bar per label, with its name before it and its value after it; the table of numbers is the picture."""
     (one,) = kept.series
     there = [value for value in one.values if value is not None]
     low, high = min(0.0, *there), max(0.0, *there)
@@ -251,14 +258,14 @@ def _draw_bars(chart: Chart, kept: FittedChart) -> Iterator[Markup]:
 
 
 def _draw_value(text: str) -> Markup:
-    """An amount, and below it its bounds: `$12.00 (11.00 to 13.00)` in two lines."""
+    """Return an amount and its bounds below it: `$12.00 (11.00 to 13.00)` in two lines."""
     said, title = shorten_with_title(text, LONGEST_NAME)
     amount, gap, bounds = said.partition(" (")
     return make_element("b", amount, *([make_element("small", f"{gap}{bounds}")] if bounds else []), title=title)
 
 
 def _describe_chart(chart: Chart, kept: FittedChart, sums: list[float] | None = None) -> str:
-    """What somebody who cannot see the picture is told of it."""
+    """Return a description of the chart for screen readers."""
     title = chart.title
     cells = sums or [value if value is not None else float("-inf") for one in kept.series for value in one.values]
     texts = [format_value(value, chart.unit) for value in sums or ()] or [text for one in kept.series for text in one.texts]
@@ -275,7 +282,7 @@ def _describe_chart(chart: Chart, kept: FittedChart, sums: list[float] | None = 
 
 
 def _get_top(value: float, at: tuple[float, ...]) -> str:
-    """Where `value` stands, from the top."""
+    """Return the distance of `value` from the top, in percent."""
     return _format_length(at[-1] - value, at)
 
 
@@ -301,7 +308,10 @@ OTHERS, NAMELESS = "others", "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedChart:
-    """A chart that fits its room. `unknown`: the series of which nothing is known, for each label. `left_out`: a sentence."""
+    """A chart within the limits of its kind.
+
+    `unknown`: for each label, the series without a known value. `left_out`: a sentence about what was left out, or "".
+    """
 
     labels: tuple[str, ...]
     series: tuple[ChartSeries, ...]
@@ -310,7 +320,7 @@ class FittedChart:
 
 
 def _fit_chart(chart: Chart) -> FittedChart:
-    """`chart` within the limits of its kind."""
+    """Return `chart` limited to the labels and series of its kind."""
     count, most = min(len(chart.labels), MOST_LABELS[chart.kind]), MOST_SERIES[chart.kind]
     every = tuple(_complete_series(one, count, chart.unit) for one in chart.series)
     unknown = tuple(tuple(one.name for one in every if one.values[at] is None) for at in range(count))
@@ -324,7 +334,7 @@ def _fit_chart(chart: Chart) -> FittedChart:
 
 
 def _complete_series(series: ChartSeries, count: int, unit: str) -> ChartSeries:
-    """`series` with a number or None and a text for each of `count` labels."""
+    """Return `series` with a value (or None) and a text for each of `count` labels."""
     values = tuple(map(clamp_number, (*series.values, *(None,) * count)[:count]))
     texts = (*series.texts, *("",) * count)[:count]
     said = tuple(format_given_text(text, value, unit) for text, value in zip(texts, values, strict=True))
@@ -332,7 +342,7 @@ def _complete_series(series: ChartSeries, count: int, unit: str) -> ChartSeries:
 
 
 def _merge_smallest_series(every: tuple[ChartSeries, ...], most: int, unit: str) -> tuple[ChartSeries, ...]:
-    """The largest series in the order they came in, and one more that is the sum of the rest."""
+    """Return the largest series in their original order, plus one series that is the sum of the others."""
     dearest = sorted(every, key=lambda one: -sum(abs(value or 0.0) for value in one.values))[: most - 1]
     kept = [one for one in every if any(one is other for other in dearest)]
     rest = [one for one in every if not any(one is other for other in dearest)]
@@ -374,7 +384,7 @@ THOUSAND, LETTERS = 1000.0, ("", "k", "M", "B", "T")
 
 
 def clamp_number(value: float | None) -> float | None:
-    """`value` as it can be drawn; None where there is none, or it is no number."""
+    """Return `value` limited to a range that can be drawn; None if it is None or not finite."""
     if value is None or not math.isfinite(value):
         return None
     value = max(-LARGEST_VALUE, min(LARGEST_VALUE, value))
@@ -382,7 +392,7 @@ def clamp_number(value: float | None) -> float | None:
 
 
 def compute_ticks(low: float, high: float, parts: int = AXIS_PARTS_MAX, steps: Sequence[float] = STEPS) -> tuple[float, ...]:
-    """Round numbers in equal steps that hold `low` and `high`, and zero, among them."""
+    """Return round numbers in equal steps that span `low`, `high` and zero."""
     low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= SMALLEST_VALUE:
         return (0.0, 1.0)
@@ -394,7 +404,7 @@ def compute_ticks(low: float, high: float, parts: int = AXIS_PARTS_MAX, steps: S
 
 
 def format_ticks(at: Sequence[float], unit: str) -> tuple[str, ...]:
-    """`at` in words, all in the same decimals and the same thousands: `$0`, `$2.5k`, `$5.0k`."""
+    """Return `at` as texts with the same decimals and the same thousands: `$0`, `$2.5k`, `$5.0k`."""
     most = max(map(abs, at))
     if most >= SCIENTIFIC:
         return tuple(add_unit(f"{v:.2g}", unit) for v in at)
@@ -405,7 +415,7 @@ def format_ticks(at: Sequence[float], unit: str) -> tuple[str, ...]:
 
 
 def format_short(value: float) -> str:
-    """At most five characters for a cell of a grid, without its unit: `~0`, `0.04`, `3.5`, `120`, `4.5k`, `-12k`."""
+    """Return a cell's text of at most five characters, without unit: `~0`, `0.04`, `3.5`, `120`, `4.5k`, `-12k`."""
     size = abs(value)
     if not size:
         return "0"
@@ -419,7 +429,7 @@ def format_short(value: float) -> str:
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A value for people, where the chart brings no text of its own."""
+    """Return a value as text, used if the chart provides no text."""
     number = clamp_number(value)
     if number is None:
         return UNKNOWN
@@ -428,7 +438,7 @@ def format_value(value: float | None, unit: str) -> str:
 
 
 def add_unit(number: str, unit: str) -> str:
-    """`$12`, `-$12`, `$12/h`, `EUR 12`, `12%`, `12 GPU-hours`: what money is counted in goes before the number."""
+    """Return the number with its unit: `$12`, `-$12`, `$12/h`, `EUR 12`, `12%`, `12 GPU-hours`; a currency comes first."""
     currency = CURRENCY.match(unit)
     if currency is None:
         return f"{number}{unit}" if unit in {"", "%"} else f"{number} {unit}"
@@ -439,7 +449,7 @@ def add_unit(number: str, unit: str) -> str:
 
 
 def format_given_text(text: str, value: float | None, unit: str) -> str:
-    """The text that a chart brings for a value, with its unit where it is a bare number, or one of our own."""
+    """Return the chart's own text for a value, with the unit added to a bare number; without a text, format the value."""
     if not text:
         return format_value(value, unit)
     bare = BARE_NUMBER.match(text)

@@ -1,10 +1,9 @@
-"""HTML that cannot be broken by what it says: text becomes markup through `element` alone, which escapes it.
+"""Builds HTML that no content can break: text becomes markup only through `make_element`, which escapes it.
 
-element("td", "<b>x</b>", class_="r")  ->  <td class="r">&lt;b&gt;x&lt;/b&gt;</td>
+    make_element("td", "<b>x</b>", class_="r")  ->  <td class="r">&lt;b&gt;x&lt;/b&gt;</td>
 
-Patterns that tell the parts of a chart from each other without colour, and what is not known from all of them.
-
-The first part is plain; lines, dots and squares over the others are in the colour of the page (page.css).
+Patterns distinguish the parts of a chart without colour, and mark unknown values. The first part is plain; lines, dots and
+squares over the others have the colour of the page (page.css).
 """
 
 from __future__ import annotations
@@ -32,13 +31,16 @@ EMPTY_TAGS = frozenset(("circle", "line", "path", "rect"))
 
 
 class Markup(str):
-    """HTML that is whole. Only this module makes it."""
+    """Complete HTML; only this module creates it."""
 
     __slots__ = ()
 
 
 def make_element(tag: str, *parts: str, **attributes: str | float | None) -> Markup:
-    """One element. A part that is not Markup is text; an attribute of None is left out; `class_` is `class`, `_` is `-`."""
+    """Return one element.
+
+    A part that is not Markup is text. An attribute of None is left out; `class_` becomes `class`, and `_` becomes `-`.
+    """
     said = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{_escape_text(str(value))}"'
         for name, value in attributes.items()
@@ -51,25 +53,25 @@ def make_element(tag: str, *parts: str, **attributes: str | float | None) -> Mar
 
 
 def join_markup(parts: Iterable[str], between: str = "") -> Markup:
-    """Parts one after the other, texts escaped."""
+    """Return the parts joined, with texts escaped."""
     return Markup(between.join(part if isinstance(part, Markup) else _escape_text(part) for part in parts))
 
 
 def build_page(style: str, title: str, *parts: Markup) -> str:
-    """A whole page, in ASCII: it reads the same whatever encoding a mail program or a terminal gives it."""
+    """Return a whole page in ASCII, so that it is correct in whatever encoding a mail program or a terminal uses."""
     body = join_markup(parts, "\n")
     text = PAGE.format(style=style, title=_escape_text(shorten_with_title(title)[0]), body=body)
     return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def shorten_with_title(text: str, longest: int = LONGEST) -> tuple[str, str | None]:
-    """`text` cut to `longest` characters, and the title that says more of it; no title where it says all."""
+    """Return `text` cut to `longest` characters, and a title with more of it; None as title if nothing was cut."""
     plain = _limit_text(text)
     return (plain, None) if len(plain) <= longest else (shorten(plain, longest), plain)
 
 
 def _limit_text(text: str) -> str:
-    """`text`, cut, and without its marks on a letter that already has `MARKS_MAX`."""
+    """Return `text` cut to LONGEST_TEXT, with at most `MARKS_MAX` combining marks per letter."""
     text = shorten(text, LONGEST_TEXT)
     if text.isascii():
         return text

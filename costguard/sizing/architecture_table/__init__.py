@@ -1,4 +1,4 @@
-"""The shape of a model that somebody states in numbers: the job file's `[architecture]` table.
+"""Builds a model's shape from the `[architecture]` table of a job file, where the user states it in numbers.
 
     [architecture]
     layers = 32
@@ -7,14 +7,11 @@
     ffn = 11008
     vocab = 32000
 
-is Llama-2-7B: 6,738,415,616 parameters. What is left out takes the usual value of its `kind`; what was taken for
-granted and moves the count stands in `Architecture.notes`. `params` replaces the count where the shape is not fully known.
+This is Llama-2-7B: 6,738,415,616 parameters. A missing key takes the usual value of its `kind`, or is an error if there is
+none. Assumed values that change the count are listed in `Architecture.notes`. `params` replaces the count if the shape is not
+fully known.
 
-The `[architecture]` table, read key by key; a missing key takes what its kind usually has, or is an error.
-
-One builder for each kind of model an `[architecture]` table can state: the layers and what stands around them.
-
-The repeated layer that an `[architecture]` table states: attention, feed-forward, norms.
+Each kind of model has one builder, which adds embeddings, positions and heads to the repeated layer.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from costguard.values.checks import describe_value, find_nearest_names, require,
 
 
 def build_architecture_from_table(table: Mapping[str, object]) -> Architecture:
-    """The shape that `table` states; InputError names the key that is missing, unknown, wrong or contradicted."""
+    """Return the shape that `table` states; raise InputError that names a missing, unknown, wrong or contradictory key."""
     require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
     _check_known_keys(table)
     kind = require_one_of(table.get("kind", "decoder"), BUILDERS, _name_field("kind"))
@@ -84,7 +81,7 @@ EXAMPLE_VALUES = {"layers": 32, "hidden": 4096, "heads": 32, "experts_per_token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDefaults:
-    """What models of one kind have where nothing is said."""
+    """Default values of one kind of model."""
 
     vocab: int
     norm: str = "layernorm"
@@ -106,20 +103,20 @@ KIND_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class ArchitectureTable:
-    """The table, and what its kind usually has."""
+    """The table and the defaults of its kind."""
 
     table: Mapping[str, object]
     usual: KindDefaults
 
     def read_size(self, key: str, default: int | None = None, *, least: int = 1, most: int = MOST_WIDTH) -> int:
-        """`table[key]`, else `default`, else an error that says how to write it."""
+        """Return `table[key]`, else `default`; raise InputError with an example if both are missing."""
         value = self.table.get(key, default)
         if value is None:
             raise InputError("is missing", field=_name_field(key), hint=f"write {key} = {EXAMPLE_VALUES.get(key, 64)}")
         return require_whole_number(value, _name_field(key), least=least, most=most)
 
     def read_optional(self, key: str) -> int | None:
-        """`table[key]`, None where it is absent."""
+        """Return `table[key]`; None if it is absent."""
         return self.read_size(key) if self.table.get(key) is not None else None
 
     def read_flag(self, key: str, *, default: bool) -> bool:
@@ -148,14 +145,14 @@ class ArchitectureTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was taken for granted and moves the count."""
+        """Return a note for each assumed value that changes the parameter count."""
         if "vocab" in self.table or not self.usual.vocab:
             return ()
         return (f"architecture.vocab is not stated: {self.usual.vocab:,} taken",)
 
 
 def _name_field(key: str) -> str:
-    """How an error names `key`."""
+    """Return the name of `key` in error messages."""
     return f"architecture.{key}"
 
 
@@ -174,7 +171,7 @@ def _build_decoder(stated: ArchitectureTable, name: str) -> Architecture:
 
 
 def _build_encoder(stated: ArchitectureTable, name: str) -> Architecture:
-    """As BERT: learned positions (512), a norm after the embedding, a head that predicts masked words."""
+    """Build an encoder like BERT: learned positions (512), a norm after the embedding, a head that predicts masked words."""
     block = replace(_read_block(stated), causal=False, written=LIKE_BERT)
     hidden, positions = block.hidden, stated.read_size("positions", 512)
     return Architecture(
@@ -189,7 +186,7 @@ def _build_encoder(stated: ArchitectureTable, name: str) -> Architecture:
 
 
 def _build_encoder_decoder(stated: ArchitectureTable, name: str) -> Architecture:
-    """As T5: `layers` in each half, no positions unless stated."""
+    """Build a model like T5: `layers` in the encoder and in the decoder each, no positions unless stated."""
     encoder = replace(_read_block(stated), causal=False, written=LIKE_T5)
     decoder = replace(encoder, norms=3, causal=True, cross_attention=True)
     positions = stated.read_optional("positions")
@@ -206,7 +203,7 @@ def _build_encoder_decoder(stated: ArchitectureTable, name: str) -> Architecture
 
 
 def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
-    """Patches of 16 pixels of an image of 224, a class token, 1,000 labels: unless stated."""
+    """Build a ViT; defaults: image of 224 pixels, patches of 16, a class token, 1,000 labels."""
     tokens, patch = _read_patches(stated)
     block = replace(_read_block(stated), causal=False, tokens=tokens)
     hidden, labels = block.hidden, stated.read_size("labels", 1000, least=0)
@@ -224,7 +221,10 @@ def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
 
 
 def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
-    """The numbers are the image tower's; the text tower is its equal unless text_layers, text_hidden, text_heads say."""
+    """Build a CLIP model; the table describes the image tower.
+
+    The text tower has the same sizes unless text_layers, text_hidden or text_heads are stated.
+    """
     tokens, patch = _read_patches(stated)
     vision = replace(_read_block(stated), causal=False, tokens=tokens)
     hidden, heads = stated.read_size("text_hidden", vision.hidden), stated.read_size("text_heads", vision.attention.heads)
@@ -260,7 +260,7 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
 
 
 def _build_dit(stated: ArchitectureTable, name: str) -> Architecture:
-    """As DiT: patches of 2 of a latent an eighth as wide as its image of 256, 1,000 classes: unless stated."""
+    """Build a DiT; defaults: image of 256 pixels, a latent an eighth as wide, patches of 2, 1,000 classes."""
     return read_dit(
         ModelConfig(
             {
@@ -288,7 +288,7 @@ BUILDERS = {
 
 
 def _read_patches(stated: ArchitectureTable) -> tuple[int, int]:
-    """(tokens of an image with its class token, side of a patch)."""
+    """Return (tokens of an image including its class token, side of a patch in pixels)."""
     image, patch = stated.read_size("image_size", 224, most=100_000), stated.read_size("patch_size", 16, most=100_000)
     require(patch <= image, _name_field("patch_size"), f"{patch} is larger than image_size ({image})", "write patch_size = 16")
     return (image // patch) ** 2 + 1, patch
@@ -309,7 +309,7 @@ def _list_extras(*named: tuple[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _read_block(stated: ArchitectureTable) -> LayerBlock:
-    """One run of `layers` equal layers."""
+    """Return one run of `layers` equal layers."""
     return LayerBlock(
         layers=stated.read_size("layers", most=MOST_LAYERS),
         hidden=stated.read_size("hidden"),
@@ -344,7 +344,10 @@ def _read_attention(stated: ArchitectureTable) -> Attention:
 
 
 def _read_latent_attention(stated: ArchitectureTable) -> LatentAttention | None:
-    """MLA where any of its keys is stated: then all but q_rank (0: queries pass no latent) must be."""
+    """Return latent attention if any of its keys is stated, else None.
+
+    All of its keys are then required except q_rank (default 0: queries have no latent).
+    """
     if not any(key in stated.table for key in LATENT_KEYS):
         return None
     sizes = {key: stated.read_size(key) for key in LATENT_KEYS[1:]}
@@ -352,7 +355,7 @@ def _read_latent_attention(stated: ArchitectureTable) -> LatentAttention | None:
 
 
 def _read_head_width(hidden: int, heads: int, head_dim: int | None, key: str) -> int:
-    """`head_dim`, else hidden / heads, which must be whole."""
+    """Return `head_dim`, else hidden / heads; raise InputError if that is not whole."""
     if head_dim is not None:
         return head_dim
     require(

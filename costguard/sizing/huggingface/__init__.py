@@ -1,10 +1,9 @@
-"""The shape of a model from its Hugging Face `config.json`: one reader function a family, one table from `model_type` to it.
+"""Reads a model's shape from its Hugging Face `config.json`, with one reader function for each `model_type`.
 
-    architecture_from_config({"model_type": "llama", "hidden_size": 4096, ...}, name="llama-2-7b").parameters
+    build_architecture_from_config({"model_type": "llama", "hidden_size": 4096, ...}, name="llama-2-7b").parameters
     6738415616
 
-Only the keys that decide the shape are read; keys nobody here knows are Hugging Face's affair and pass, as do those of
-quantisation: a shape has no precision.
+Only the keys that decide the shape are read. Unknown keys and quantisation keys are ignored, because a shape has no precision.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ READERS: dict[str, ShapeReader] = {
 
 
 def build_architecture_from_config(config: Mapping[str, object], *, name: str) -> Architecture:
-    """The shape that `config` (a parsed config.json) describes; InputError for anything that is not one."""
+    """Return the shape that `config` (a parsed config.json) describes; raise InputError if it is not one."""
     if not isinstance(config, Mapping):
         raise InputError(
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
@@ -118,7 +117,10 @@ def build_architecture_from_config(config: Mapping[str, object], *, name: str) -
 
 
 def _released_in_fp8(config: Mapping[str, object]) -> bool:
-    """Whether the weights were released in 8 bits, to be computed with so (DeepSeek-V3); other quantisations are a choice."""
+    """Return whether the weights were released in fp8 for computation in fp8 (DeepSeek-V3).
+
+    Other quantisations are optional and do not count.
+    """
     stated = config.get("quantization_config")
     return isinstance(stated, Mapping) and stated.get("quant_method") == "fp8"
 
@@ -136,7 +138,7 @@ def _read_shape(whole: ModelConfig, config: Mapping[str, object], name: str) -> 
 
 
 def _build_unknown_type_error(model_type: str) -> InputError:
-    """Two errors in one place: a type that nobody here reads, and none at all."""
+    """Return the error for a model type without a reader, or for a missing model type."""
     instead = "or state the model's numbers in an [architecture] table (layers, hidden, heads, vocab, ...)"
     if not model_type:
         return InputError("is missing", field="model_type", hint=f'write "model_type": "llama" or what it is, {instead}')

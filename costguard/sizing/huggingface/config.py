@@ -1,8 +1,8 @@
-"""A Hugging Face `config.json`, read key by key: a wrong value is an error that names the key, whatever it is.
+"""Reads a Hugging Face `config.json` key by key; every wrong value is an error that names its key.
 
-The same size has several spellings (`n_embd` in GPT-2, `d_model` in T5, `hidden_size` elsewhere). No model type uses
-two of them for different things, so the spellings are synonyms here, as they are in transformers' own attribute maps.
-A key that is absent takes the default of its class; a key that is `null` counts as absent.
+The same size has several spellings (`n_embd` in GPT-2, `d_model` in T5, `hidden_size` elsewhere). No model type uses two of
+them for different sizes, so the spellings are synonyms here, as in transformers' own attribute maps. An absent key takes the
+default of its class; a `null` value counts as absent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activat
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """`values` of one config.json, or of the part of it that errors call `where`."""
+    """The `values` of one config.json, or of the part of it that error messages call `where`."""
 
     values: Mapping[str, object]
     where: str = ""
@@ -49,7 +49,7 @@ class ModelConfig:
 
     @property
     def vocab(self) -> int:
-        """Rows of the embedding, padding included."""
+        """Return the rows of the embedding, including padding."""
         return self.read_size("vocab_size")
 
     def read_ffn(self, default: int | None = None) -> int:
@@ -57,15 +57,18 @@ class ModelConfig:
         return self.read_size(*FFN, default=default)
 
     def read_positions(self, default: int | None = None) -> int:
-        """Longest sequence that positions are learned or promised for."""
+        """Return the longest sequence for which positions are learned or supported."""
         return self.read_size(*POSITIONS, default=default)
 
     def read_activation(self, default: str = "silu") -> str:
-        """Activation of the feed-forward, as transformers names it."""
+        """Return the activation of the feed-forward by its transformers name."""
         return self.read_word(*ACTIVATION, default=default)
 
     def read_size(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH) -> int:
-        """The first of `keys` that is stated, else `default`, else an error that names the first."""
+        """Return the first stated value of `keys`, else `default`.
+
+        Raise InputError that names the first key if both are missing.
+        """
         for key in keys:
             if self.values.get(key) is not None:
                 return require_whole_number(self.values[key], self.name_field(key), least=least, most=most)
@@ -74,7 +77,7 @@ class ModelConfig:
         return default
 
     def read_optional(self, key: str) -> int | None:
-        """`key` as a size, None where it is absent or 0 (both mean: not used)."""
+        """Return `key` as a size; None if it is absent or 0, which both mean unused."""
         return self.read_size(key, default=0, least=0) or None
 
     def read_flag(self, key: str, *, default: bool = False) -> bool:
@@ -88,11 +91,11 @@ class ModelConfig:
         return value
 
     def has_cap(self, key: str) -> bool:
-        """Whether `key` states a cap, as it does unless it is null or 0."""
+        """Return whether the model has the cap `key`: true unless the config states null or 0."""
         return key not in self.values or bool(self.values[key])
 
     def read_word(self, *keys: str, default: str) -> str:
-        """The first of `keys` that is stated, as text."""
+        """Return the first stated value of `keys` as text, else `default`."""
         for key in keys:
             value = self.values.get(key)
             if value is not None:
@@ -103,14 +106,17 @@ class ModelConfig:
         return default
 
     def read_items(self, key: str) -> list[object] | None:
-        """`key` as a list, None where it is absent."""
+        """Return `key` as a list; None if it is absent."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, list | tuple):
             raise InputError(f"must be a list, not {describe_value(value)}", field=self.name_field(key), hint="write [ ... ]")
         return None if value is None else list(value)
 
     def get_part(self, key: str, defaults: Mapping[str, object] | None = None) -> ModelConfig:
-        """The table under `key`. A nested table leaves out whatever equals its class, so `defaults` fill it up."""
+        """Return the table under `key`, with missing values filled from `defaults`.
+
+        A nested table omits every value that equals its class default.
+        """
         value = self.values.get(key)
         value = {} if value is None else value
         if not isinstance(value, Mapping):
@@ -119,16 +125,16 @@ class ModelConfig:
         return ModelConfig({**(defaults or {}), **stated}, self.name_field(key))
 
     def fill_defaults(self, defaults: Mapping[str, object]) -> ModelConfig:
-        """What is stated, laid over what its class has where nothing is."""
+        """Return this config with missing values filled from the class's `defaults`."""
         return ModelConfig({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.where)
 
     def name_field(self, key: str) -> str:
-        """How an error names `key`."""
+        """Return the name of `key` in error messages."""
         return f"{self.where}.{key}" if self.where else key
 
     @property
     def task(self) -> str:
-        """What follows the family in the first of `architectures`: 'ForCausalLM', 'Model' ...; '' where it is not stated."""
+        """Return the task suffix of the first of `architectures`: 'ForCausalLM', 'Model' and so on; '' if it is not stated."""
         first = (self.read_items("architectures") or [""])[0]
         require(isinstance(first, str), self.name_field("architectures"), f"must hold names, not {describe_value(first)}")
         for task in ("LMHeadModel", "Model"):
@@ -138,7 +144,7 @@ class ModelConfig:
 
     @property
     def labels(self) -> int:
-        """Classes of a classifier: the length of `id2label`, 2 where nothing is said."""
+        """Return the number of classes of a classifier: the length of `id2label`, else `num_labels`, else 2."""
         names = self.values.get("id2label")
         if isinstance(names, Mapping) and names:
             return len(names)

@@ -1,6 +1,7 @@
-"""Readers of models with convolutions: ResNet (transformers' config) and the U-Net of Stable Diffusion (diffusers' config).
+"""Readers of models with convolutions: ResNet (transformers config) and Stable Diffusion's U-Net (diffusers config).
 
-A sample is one token: `tokens` of such a job are images (times epochs). Counts are walked layer by layer (`sizing/convnet.py`).
+A sample counts as one token, so the `tokens` of such a job are images x epochs. The models are counted layer by layer
+(`sizing/convnet.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TIME_WIDTHS = 4
 
 
 def read_resnet(config: ModelConfig, name: str) -> Architecture:
-    """ResNet with bottlenecks, v1.5 (the stride stands in the 3 x 3 convolution)."""
+    """Read a ResNet with bottlenecks, version 1.5 (the stride is in the 3 x 3 convolution)."""
     c = config.fill_defaults(RESNET_DEFAULTS)
     require(
         c.read_word("layer_type", default="bottleneck") == "bottleneck", "layer_type", "is not 'bottleneck'", "not read yet"
@@ -98,7 +99,10 @@ def _build_bottleneck(inputs: int, width: int, side: int, stride: int) -> Checkp
 
 
 def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
-    """Down, middle, up. Each block of the way up also gets what its partner on the way down gave."""
+    """Yield the units of the down path, the middle and the up path.
+
+    Each block of the up path also takes the output of its counterpart on the down path as input.
+    """
     widths, each, side = _read_sizes(c, "block_out_channels"), c.read_size("layers_per_block"), c.read_size("sample_size")
     text, time = c.read_size("cross_attention_dim"), TIME_WIDTHS * widths[0]
     attends = ["Attn" in str(kind) for kind in c.read_items("down_block_types") or []]
@@ -140,7 +144,7 @@ def _list_stage_units(inputs: int, width: int, side: int, time: int, text: int) 
 
 
 def _build_resampling(width: int, side: int, *, kept: int) -> CheckpointUnit:
-    """A convolution between two sizes."""
+    """Return the convolution between two resolutions."""
     return CheckpointUnit((build_convolution(width, width, 3, side, bias=True, kept=kept),), kept)
 
 
@@ -161,7 +165,7 @@ def _build_residual(inputs: int, width: int, side: int, time: int) -> Checkpoint
 
 
 def _build_transformer(width: int, places: int, text: int) -> CheckpointUnit:
-    """One layer: self-attention, attention to the text, a gated feed-forward of four times the width."""
+    """Return one transformer layer: self-attention, attention to the text, a gated feed-forward of four times the width."""
     wide, numbers = 4 * width, width * places
     layers = (
         build_norm(width, places),

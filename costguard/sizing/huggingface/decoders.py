@@ -1,9 +1,10 @@
-"""Readers of the decoders shaped like Llama: rotary positions, norms before (or around) each half, a gated feed-forward.
+"""Readers of decoder models: those shaped like Llama, and the older ones before it.
 
-They differ in biases, norms of queries and keys, windows and ties: each reader states only its difference.
-Class defaults as of transformers 5.23 (2026); where a class once had another, the older one is named beside it.
+Decoders like Llama have rotary positions, norms before (or around) each half and a gated feed-forward. They differ in biases,
+query and key norms, windows and tied embeddings, and each reader states only its difference. Older decoders have layer norms,
+biases, no gate, and learned or no positions.
 
-Readers of the decoders before Llama: layer norms, biases, no gate, learned or no positions.
+Class defaults are those of transformers 5.23 (2026); if a class once had another default, it is named as well.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PIECEWISE_NORMS = LayerImplementation(norms="pieces", side_by_side=True)
 
 
 def read_llama(config: ModelConfig, name: str) -> Architecture:
-    """Llama 1 to 3 and the many models saved in its shape (Yi, SmolLM, TinyLlama, CodeLlama, Vicuna)."""
+    """Llama 1 to 3, and the models saved in the same format (Yi, SmolLM, TinyLlama, CodeLlama, Vicuna)."""
     return build_decoder(
         config,
         name,
@@ -34,20 +35,20 @@ def read_llama(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_smollm3(config: ModelConfig, name: str) -> Architecture:
-    """SmolLM3: Llama without rotary positions in each fourth layer, tied unless it says otherwise."""
+    """SmolLM3: Llama without rotary positions in every fourth layer; tied by default."""
     attention = read_attention(config, kv_heads=4, bias=config.read_flag("attention_bias"))
     return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle(tied=True))
 
 
 def read_mistral(config: ModelConfig, name: str) -> Architecture:
-    """Mistral: a window of 4,096 where the key is absent, none where it is null."""
+    """Mistral: the window is 4,096 tokens if `sliding_window` is absent; there is no window if it is null."""
     absent = "sliding_window" not in config.values
     attention = read_attention(config, kv_heads=8, window=4096 if absent else config.read_optional("sliding_window"))
     return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle())
 
 
 def read_qwen2(config: ModelConfig, name: str) -> Architecture:
-    """Qwen 2 and 2.5: biases on query, key and value alone."""
+    """Qwen 2 and 2.5: only query, key and value have biases."""
     return build_decoder(
         config,
         name,
@@ -66,7 +67,10 @@ def read_qwen3(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_qwen_windows(config: ModelConfig) -> list[int | None]:
-    """Layers from `max_window_layers` on slide, if `use_sliding_window` says that any do."""
+    """Return the window of each layer.
+
+    With `use_sliding_window`, the layers from `max_window_layers` on have a sliding window; otherwise none has.
+    """
     window = config.read_size("sliding_window", default=4096, least=0) if config.read_flag("use_sliding_window") else 0
     first = config.read_size("max_window_layers", default=28, least=0)
     return (
@@ -77,7 +81,7 @@ def read_qwen_windows(config: ModelConfig) -> list[int | None]:
 
 
 def read_gemma(config: ModelConfig, name: str) -> Architecture:
-    """Gemma: heads of 256 whatever the hidden size, tied."""
+    """Gemma: heads of 256 for every hidden size, tied."""
     attention = read_attention(config, kv_heads=16, head_dim=256, bias=config.read_flag("attention_bias"))
     return build_decoder(
         config,
@@ -89,7 +93,7 @@ def read_gemma(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gemma2(config: ModelConfig, name: str) -> Architecture:
-    """Gemma 2: a norm before and after each half, each other layer slides."""
+    """Gemma 2: a norm before and after each half; every other layer has a sliding window."""
     attention = read_attention(config, kv_heads=4, head_dim=256, bias=config.read_flag("attention_bias"))
     windows = read_windows(config, config.read_size("sliding_window", default=4096), every=2)
     capped, capped_logits = config.has_cap("attn_logit_softcapping"), config.has_cap("final_logit_softcapping")
@@ -99,7 +103,7 @@ def read_gemma2(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gemma3(config: ModelConfig, name: str) -> Architecture:
-    """The text model of Gemma 3: Gemma 2 with query and key norms, five layers in six slide."""
+    """The text model of Gemma 3: Gemma 2 with query and key norms; five of six layers have a sliding window."""
     attention = read_attention(config, kv_heads=4, head_dim=256, qk_norm="per-head", bias=config.read_flag("attention_bias"))
     every = config.read_size("sliding_window_pattern", "_sliding_window_pattern", default=6)
     windows = read_windows(config, config.read_size("sliding_window", default=4096), every=every)
@@ -132,13 +136,13 @@ def read_olmo(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_olmo2(config: ModelConfig, name: str) -> Architecture:
-    """OLMo 2: norms after each half, and one over all query and one over all key heads."""
+    """OLMo 2: a norm after each half, one norm over all query heads and one over all key heads."""
     attention = read_attention(config, qk_norm="full", bias=config.read_flag("attention_bias"))
     return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle(written=WIDE_NORMS_AFTER))
 
 
 def read_olmo3(config: ModelConfig, name: str) -> Architecture:
-    """OLMo 3: OLMo 2 of which three layers in four slide."""
+    """OLMo 3: OLMo 2 with a sliding window in three of four layers."""
     attention = read_attention(config, qk_norm="full", bias=config.read_flag("attention_bias"))
     windows = read_windows(config, config.read_size("sliding_window", default=4096), every=4)
     return build_decoder(
@@ -147,7 +151,7 @@ def read_olmo3(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_stablelm(config: ModelConfig, name: str) -> Architecture:
-    """StableLM: layer norms; with `use_parallel_residual` one a layer."""
+    """StableLM: layer norms; only one per layer with `use_parallel_residual`."""
     qk_norm = "full" if config.read_flag("qk_layernorm") else "none"
     attention = read_attention(config, kv_heads=32, qkv_bias=config.read_flag("use_qkv_bias"), qk_norm=qk_norm)
     side_by_side = config.read_flag("use_parallel_residual")
@@ -178,7 +182,7 @@ def read_nemotron(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_cohere(config: ModelConfig, name: str) -> Architecture:
-    """Command R: one norm without a shift for both halves, which run side by side; tied."""
+    """Command R: one norm without a shift, read by both halves in parallel; tied."""
     qk_norm = "full" if config.read_flag("use_qk_norm") else "none"
     attention = read_attention(config, qk_norm=qk_norm, bias=config.read_flag("attention_bias"))
     style = DecoderStyle(norm="layernorm-no-bias", norms=1, tied=True, written=PIECEWISE_NORMS)
@@ -186,7 +190,7 @@ def read_cohere(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_cohere2(config: ModelConfig, name: str) -> Architecture:
-    """Command R7B and Command A: Command R of which three layers in four slide."""
+    """Command R7B and Command A: Command R with a sliding window in three of four layers."""
     attention = read_attention(config, bias=config.read_flag("attention_bias"))
     every = config.read_size("sliding_window_pattern", "_sliding_window_pattern", default=4)
     windows = read_windows(config, config.read_size("sliding_window", default=4096), every=every)
@@ -213,14 +217,14 @@ def read_gpt2(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gpt_bigcode(config: ModelConfig, name: str) -> Architecture:
-    """StarCoder 1: GPT-2 whose query heads share one key head."""
+    """StarCoder 1: GPT-2 in which all query heads share one key head."""
     attention = read_plain_attention(config, kv_heads=1 if config.read_flag("multi_query", default=True) else None, fused=True)
     style = _build_learned_style(config, positions=config.read_positions(1024), tied=True)
     return build_decoder(config, name, attention, _read_plain_feed_forward(config, "gelu_pytorch_tanh"), style)
 
 
 def read_gpt_neo(config: ModelConfig, name: str) -> Architecture:
-    """GPT-Neo: no bias on query, key and value; each other layer sees a window."""
+    """GPT-Neo: no bias on query, key and value; every other layer has a window."""
     local = config.read_size("window_size", default=256)
     kinds = _read_layer_kinds(config)
     style = _build_learned_style(
@@ -236,7 +240,7 @@ def read_gpt_neo(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gptj(config: ModelConfig, name: str) -> Architecture:
-    """GPT-J: one norm for both halves, which run side by side; a bias on the head."""
+    """GPT-J: one norm, read by both halves in parallel; the head has a bias."""
     attention = read_plain_attention(config, qkv_bias=False, out_bias=False)
     written = LayerImplementation(joined=True, side_by_side=True, wide_scores=True)
     style = DecoderStyle(norm="layernorm", norms=1, head_bias=True, written=written)
@@ -254,7 +258,7 @@ def read_gpt_neox(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_phi(config: ModelConfig, name: str) -> Architecture:
-    """Phi 1, 1.5 and 2: one norm for both halves, biases everywhere, the head included."""
+    """Phi 1, 1.5 and 2: one norm for both halves; biases everywhere, including the head."""
     normed = config.read_flag("qk_layernorm")
     attention = read_attention(config, bias=True, qk_norm="per-head" if normed else "none")
     shifts = 2 * attention.head_dim * config.layers if normed else 0
@@ -264,9 +268,9 @@ def read_phi(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_falcon(config: ModelConfig, name: str) -> Architecture:
-    """Falcon: one key head (7B), or groups with two norms a layer (40B, 180B: `new_decoder_architecture`).
+    """Falcon: one key head (7B), or key groups and two norms per layer (40B, 180B: `new_decoder_architecture`).
 
-    The first uploads call themselves RefinedWebModel (7B) and RefinedWeb (40B) and write `n_head_kv`.
+    The first uploads have the types RefinedWebModel (7B) and RefinedWeb (40B) and the key `n_head_kv`.
     """
     grouped = config.read_flag("new_decoder_architecture", default=config.values.get("model_type") == "RefinedWeb")
     bias = config.read_flag("bias")
@@ -286,9 +290,9 @@ def read_falcon(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_mpt(config: ModelConfig, name: str) -> Architecture:
-    """MPT: ALiBi or learned positions, no biases (not even in norms) unless `no_bias` is false; tied.
+    """MPT: ALiBi or learned positions; no biases (not even in norms) unless `no_bias` is false; tied.
 
-    transformers' class has neither learned positions nor biases; the count with them is llm-foundry's.
+    transformers' class supports neither learned positions nor biases; the count with them is that of llm-foundry.
     """
     inner = config.get_part("attn_config")
     bias = not config.read_flag("no_bias", default=True)
@@ -312,7 +316,10 @@ def read_mpt(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_opt(config: ModelConfig, name: str) -> Architecture:
-    """OPT: two spare learned positions; the 350M has a narrower embedding, projected in and out, and no last norm."""
+    """OPT: learned positions with two spare rows.
+
+    The 350M model has a narrower embedding that is projected in and out, and no final norm.
+    """
     hidden, width = config.hidden, config.read_size("word_embed_proj_dim", default=config.hidden)
     affine = config.read_flag("layer_norm_elementwise_affine", default=True)
     last = config.read_flag("do_layer_norm_before", default=True) and not config.read_flag("_remove_final_layer_norm")
@@ -349,7 +356,7 @@ def _build_learned_style(
 
 
 def _read_plain_feed_forward(config: ModelConfig, activation: str, *, bias: bool = True) -> FeedForward:
-    """Four times as wide as the model where the config does not say."""
+    """Return a feed-forward without a gate, four times as wide as the model unless the config states a width."""
     return FeedForward(
         ffn=config.read_ffn(4 * config.hidden), gated=False, bias=bias, activation=config.read_activation(activation)
     )
@@ -369,7 +376,10 @@ def _check_divides(config: ModelConfig, shared: int, field: str) -> None:
 
 
 def _read_layer_kinds(config: ModelConfig) -> list[str]:
-    """`attention_types` unrolled: [[["global", "local"], 12]] is 24 layers; absent, every other layer is local."""
+    """Return the kind of each layer from `attention_types`: [[["global", "local"], 12]] is 24 layers.
+
+    If the key is absent, every other layer is local.
+    """
     layers = config.layers
     kinds: list[str] = []
     for run in config.read_items("attention_types") or [[["global", "local"], -(-layers // 2)]]:

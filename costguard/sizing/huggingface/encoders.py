@@ -1,6 +1,8 @@
-"""Readers of encoders (BERT and its kin) and of T5: every token sees every other, so no layer is causal.
+"""Readers of encoders (BERT and similar models) and of T5.
 
-What stands on top depends on the first of `architectures`: a masked-word head, a pooler, a classifier.
+Every encoder token attends to every other, so no encoder layer is causal.
+
+The head depends on the first of `architectures`: a masked-word head, a pooler or a classifier.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ WORDS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
 
 
 def read_bert(config: ModelConfig, name: str) -> Architecture:
-    """BERT: learned positions and segments, norms after each half; a pooler unless only words are predicted."""
+    """BERT: learned positions and segments, norms after each half; a pooler unless the task only predicts words."""
     hidden, classifier = config.hidden, config.labels * (config.hidden + 1)
     pooler = ("pooler", _count_dense_parameters(hidden))
     heads: dict[str, ExtraTensors] = {
@@ -35,7 +37,7 @@ def read_bert(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_roberta(config: ModelConfig, name: str) -> Architecture:
-    """RoBERTa: BERT whose classifier has a dense layer of its own instead of the pooler."""
+    """RoBERTa: BERT with a dense layer in the classifier instead of the pooler."""
     hidden, classifier = config.hidden, config.labels * (config.hidden + 1)
     heads: dict[str, ExtraTensors] = {
         **dict.fromkeys(WORDS, (_count_masked_head(config),)),
@@ -50,7 +52,7 @@ def read_roberta(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_distilbert(config: ModelConfig, name: str) -> Architecture:
-    """DistilBERT: BERT without segments and pooler."""
+    """DistilBERT: BERT without segments and without a pooler."""
     hidden, classifier = config.hidden, config.labels * (config.hidden + 1)
     heads: dict[str, ExtraTensors] = {
         **dict.fromkeys(WORDS, (_count_masked_head(config),)),
@@ -62,7 +64,10 @@ def read_distilbert(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_modernbert(config: ModelConfig, name: str) -> Architecture:
-    """ModernBERT: rotary positions, a gated feed-forward, two layers in three see 128 tokens, no norm before the first."""
+    """ModernBERT: rotary positions, a gated feed-forward, no norm before the first layer.
+
+    Two of three layers attend to 128 tokens only.
+    """
     hidden, norm = config.hidden, "layernorm" if config.read_flag("norm_bias") else "layernorm-no-bias"
     bias = config.read_flag("attention_bias")
     attention = replace(read_plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
@@ -96,12 +101,12 @@ def read_modernbert(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_t5(config: ModelConfig, name: str) -> Architecture:
-    """T5, Flan-T5 (gated, not tied) and mT5: heads need not divide the width, positions are a bias for each head."""
+    """T5, Flan-T5 (gated, not tied) and mT5: the heads need not divide the width; positions are a bias per head."""
     return _build_t5(config, name, biased_layers=1)
 
 
 def read_umt5(config: ModelConfig, name: str) -> Architecture:
-    """UMT5: T5 whose every layer has its own position bias."""
+    """UMT5: T5 with a separate position bias in every layer."""
     return _build_t5(config, name, biased_layers=None)
 
 
@@ -133,12 +138,15 @@ def _build_encoder(config: ModelConfig, name: str, *, segments: int, head: Extra
 
 
 def _count_dense_parameters(hidden: int) -> int:
-    """A dense layer as wide as the model, with its bias."""
+    """Return the parameters of a dense layer as wide as the model, including its bias."""
     return hidden * hidden + hidden
 
 
 def _count_masked_head(config: ModelConfig) -> tuple[str, int]:
-    """Dense layer, norm, and a bias for each word; its matrix is the embedding."""
+    """Return the name and parameters of the masked-word head: a dense layer, a norm and a bias per word.
+
+    Its output matrix is the embedding, which is counted elsewhere.
+    """
     return "masked_head", _count_dense_parameters(config.hidden) + 2 * config.hidden + config.vocab
 
 

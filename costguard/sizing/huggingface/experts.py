@@ -1,7 +1,7 @@
-"""Readers of the decoders with experts: which layers have them, how many a token passes, what every token shares.
+"""Readers of mixture-of-experts decoders: which layers have experts, how many process a token, which are shared.
 
-A router's balancing bias (DeepSeek-V3) is state, not a parameter, and is left out as transformers leaves it out; so are
-the modules that predict further tokens (`num_nextn_predict_layers`), which the published counts leave out too.
+The router's balancing bias (DeepSeek-V3) is state, not a parameter; it is not counted, as in transformers. Modules that predict
+further tokens (`num_nextn_predict_layers`) are not counted either, as in the published counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_mixtral(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_phimoe(config: ModelConfig, name: str) -> Architecture:
-    """Phi-3.5-MoE: layer norms, a bias on the attention and the head where the config says."""
+    """Phi-3.5-MoE: layer norms; biases on attention and head if the config states them."""
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=8, bias=bias, window=config.read_optional("sliding_window"))
     experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 16), each=2)
@@ -35,7 +35,7 @@ def read_phimoe(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_qwen2_moe(config: ModelConfig, name: str) -> Architecture:
-    """Qwen 1.5 and 2 MoE: one large shared expert behind a gate of its own."""
+    """Qwen 1.5 and 2 MoE: one large shared expert with its own gate."""
     attention = read_attention(config, qkv_bias=config.read_flag("qkv_bias", default=True))
     experts = _read_experts(
         config,
@@ -51,7 +51,7 @@ def read_qwen2_moe(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_qwen3_moe(config: ModelConfig, name: str) -> Architecture:
-    """Qwen 3 MoE: experts in every layer, none shared, a norm on each query and key head."""
+    """Qwen 3 MoE: experts in every layer, no shared expert, a norm on each query and key head."""
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=4, qk_norm="per-head", bias=bias)
     ffn = config.read_size("moe_intermediate_size", default=768)
@@ -75,7 +75,7 @@ def read_olmoe(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gpt_oss(config: ModelConfig, name: str) -> Architecture:
-    """gpt-oss: biases everywhere, a sink for each head, every other layer slides."""
+    """gpt-oss: biases everywhere, an attention sink per head; every other layer has a sliding window."""
     bias = config.read_flag("attention_bias", default=True)
     attention = read_attention(config, kv_heads=8, head_dim=64, bias=bias, sinks=True)
     windows = read_windows(config, config.read_size("sliding_window", default=128), every=2)
@@ -84,7 +84,10 @@ def read_gpt_oss(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_llama4(config: ModelConfig, name: str) -> Architecture:
-    """Llama 4: experts in each `interleave_moe_layer_step`-th layer beside one shared; three layers in four see a chunk."""
+    """Llama 4: every `interleave_moe_layer_step`-th layer has experts plus one shared expert.
+
+    Three of four layers attend within a chunk only.
+    """
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=8, head_dim=128, bias=bias)
     ffn = config.read_ffn()
@@ -104,12 +107,12 @@ def read_llama4(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_deepseek(config: ModelConfig, name: str) -> Architecture:
-    """DeepSeek V2 and V3, R1, Kimi K2: latent attention, dense layers first, then experts beside shared ones."""
+    """DeepSeek V2 and V3, R1, Kimi K2: latent attention; dense layers first, then layers with routed and shared experts."""
     return build_decoder(config, name, _read_latent_attention(config), _read_dense_first_layers(config), DecoderStyle())
 
 
 def read_glm4_moe(config: ModelConfig, name: str) -> Architecture:
-    """GLM 4.5: DeepSeek's layers of experts under grouped-query attention."""
+    """GLM 4.5: the expert layers of DeepSeek with grouped-query attention."""
     qk_norm = "per-head" if config.read_flag("use_qk_norm") else "none"
     attention = read_attention(config, kv_heads=8, qkv_bias=config.read_flag("attention_bias"), qk_norm=qk_norm)
     return build_decoder(
@@ -127,7 +130,10 @@ def _read_experts(
     shared_gate: bool = False,
     bias: bool = False,
 ) -> FeedForward:
-    """Experts of width `ffn`; `experts`: the key of their number, and its default; `each`: default of a token's share."""
+    """Return experts of width `ffn`.
+
+    `experts`: config key of their number and its default. `each`: default number of experts that process one token.
+    """
     key, default = experts
     return FeedForward(
         ffn=ffn,
@@ -142,7 +148,10 @@ def _read_experts(
 
 
 def _read_qwen_layers(config: ModelConfig, experts: FeedForward) -> Callable[[int], FeedForward]:
-    """Experts in each `decoder_sparse_step`-th layer that `mlp_only_layers` does not name."""
+    """Return a function from layer index to its feed-forward.
+
+    Every `decoder_sparse_step`-th layer has experts, except those listed in `mlp_only_layers`.
+    """
     dense = FeedForward(ffn=config.read_ffn(), activation=config.read_activation())
     step = config.read_size("decoder_sparse_step", default=1)
     excluded = _read_layer_indices(config, "mlp_only_layers") or frozenset()
@@ -150,7 +159,10 @@ def _read_qwen_layers(config: ModelConfig, experts: FeedForward) -> Callable[[in
 
 
 def _read_dense_first_layers(config: ModelConfig) -> Callable[[int], FeedForward]:
-    """`first_k_dense_replace` layers of the plain feed-forward, then `moe_intermediate_size` wide experts."""
+    """Return a function from layer index to its feed-forward.
+
+    The first `first_k_dense_replace` layers are dense; later ones have experts of width `moe_intermediate_size`.
+    """
     dense = FeedForward(ffn=config.read_ffn(), activation=config.read_activation())
     ffn = config.read_size("moe_intermediate_size")
     experts = _read_experts(
@@ -165,7 +177,10 @@ def _read_dense_first_layers(config: ModelConfig) -> Callable[[int], FeedForward
 
 
 def _read_latent_attention(config: ModelConfig) -> Attention:
-    """Ranks as every release states them; `q_lora_rank: null` (V2-Lite) means that queries pass no latent."""
+    """Return latent attention with the ranks that every release states.
+
+    `q_lora_rank: null` (V2-Lite) means that queries have no latent.
+    """
     latent = LatentAttention(
         q_rank=config.read_optional("q_lora_rank") or 0,
         kv_rank=config.read_size("kv_lora_rank"),

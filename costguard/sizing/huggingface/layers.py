@@ -1,4 +1,4 @@
-"""What every reader builds with: the attention, the layers and the ends of a model, from the keys most families share."""
+"""Shared parts of all readers: attention, layers, embedding and head, read from the keys that most families share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ ExtraTensors = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderStyle:
-    """What a family of decoders fixes in its code rather than in its config.json.
+    """Properties that a decoder family fixes in its code rather than in its config.json.
 
-    `norms`: norms a layer (1: attention and feed-forward run side by side on one). `tied`: whether the head is the
-    embedding where the config does not say. `final_norm`: whether one stands before the head. `head_bias`: whether the
-    head adds a number to each word. `extras`: further tensors outside the layers. `windows`: one a layer, () where
-    `Attention.window` holds for all. `written`: see `sizing/layer_implementation.py`.
+    - `norms`: norms per layer (1: attention and feed-forward read the same norm in parallel).
+    - `tied`: whether the head is the embedding if the config does not state it. `final_norm`: whether a norm precedes
+        the head.
+    - `head_bias`: whether the head adds a bias per word. `extras`: further tensors outside the layers.
+    - `windows`: the window of each layer; () if `Attention.window` applies to all.
+    - `written`: see `sizing/layer_implementation.py`.
     """
 
     norm: str = "rmsnorm"
@@ -43,7 +45,10 @@ def build_decoder(
     feed_forward: FeedForward | Callable[[int], FeedForward],
     style: DecoderStyle,
 ) -> Architecture:
-    """A decoder of `config`: `feed_forward` is one for all layers, or a function of the layer's index."""
+    """Return the decoder of `config`.
+
+    `feed_forward`: one for all layers, or a function of the layer's index.
+    """
     hidden = config.hidden
     windows = style.windows or [attention.window] * config.layers
     layers = [
@@ -86,10 +91,11 @@ def read_attention(
     sinks: bool = False,
     window: int | None = None,
 ) -> Attention:
-    """Attention of `config`; `kv_heads` and `head_dim` are what its class takes where the config does not say.
+    """Return the attention of `config`.
 
-    `bias` stands on all four matrices, `qkv_bias` on query, key and value alone.
-    A `null` for the key heads means one for each query head, whatever the class takes.
+    `kv_heads` and `head_dim` are the class defaults, used if the config does not state them. `bias` adds biases to all four
+    matrices, `qkv_bias` only to query, key and value. A `null` number of key heads means one for each query head, whatever the
+    class default is.
     """
     heads = config.heads
     taken = heads if "num_key_value_heads" in config.values else kv_heads or heads
@@ -113,7 +119,7 @@ def read_attention(
 
 
 def _read_head_width(config: ModelConfig, default: int | None = None) -> int:
-    """`head_dim` where it is stated or the class has one, else hidden / heads, which must be whole."""
+    """Return the stated or default `head_dim`, else hidden / heads; raise InputError if that is not whole."""
     stated_width = config.read_size("head_dim", default=default or 0, least=0)
     if stated_width:
         return stated_width
@@ -130,21 +136,24 @@ def _read_head_width(config: ModelConfig, default: int | None = None) -> int:
 def read_plain_attention(
     config: ModelConfig, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True, fused: bool = False
 ) -> Attention:
-    """Attention as GPT-2 and BERT have it: heads divide the hidden size, no head_dim and no grouped keys in the config."""
+    """Return attention as in GPT-2 and BERT: no head_dim or key groups in the config; heads divide the hidden size."""
     heads = config.heads
     width = _read_head_width(config)
     return Attention(heads=heads, kv_heads=kv_heads or heads, head_dim=width, qkv_bias=qkv_bias, out_bias=out_bias, fused=fused)
 
 
 def _read_task_head(config: ModelConfig, hidden: int) -> tuple[bool, ExtraTensors]:
-    """Whether there is an output matrix, and what stands in its place: a classifier, or nothing."""
+    """Return whether there is an output matrix, and the tensors that replace it: a classifier, or nothing."""
     if config.task == "ForSequenceClassification":
         return False, (("score", hidden * config.labels),)
     return config.task != "Model", ()
 
 
 def read_windows(config: ModelConfig, window: int | None, *, every: int) -> list[int | None]:
-    """The window of each layer: `layer_types` says which slide, else all but each `every`-th do (0: all)."""
+    """Return the window of each layer; None for full attention.
+
+    `layer_types` lists the layers with a window. If it is absent, every `every`-th layer has full attention (0: none has).
+    """
     layers, names = config.layers, config.read_items("layer_types")
     if names is None:
         return [None if every and (i + 1) % every == 0 else window for i in range(layers)]
@@ -158,5 +167,5 @@ def read_windows(config: ModelConfig, window: int | None, *, every: int) -> list
 
 
 def drop_empty_extras(extras: ExtraTensors) -> ExtraTensors:
-    """`extras` without those that hold nothing."""
+    """Return `extras` without the entries that have no parameters."""
     return tuple((name, count) for name, count in extras if count)

@@ -1,14 +1,14 @@
-"""Readers of models that see: ViT, CLIP, and language models with a vision tower in front.
+"""Readers of vision models: ViT, CLIP, DiT, and language models with a vision tower.
 
-A tower always works on the same number of tokens, one for each patch (and one for the class): `Block.tokens`.
-A ViT-B/16 at 224 pixels has 14 x 14 patches + 1 = 197.
+A tower always processes the same number of tokens, one per patch (plus one class token): `LayerBlock.tokens`. A ViT-B/16 at 224
+pixels has 14 x 14 patches + 1 = 197.
 
-DiT: a transformer over the patches of an image's latent, steered by time and class (Peebles and Xie, arXiv 2212.09748).
+DiT is a transformer over the patches of an image's latent, conditioned on time and class (Peebles and Xie, arXiv 2212.09748).
 
-Example: DiT-XL/2 at 256 pixels sees a latent of 32 x 32 x 4, 16 x 16 = 256 tokens: 28 layers of 1152, 675,129,632 parameters.
-A third of them (adaLN's modulation, 6 x 1152^2 a layer) work once a sample, not once a token: they count as memory, and
-hardly as FLOPs (118.6 G multiply-adds an image). A layer keeps 40.1 x 1152 bytes a token in bf16, as autograd's saved tensors
-do (40.1; 80.2 in fp32; torch 2.13, 2026-11).
+Example: DiT-XL/2 at 256 pixels has a latent of 32 x 32 x 4, so 16 x 16 = 256 tokens: 28 layers of 1152, 675,129,632 parameters.
+A third of them (adaLN's modulation, 6 x 1152^2 per layer) run once per sample instead of once per token: they count as memory,
+but hardly as FLOPs (118.6 G multiply-adds per image). A layer keeps 40.1 x 1152 bytes per token in bf16, the same as autograd's
+saved tensors (40.1; 80.2 in fp32; torch 2.13, 2026-11).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ MISTRAL_TEXT: Mapping[str, object] = {
 
 
 def read_vit(config: ModelConfig, name: str) -> Architecture:
-    """ViT: a class token, learned positions, biases; a classifier, or else a pooler."""
+    """ViT: a class token, learned positions, biases, and a classifier or a pooler."""
     hidden, tokens = config.hidden, _count_patches(config) + 1
     block = _build_tower(config, tokens=tokens, qkv_bias=config.read_flag("qkv_bias", default=True))
     classifier = config.labels * (hidden + 1)
@@ -108,7 +108,7 @@ def read_vit(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_clip(config: ModelConfig, name: str) -> Architecture:
-    """CLIP: an image tower and a causal text tower, each projected to one space. One sample is an image and its text."""
+    """CLIP: an image tower and a causal text tower, both projected to one space; one sample is an image and its text."""
     text = _read_clip_part(config, "text_config", CLIP_TEXT)
     vision = _read_clip_part(config, "vision_config", CLIP_VISION)
     words, tokens = text.read_positions(), _count_patches(vision) + 1
@@ -140,7 +140,7 @@ def read_clip(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_gemma3_multimodal(config: ModelConfig, name: str) -> Architecture:
-    """Gemma 3 from 4B up: the text model behind a SigLIP tower of 4,096 patches, pooled to 256 tokens."""
+    """Gemma 3 from 4B up: the text model plus a SigLIP tower of 4,096 patches that are pooled to 256 tokens."""
     text, vision = _read_text_config(config, GEMMA3_TEXT), config.get_part("vision_config", SIGLIP)
     wide, ffn = vision.hidden, vision.read_ffn()
     tower = _build_tower(vision, tokens=_count_patches(vision), activation="gelu_pytorch_tanh")
@@ -157,7 +157,7 @@ def read_gemma3_multimodal(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_llama4_multimodal(config: ModelConfig, name: str) -> Architecture:
-    """Llama 4: the text model behind a tower of 1,024 patches and a class token, shuffled to a quarter."""
+    """Llama 4: the text model plus a tower of 1,024 patches and a class token, reduced to a quarter by pixel shuffle."""
     text, vision = _read_text_config(config, LLAMA4_TEXT), config.get_part("vision_config", LLAMA4_VISION)
     wide, tokens = vision.hidden, _count_patches(vision) + 1
     out = vision.read_size("projector_output_dim", default=4096)
@@ -174,7 +174,10 @@ def read_llama4_multimodal(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_mistral3(config: ModelConfig, name: str) -> Architecture:
-    """Mistral Small 3.1 and later: Mistral behind a Pixtral tower; its patches grow with the image, counted at their most."""
+    """Mistral Small 3.1 and later: Mistral plus a Pixtral tower.
+
+    The number of patches grows with the image; the largest number is counted.
+    """
     text, vision = _read_text_config(config, MISTRAL_TEXT), config.get_part("vision_config", PIXTRAL)
     wide, hidden = vision.hidden, text.hidden
     merged = config.read_size("spatial_merge_size", default=2, most=1000) ** 2
@@ -190,13 +193,16 @@ def read_mistral3(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_text_model(config: ModelConfig, name: str, reader: Callable[[ModelConfig, str], Architecture]) -> Architecture:
-    """Only the language model of a config whose other towers nobody here can count; `notes` says so."""
+    """Return only the language model of a config whose other towers have no reader; a note states that they are excluded."""
     model = reader(_read_text_config(config, {}), name)
     return replace(model, notes=(*model.notes, "only the language model is counted: image and sound encoders are excluded"))
 
 
 def _read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:
-    """The text model's table; the tie, the task and the classes that are stated beside it hold for it."""
+    """Return the text model's table.
+
+    The keys for tied embeddings, task and classes in the outer table also apply to it.
+    """
     shared = ("tie_word_embeddings", "architectures", "id2label", "num_labels")
     outer = {k: config.values[k] for k in shared if config.values.get(k) is not None}
     return config.get_part("text_config", {**defaults, **outer})
@@ -232,7 +238,7 @@ def _build_tower(
 
 
 def _count_patches(config: ModelConfig) -> int:
-    """Patches of a square image, or of `[height, width]`."""
+    """Return the patches of a square image, or of an image of `[height, width]`."""
     (high, wide), (tall, broad) = (
         _read_sides(config, key, default) for key, default in (("image_size", 224), ("patch_size", 16))
     )
@@ -246,7 +252,7 @@ def _count_patches(config: ModelConfig) -> int:
 
 
 def _count_patch_weights(config: ModelConfig) -> int:
-    """Weights that turn a patch's pixels into a token."""
+    """Return the number of weights that turn a patch's pixels into a token."""
     tall, broad = _read_sides(config, "patch_size", 16)
     return config.read_size("num_channels", default=3) * tall * broad * config.hidden
 
@@ -267,7 +273,7 @@ def _read_sides(config: ModelConfig, key: str, default: int) -> tuple[int, int]:
 
 
 def _read_clip_part(config: ModelConfig, key: str, defaults: Mapping[str, object]) -> ModelConfig:
-    """CLIP's first releases repeat each part under `..._dict`, which wins."""
+    """Return the table `key`; CLIP's first releases repeat it under `..._dict`, which takes precedence."""
     return config.get_part(key + "_dict", config.get_part(key, defaults).values)
 
 
@@ -287,7 +293,7 @@ KEPT_TENSORS = 6
 
 
 def read_dit(config: ModelConfig, name: str) -> Architecture:
-    """A DiT with learned variance, as published."""
+    """Read a DiT with learned variance, as published."""
     c = config.fill_defaults(DIT_DEFAULTS)
     hidden, layers, heads = c.read_size("hidden_size"), c.read_size("num_hidden_layers"), c.read_size("num_attention_heads")
     patch, latent, labels = c.read_size("patch_size"), c.read_size("in_channels"), c.read_size("num_labels")

@@ -1,1 +1,1 @@
-"""What a job holds on each GPU, moment by moment. Start at `footprint.py`."""
+"""Memory of a job on each GPU in each phase. Start at `footprint.py`."""

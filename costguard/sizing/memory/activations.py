@@ -1,26 +1,22 @@
-"""What a layer keeps from its forward pass for its backward pass.
+"""Computes the bytes that a layer keeps from its forward pass for its backward pass.
 
-Example: a Llama-2-7B layer (hidden 4096, feed-forward 11008) trained in bf16 with flash attention keeps, a token,
-two norms of 6 x 4096 (an fp32 copy of the input, and the result before its weight), the inputs of q, k, v and of gate
-and up 2 x 2 x 4096, q, k, v and the result of attention 4 x 2 x 4096, and four tensors of the feed-forward
-4 x 2 x 11008: 45.5 x 4096 bytes. Frozen weights need no input, so LoRA keeps less there, and a copy an adapter instead.
+Example: a Llama-2-7B layer (hidden 4096, feed-forward 11008), trained in bf16 with flash attention, keeps per token: two norms
+of 6 x 4096 (an fp32 copy of the input, and the result before its weight), the inputs of q, k, v and of gate and up 2 x 2 x
+4096, q, k, v and attention's result 4 x 2 x 4096, and four feed-forward tensors 4 x 2 x 11008: 45.5 x 4096 bytes. Frozen
+weights need no input, so LoRA keeps less there, but one copy per adapter.
 
-Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake tensors, 2026-11.
+Source: autograd's saved tensors in transformers 5.23 with torch 2.13 on fake tensors, 2026-11.
 
-What attention keeps for the backward pass: queries, keys, values and scores.
+Attention keeps queries, keys, values and scores. Example: 32 heads of 128 in bf16 with flash attention keep q, k, v and the
+result, 4 x 8,192 bytes per token, and 128 bytes of log-sums. Eager attention over 2048 tokens keeps the fp32 softmax and a copy
+of it instead: 6 x 32 x 2048 = 393,216 more.
 
-Example: 32 heads of 128 in bf16 with flash attention keep q, k, v and their result, 4 x 8,192 bytes a token, and 128 of
-log-sums. Eagerly, over 2048 tokens, they keep the softmax in fp32 and a copy of it instead: 6 x 32 x 2048 = 393,216 more.
+Norms: over 4096 numbers in bf16, LayerNorm keeps its input, 8,192 bytes. Llama's RMSNorm keeps the input in fp32 and the result
+before its weight, 24,576; Gemma's keeps both in fp32, 32,768. A fused kernel keeps only its input.
 
-What norms keep for the backward pass.
-
-Example: over 4096 numbers in bf16 LayerNorm keeps its input, 8,192 bytes; Llama's RMSNorm the same in fp32 and the result
-before its weight, 24,576; Gemma's both in fp32, 32,768. A fused kernel keeps its input alone.
-
-What matrices keep of their inputs for the backward pass.
-
-Example: q, k and v read one norm's result of 4096 numbers. Trained in bf16 they keep it once, 8,192 bytes a token; under
-autocast a copy each, 24,576, unless they are one matrix. Frozen they keep nothing, but each fp32 adapter a copy of 16,384.
+Matrices keep their inputs: q, k and v read one norm's result of 4096 numbers. Trained in bf16 they keep it once, 8,192 bytes
+per token. Under autocast each keeps a copy, 24,576, unless they are one matrix. Frozen they keep nothing, but each fp32 adapter
+keeps a copy of 16,384.
 """
 
 from __future__ import annotations
@@ -37,14 +33,17 @@ KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivations:
-    """One layer. `attention` and `feed_forward`: bytes a token kept by each half; `entry`: the layer's input, a token.
+    """Bytes of one layer, per token unless stated otherwise.
 
-    `attention_work`, `feed_forward_work`: bytes a token that the backward pass adds at its worst in each half.
-    `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens. `whole`: both halves.
-    `passing`: bytes a token in use at once where nothing is kept (inference). `selective`: bytes a token under selective
-    checkpointing. `gathers`: bytes of the inputs that sequence parallelism gathers whole, a token. `unsplit`: bytes a token of
-    `whole` that tensor parallelism alone does not divide: norms, what they give the matrices, the residual's dropout.
-    `unneeded`, `unneeded_casts`: what the first layer does not keep a token, and of casts: its input needs no gradient.
+    - `attention`, `feed_forward`: kept by each half. `whole`: both halves. `entry`: the layer's input.
+    - `attention_work`, `feed_forward_work`: the most that the backward pass adds in each half.
+    - `casts`: autocast's copies of the layer's matrices, independent of the number of tokens.
+    - `passing`: in use at once if nothing is kept (inference). `selective`: kept under selective checkpointing.
+    - `gathers`: the inputs that sequence parallelism gathers in full.
+    - `unsplit`: the part of `whole` that tensor parallelism alone does not divide: norms, their results, the residual's
+        dropout.
+    - `unneeded`, `unneeded_casts`: the part of `whole` and of `casts` that the first layer does not keep, because its
+        input needs no gradient.
     """
 
     attention: float
@@ -63,7 +62,7 @@ class LayerActivations:
 
 
 def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActivations:
-    """What one layer of `block` keeps."""
+    """Return the bytes that one layer of `block` keeps."""
     n, halves = style.numerics, 2 if block.cross_attention else 1
     core, core_work = _compute_attention_kept(block, style)
     before, others = _compute_norms_kept(block, style, halves)
@@ -95,9 +94,10 @@ def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActi
 
 
 def _compute_selective(block: LayerBlock, style: LayerStyle) -> float:
-    """PyTorch's selective checkpointing (torchtitan's default): entry, attention's result, the 1st, 3rd, 5th product's result.
+    """Return the bytes per token kept under PyTorch's selective checkpointing (torchtitan's default).
 
-    torchtitan/models/llama/parallelize_llama.py counts them in the order they run: of Llama's seven q, v, gate and down.
+    These are the entry, attention's result, and the results of the 1st, 3rd, 5th and 7th matrix product in execution order, as
+    torchtitan/models/llama/parallelize_llama.py counts them: q, v, gate and down of Llama's seven.
     """
     a, f, n = block.attention, block.feed_forward, style.numerics
     outputs = [o for _, o in a.list_matrices(block.hidden).values()]
@@ -106,14 +106,15 @@ def _compute_selective(block: LayerBlock, style: LayerStyle) -> float:
 
 
 def _count_multiplied(block: LayerBlock, style: LayerStyle) -> int:
-    """Parameters of one layer that tokens are multiplied with."""
+    """Return the parameters of one layer's matrices and adapters."""
     return block.parameters_each - block.small_parameters + count_adapter_parameters(block, style.targets, style.rank)
 
 
 def _compute_unneeded(block: LayerBlock, style: LayerStyle, feed: float) -> float:
-    """Where only adapters are trained the first norm's input needs no gradient, nor does a feed-forward beside attention.
+    """Return the bytes per token that the first layer does not keep.
 
-    That one is not kept at all if it carries no adapter on the way in; a norm behind attention is kept in any case.
+    If only adapters are trained, the input of the first norm needs no gradient; nor does the input of a feed-forward parallel
+    to attention, which keeps nothing if its first matrices have no adapter. A norm after attention is always kept.
     """
     if style.trained or style.written.norms_after:
         return 0.0
@@ -122,7 +123,7 @@ def _compute_unneeded(block: LayerBlock, style: LayerStyle, feed: float) -> floa
 
 
 def _compute_unneeded_casts(block: LayerBlock, style: LayerStyle) -> int:
-    """Autocast's copies of the frozen matrices that read it."""
+    """Return the bytes of autocast's copies of the frozen matrices that read an input without gradient."""
     if style.trained:
         return 0
     f, a = block.feed_forward, block.attention.list_matrices(block.hidden)
@@ -138,13 +139,13 @@ def _has_feed_adapter(block: LayerBlock, style: LayerStyle) -> bool:
 
 
 def _list_attention_inputs(block: LayerBlock) -> tuple[str, ...]:
-    """Names of the matrices that read the norm's result."""
+    """Return the names of the attention matrices that read the norm's result."""
     matrices = block.attention.list_matrices(block.hidden)
     return tuple(name for name, (width, _) in matrices.items() if width == block.hidden and name != "o_proj")
 
 
 def _compute_feed_forward(block: LayerBlock, style: LayerStyle) -> tuple[float, float]:
-    """Bytes a token kept by the feed-forward half, and the work of going back through it."""
+    """Return (bytes per token kept by the feed-forward half, bytes per token that its backward pass adds)."""
     f = block.feed_forward
     kept, work = _compute_expert(block, style, f.ffn)
     if not f.experts:
@@ -178,9 +179,10 @@ def _compute_expert(block: LayerBlock, style: LayerStyle, width: int) -> tuple[f
 
 
 def _compute_adapter_work(style: LayerStyle, hidden: int, width: int) -> float:
-    """Bytes a token at work while an adapter of the last wide matrix is: its result, the same scaled, and the base's result.
+    """Return the working bytes per token of an adapter on the last wide matrix.
 
-    fp32 adapters make the first two in fp32. What enters the layer and its feed-forward, and a gradient, lie beside them.
+    They are the adapter's result, the scaled result and the base's result, plus the inputs of the layer and its feed-forward
+    and a gradient. fp32 adapters compute the first two in fp32.
     """
     compute = style.numerics.compute
     made = compute if style.numerics.autocast or style.casts_adapters else style.numerics.weight
@@ -188,9 +190,9 @@ def _compute_adapter_work(style: LayerStyle, hidden: int, width: int) -> float:
 
 
 def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool = False) -> tuple[float, float]:
-    """Bytes a token kept by rotary, scores and values, and the work of going back through them.
+    """Return (bytes per token kept by rotary, scores and values, bytes per token that their backward pass adds).
 
-    A bias on scores that is trained keeps them whole; one that is frozen is a mask for each head (T5), alike in a batch.
+    A trained bias on scores keeps the full scores. A frozen one is a mask per head (T5) that is shared by the batch.
     """
     a, n, biased = block.attention, style.numerics, style.biased and not cross
     value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
@@ -221,9 +223,10 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
 
 
 def _count_key_heads(block: LayerBlock, style: LayerStyle) -> tuple[int, int]:
-    """Heads of keys and of values in memory. One for all is read many times, until a copy is made:
+    """Return the heads of keys and of values in memory.
 
-    by autocast, and by a product over several sequences.
+    A single key head is read by all query heads without a copy. Autocast makes a copy, and so does a product over several
+    sequences.
     """
     a = block.attention
     if a.latent:
@@ -236,7 +239,10 @@ def _count_key_heads(block: LayerBlock, style: LayerStyle) -> tuple[int, int]:
 
 
 def _compute_packed(block: LayerBlock, style: LayerStyle) -> float:
-    """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
+    """Return the extra bytes per token of packed q, k and v.
+
+    The packed tensors stay in memory beside their rotated copies, and adapter results are padded to the packed width.
+    """
     a = block.attention
     widths = {"q_proj": a.query_width, "k_proj": a.kv_width, "v_proj": a.kv_width}
     padded = sum(width for name, width in widths.items() if style.packs_qkv and name in style.targets)
@@ -244,11 +250,11 @@ def _compute_packed(block: LayerBlock, style: LayerStyle) -> float:
 
 
 def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
-    """Bytes kept a score by eager attention, and the work.
+    """Return (bytes kept per score by eager attention, bytes per score that the backward pass adds).
 
-    Most take the softmax in fp32 and keep a copy to multiply. BERT and GPT-2 do not, but under autocast the mask or bias that
-    is `added` is fp32, and so is the sum. (CUDA's autocast takes every softmax in fp32, a CPU's does not; this is a CPU's.)
-    A cap keeps its tanh. Dropout keeps what it dropped from and a mask.
+    Most models compute the softmax in fp32 and keep a cast copy for the product. BERT and GPT-2 do not; but under autocast the
+    mask or bias that is `added` is fp32, and so is the sum. (CUDA's autocast computes every softmax in fp32, the CPU's does
+    not; this follows the CPU.) A cap keeps the tanh's result. Dropout keeps its input and a mask.
     """
     compute = style.numerics.compute
     softmax = FP32 if style.wide_softmax or (style.numerics.autocast and added) else compute
@@ -262,9 +268,9 @@ STATISTIC_BYTES = 4
 
 
 def compute_norm_kept(width: int, norm: str, style: LayerStyle, stream: int, keeps: str = "result") -> float:
-    """Bytes a token kept by a norm over `width` numbers of `stream` bytes; `keeps`: see `Written.norms`.
+    """Return the bytes per token kept by a norm over `width` numbers of `stream` bytes.
 
-    What a frozen weight would be multiplied with is not kept.
+    `keeps`: see `LayerImplementation.norms`. The factor of a frozen weight is not kept.
     """
     if style.fused:
         return stream * width + STATISTIC_BYTES
@@ -277,9 +283,9 @@ def compute_norm_kept(width: int, norm: str, style: LayerStyle, stream: int, kee
 
 
 def _compute_norms_kept(block: LayerBlock, style: LayerStyle, halves: int) -> tuple[float, float]:
-    """Bytes a token kept by the norms before the `halves` of attention, and by all others of one layer.
+    """Return the bytes per token kept by (the norms before the `halves` of attention, all other norms of the layer).
 
-    Two norms that read the same input keep it once, unless each makes a copy in fp32.
+    Two norms that read the same input keep it once, unless each makes an fp32 copy.
     """
     stream, keeps = style.numerics.residual, style.written.norms
     each = compute_norm_kept(block.hidden, block.norm, style, stream, keeps)
@@ -289,7 +295,7 @@ def _compute_norms_kept(block: LayerBlock, style: LayerStyle, halves: int) -> tu
 
 
 def _compute_query_norms(block: LayerBlock, style: LayerStyle) -> float:
-    """Bytes a token kept by norms over queries and keys, and over the latents of multi-head latent attention."""
+    """Return the bytes per token kept by norms over queries and keys, and over the latents of latent attention."""
     a, n, keeps = block.attention, style.numerics, style.written.norms
     norm = "rmsnorm" if keeps != "pieces" else block.norm
     if a.latent is not None:
@@ -304,10 +310,11 @@ def _compute_query_norms(block: LayerBlock, style: LayerStyle) -> float:
 def _compute_inputs_kept(
     style: LayerStyle, width: int, names: tuple[str, ...], *, fused: bool = False, again: bool = False
 ) -> float:
-    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast.
+    """Return the bytes per token kept of an input of `width` that the matrices `names` read.
 
-    `fused`: they are one matrix. `again`: another half of the layer keeps the same input already.
-    Of frozen matrices only adapters keep it, each a copy where it is cast or some of it is dropped, with the mask.
+    Trained matrices keep it once, or one copy each if it is cast. `fused`: they are one matrix. `again`: another half of the
+    layer keeps the same input already. For frozen matrices only adapters keep it, one copy each if it is cast or if dropout
+    drops some of it, plus the dropout mask.
     """
     n = style.numerics
     if style.trained:
@@ -325,5 +332,5 @@ def _compute_inputs_kept(
 
 
 def _list_first_matrices(f: FeedForward) -> tuple[str, ...]:
-    """The matrices that read the feed-forward's input."""
+    """Return the names of the matrices that read the feed-forward's input."""
     return ("gate_proj", "up_proj") if f.gated else ("up_proj",)

@@ -1,6 +1,7 @@
-"""Low-rank adapters: which matrices carry one, and how many parameters they add.
+"""Low-rank adapters: which matrices have one, and how many parameters they add.
 
-Example: rank 16 on all seven matrices of Llama-2-7B adds 16 x (4 x (4096 + 4096) + 3 x (4096 + 11008)) a layer, 40.0 M in all.
+Example: rank 16 on all seven matrices of Llama-2-7B adds 16 x (4 x (4096 + 4096) + 3 x (4096 + 11008)) per layer, 40.0 M in
+all.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ FEED_INPUTS = ("gate_proj", "up_proj")
 
 
 def resolve_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
-    """`targets` by the names used here; UnknownNameError for one that no matrix of `architecture` goes by."""
+    """Return `targets` translated to internal matrix names.
+
+    Raise UnknownNameError for a name that matches no matrix of `architecture`.
+    """
     own = {
         name
         for block in architecture.blocks
@@ -76,14 +80,17 @@ def resolve_targets(architecture: Architecture, targets: tuple[str, ...], field:
 
 
 def _resolve_alias(architecture: Architecture, target: str) -> tuple[str, ...]:
-    """What `target` is here: each of BERT's three matrices behind query, key and value ends in `dense`."""
+    """Return the internal names of `target`.
+
+    In BERT, the three matrices after query, key and value all have names that end in `dense`.
+    """
     if target == "dense" and architecture.kind == "encoder":
         return ("o_proj", "up_proj", "down_proj")
     return MATRIX_ALIASES.get(target, ())
 
 
 def list_adapted_matrices(architecture: Architecture, lora: Lora) -> frozenset[str]:
-    """Names of the matrices that carry an adapter; what a model's own modules are called means what they hold."""
+    """Return the names of the matrices that have an adapter, with the model's own module names resolved."""
     if not isinstance(lora.targets, str):
         return frozenset(part for name in lora.targets for part in (name, *_resolve_alias(architecture, name)))
     block = architecture.main
@@ -92,7 +99,10 @@ def list_adapted_matrices(architecture: Architecture, lora: Lora) -> frozenset[s
 
 
 def count_adapter_parameters(block: LayerBlock, targets: frozenset[str], rank: int) -> int:
-    """Parameters added to one layer: rank x (inputs + outputs) for each adapted matrix, of each expert where there are some."""
+    """Return the parameters added to one layer: rank x (inputs + outputs) for each adapted matrix.
+
+    With experts, every expert has its own adapters.
+    """
     a, f = block.attention, block.feed_forward
     attention = _sum_sides(a.list_matrices(block.hidden), targets, ATTENTION_INPUTS if a.fused else ())
     feed = _sum_sides(f.list_matrices(block.hidden), targets, FEED_INPUTS if f.fused else ())
@@ -100,7 +110,10 @@ def count_adapter_parameters(block: LayerBlock, targets: frozenset[str], rank: i
 
 
 def _sum_sides(matrices: dict[str, tuple[int, int]], targets: frozenset[str], fused: tuple[str, ...]) -> int:
-    """Inputs and outputs of all adapted matrices; those of `fused` are one, which reads its input once."""
+    """Return the sum of inputs and outputs of all adapted matrices.
+
+    The matrices of `fused` are one matrix, whose input counts once.
+    """
     alone = sum(i + o for name, (i, o) in matrices.items() if name in targets and name not in fused)
     if not any(name in targets for name in fused):
         return alone

@@ -1,7 +1,7 @@
-"""The measure of a model that is walked layer by layer (ResNet, U-Net): the same kinds of bytes, for other layers.
+"""Measures a model that is counted layer by layer (ResNet, U-Net), with the same kinds of bytes as a transformer.
 
-Example: ResNet-50 in fp16 keeps 21.9 M numbers of 2 bytes an image between its passes, 44 MB; the unit at work adds the
-gradients of its widest tensors. Its convolutions count as matrices, so sharding and autocast treat them as such.
+Example: ResNet-50 in fp16 keeps 21.9 M numbers of 2 bytes per image between its passes, 44 MB; the unit in its backward pass
+adds the gradients of its widest tensors. Convolutions count as matrices, so sharding and autocast apply to them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IN_WORK = 2
 
 
 def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe, numbers: Numerics) -> ModelMeasure:
-    """The measure of `walk` under `recipe`."""
+    """Return the measure of `walk` under `recipe`."""
     require(
         not recipe.adapters,
         "method",
@@ -52,7 +52,7 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
 
 
 def _measure_widest_unit(walk: LayerWalk, numbers: Numerics) -> LayerActivations:
-    """The widest unit, as if all of it were a feed-forward."""
+    """Return the activations of the widest unit, all counted as feed-forward."""
     compute = numbers.compute
     has = {
         "feed_forward": float(compute * walk.widest),
@@ -66,5 +66,5 @@ def _measure_widest_unit(walk: LayerWalk, numbers: Numerics) -> LayerActivations
 
 
 def _fill_with_zeros(kind: type[ModelMeasure | LayerActivations], has: Mapping[str, object]) -> dict[str, object]:
-    """`has`, and 0 for whatever else a transformer has (embeddings, heads, experts, keys): a walk has none of it."""
+    """Return `has`, with 0 for every field of `kind` that a convnet lacks (embeddings, heads, experts, keys)."""
     return {field.name: has.get(field.name, 0) for field in fields(kind)}

@@ -1,21 +1,21 @@
-"""Memory a job needs on each GPU, term by term, at its worst moment.
+"""Memory that a job needs on each GPU at its peak, term by term; the formulas; and the serving capacity.
 
-Example: a full fine-tune of Llama-2-7B in bf16, 8 sequences of 2048, no checkpointing, AdamW, one GPU. At the end of
-the forward pass weights (13.5 GB), optimizer (27.0) and what the layers keep (about 100) are alive. Going back through the
-loss adds the logits' fp32 gradients twice: 147.2 GB. Gradients (13.5) come later, when activations are gone: so
-a peak is the largest of several moments, and adding everything up would be wrong.
+Example: a full fine-tune of Llama-2-7B in bf16, 8 sequences of 2048, no checkpointing, AdamW, one GPU. At the end of the
+forward pass, weights (13.5 GB), optimizer (27.0) and the tensors kept by the layers (about 100) are alive. The backward pass
+through the loss adds the logits' fp32 gradients twice: 147.2 GB. Gradients (13.5) are created later, when activations are
+freed. So the peak is the largest of several phases, and the sum of all terms would be too high.
 
-Why a footprint is what it is: each term's formula with its numbers filled in, and where the formula comes from.
+Each term is explained with its formula, the numbers filled in, and the source of the formula. Example: `logits`, 6,291,456,000
+B, `16,384 tokens x 32,000 words x 4 B x 3 (log-softmax and two gradients)`, `torch ...`. The numbers are those of the
+footprint; nothing is computed twice.
 
-Example: `logits`, 6,291,456,000 B, `16,384 tokens x 32,000 words x 4 B x 3 (log-softmax and two gradients)`, `torch ...`.
-Nothing is computed twice: the numbers are those the footprint was made of.
+The serving capacity is the number of KV-cache tokens that fit in the memory left free by weights and activations:
 
-Serving as capacity: how many tokens of keys and values fit in what weights and work leave free.
+    tokens per copy = (share x memory - all that is not cache) / bytes of cache per token on one GPU
 
-    tokens a copy = (share x memory - all that is not cache) / bytes of cache a token on one GPU
-
-Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 17.3 GiB of weights, work and context leave 54 GiB; at
-128 KiB a token 442,000 tokens, 53 sequences of 8192. A server (vLLM) takes that share at start and hands out blocks of it.
+Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 17.3 GiB of weights, activations and context leaves 54 GiB; at
+128 KiB per token that is 442,000 tokens, or 53 sequences of 8192. A server (vLLM) allocates that share at start and assigns
+blocks of it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ TOTAL = attrgetter("total")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes one GPU must hold.
+    """Bytes that one GPU must hold.
 
-    `worst`: the phase with the most alive. `context`: CUDA's own. `host_bytes`: host memory for each GPU (offload, paged
-    optimizer). `basis`: what all this was computed from.
+    - `worst`: the phase with the most bytes. `context`: bytes of the CUDA context.
+    - `host_bytes`: host memory per GPU (offload, paged optimizer). `basis`: the inputs of the computation.
     """
 
     phases: tuple[MemoryPhase, ...]
@@ -65,42 +65,46 @@ class Footprint:
 
     @property
     def peak(self) -> int:
-        """Bytes the allocator hands out at the worst moment, nothing else."""
+        """Return the bytes that the allocator hands out in the worst phase, without context and slack."""
         return self.worst.total
 
     @property
     def peak_phase(self) -> str:
-        """The name of that moment."""
+        """Return the name of the worst phase."""
         return self.worst.name
 
     @property
     def at_peak(self) -> Mapping[str, int]:
-        """Bytes of each term at that moment; they sum to `peak`."""
+        """Return the bytes of each term in the worst phase; they sum to `peak`."""
         return self.worst.terms
 
     @property
     def fragments(self) -> int:
-        """Bytes the allocator probably holds but cannot hand out: the best guess, as `nvidia-smi` would show it."""
+        """Return the estimated bytes that the allocator holds but cannot hand out; `nvidia-smi` shows them as used."""
         return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share)
 
     @property
     def slack(self) -> int:
-        """The same as far as a plan must count it: some margin always, and no more than the allocator will not give back."""
+        """Return the bytes that a plan reserves for fragmentation.
+
+        This is `fragments`, but at least SLACK_LEAST and at most SLACK_MOST of the peak: the allocator frees cached memory
+        before it fails.
+        """
         least, most = int(overheads.SLACK_LEAST * self.peak), int(overheads.SLACK_MOST * self.peak)
         return min(max(self.fragments, least), most)
 
     @property
     def reserved(self) -> int:
-        """What must fit: peak, context and slack."""
+        """Return the bytes that must fit on the GPU: peak, context and slack."""
         return self.peak + self.context + self.slack
 
     def explain(self) -> tuple[TermExplanation, ...]:
-        """Every term with its formula and its source, written only when somebody asks."""
+        """Return every term with its formula and source; computed only on request."""
         return explain_footprint(self.basis, self.worst, self.context, self.slack)
 
 
 def compute_footprint(architecture: Architecture, recipe: Recipe, parallel: Parallelism, *, gpus: int = 1) -> Footprint:
-    """The footprint of `recipe` on each of `gpus` GPUs split by `parallel`; InputError where it cannot be split so."""
+    """Return the footprint of `recipe` on each of `gpus` GPUs; raise InputError if the split `parallel` is invalid."""
     check_parallel(architecture, parallel, gpus, recipe.seq_len)
     parts = list_stages(architecture.layers, recipe, parallel, gpus)
     if len(parts) == 1:
@@ -142,7 +146,7 @@ class TermExplanation:
 
 @dataclass(frozen=True, slots=True)
 class FootprintBasis:
-    """What a footprint was computed from."""
+    """The inputs from which a footprint was computed."""
 
     measure: ModelMeasure
     recipe: Recipe
@@ -153,21 +157,24 @@ class FootprintBasis:
 
     @property
     def slack_share(self) -> float:
-        """Fragmentation as a share of what comes and goes: more where weights do."""
+        """Return the fragmentation as a share of the temporary bytes; it is larger where weights are gathered and freed."""
         known = get_framework(self.recipe)
         if not self.buffers.gathered:
             return known.slack
         return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
 
     def compute_moving_bytes(self, worst: MemoryPhase) -> int:
-        """Bytes that come and go around the worst moment: all but weights, optimizer, and gradients that wait for more."""
+        """Return the temporary bytes in the worst phase.
+
+        These are all terms but weights, optimizer states, and gradients that are kept over several passes.
+        """
         waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
         terms = worst.terms
         return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
 
 
 def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, slack: int) -> tuple[TermExplanation, ...]:
-    """Every term at the worst moment, and what comes on top of the tensors."""
+    """Return every term in the worst phase, then context and slack."""
     formulas = {
         "weights": (_format_weights(basis), STATES),
         "gradients": (_format_gradients(basis, worst), STATES),
@@ -188,13 +195,13 @@ def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, s
 
 
 def format_slack_formula(basis: FootprintBasis, worst: MemoryPhase) -> str:
-    """What the slack is a share of."""
+    """Return the formula of the slack as text."""
     share = f"{basis.slack_share:.0%} of {basis.compute_moving_bytes(worst):,} B that come and go"
     return f"{share}, but {overheads.SLACK_LEAST:.0%}-{overheads.SLACK_MOST:.0%} of {worst.total:,} B"
 
 
 def _format_divisors(basis: FootprintBasis, from_stage: int) -> str:
-    """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
+    """Return the divisors of a state that is sharded from ZeRO stage `from_stage` on, as text."""
     p, s = basis.stage.parallel, basis.stage
     parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
     parts += [f"x {s.share:.3g} of the layers"] * (p.pp > 1)
@@ -272,7 +279,7 @@ def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
 
 
 def _format_buffers(basis: FootprintBasis) -> str:
-    """Every kind of buffer there is; autocast's copies come and go with the phases."""
+    """Return every kind of buffer with its bytes as text; autocast's copies exist only in some phases."""
     m, b, r = basis.measure, basis.buffers, basis.recipe
     parts = {
         f"gathered ({get_framework(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered
@@ -292,7 +299,7 @@ SERVER_SHARE = 0.9
 
 
 def compute_cache_capacity(need: Footprint, gpu: Gpu, parallel: Parallelism, *, gpus: int) -> int | None:
-    """Tokens that fit at once on all copies of the model on `gpus` GPUs; None where nothing is cached."""
+    """Return the tokens that fit in the caches of all model copies on `gpus` GPUs; None if the model has no cache."""
     measured, stage = need.basis.measure, need.basis.stage
     cache = compute_kv_cache_bytes(measured, stage)
     if not cache:

@@ -1,18 +1,17 @@
-"""What differs in memory between the libraries that run the same model: one row a library, each fact with its source.
+"""Memory differences between the libraries that run the same model: one entry per library, each fact with its source.
 
-Example: a layer of Llama-2-7B with adapters on q and v keeps 41.2 x 4096 bytes a token in Hugging Face (fp32 adapters copy
-their inputs) and 42.2 x 4096 in litgpt (16-bit adapters share it, but q, k and v stay packed beside their rotated copies).
+Example: a layer of Llama-2-7B with adapters on q and v keeps 41.2 x 4096 bytes per token in Hugging Face (fp32 adapters copy
+their inputs) and 42.2 x 4096 in litgpt (16-bit adapters share the input, but packed q, k and v stay beside their rotated
+copies).
 
-Bytes a number: what each kind of tensor is stored in, and what a framework's modules keep of it.
+The numerics are the bytes per number of each kind of tensor. Example: plain bf16 stores weights, gradients and both AdamW
+moments in 2 bytes each, 8 per parameter. Under autocast (`bf16-amp`) all four are fp32, 16 per parameter, while matrices are
+multiplied in 2-byte copies. DeepSpeed and Megatron store those copies as the weights and an fp32 master with the optimizer:
+2+2+12 and 2+4+12.
 
-Example: plain bf16 stores weights, gradients and both AdamW moments in 2 bytes each, 8 a parameter. Under autocast
-(`bf16-amp`) all four are fp32, 16 a parameter, while matrices are multiplied in copies of 2 bytes.
-DeepSpeed and Megatron keep those copies as the weights and the fp32 ones as a master with the optimizer: 2+2+12 and 2+4+12.
-
-How the modules of a job are written, as far as it decides what they keep for the backward pass.
-
-Example: Llama in Hugging Face on batches of two: flash attention with a mask a layer, key heads repeated, norms in pieces.
-The same model under Megatron: no mask, key heads as they are, norms in one kernel.
+The layer style is how the modules are implemented, as far as it decides what they keep for the backward pass. Example: Llama in
+Hugging Face with batches of two uses flash attention with a mask per layer, repeated key heads and unfused norms. The same
+model under Megatron has no mask, no repeated key heads and fused norms.
 """
 
 from __future__ import annotations
@@ -27,30 +26,35 @@ from costguard.sizing.recipe import Parallelism, Recipe
 
 @dataclass(frozen=True, slots=True)
 class FrameworkTraits:
-    """How a library writes its modules; the defaults are Hugging Face transformers' and PEFT's.
+    """How a library implements its modules; the defaults are those of Hugging Face transformers and PEFT.
 
-    `repeats_kv`: key heads are copied to every query head before attention. `pads`: a mask is made where sequences of a
-    batch may be padded. `fuses`: norms and gated activations are one kernel, which keeps its inputs only.
-    `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k. `ties`: a head that is the embedding is
-    not stored again. `kernels`: GELU is PyTorch's kernel, whatever the model's config calls it.
-    `adapters_fp32`: adapters are fp32, and so is a copy of the input for each unless the library `casts_adapters`.
-    `loss_fp32`: logits are cast to fp32.
-    `loss_copies`: fp32 tensors of the logits' size on the way back through the loss, `loss_copies_split` where tensor
-    parallelism divides them. `loss_compiled`: torch.compile takes the loss too, and no fp32 logits are ever whole.
-    `softmax_fp32`: eager attention's softmax is in fp32, its result a cast copy.
-    `logits_whole`: chunks of the loss are cut from whole logits. `quantises_head`: the head is quantised too.
-    `quantised_input`: bytes a number of the input a quantised matrix keeps although frozen, and of its dequantised copy.
-    `upcasts`: what is not quantised becomes fp32. `double_quant`: nf4's scales are always quantised.
-    `shards_root`: embedding and head are units of their own, gathered while they work only. `flattens`: FSDP puts frozen and
-    trained weights of a layer in one parameter, whose gradient is that of all. `syncs_late`: gradients are divided over ranks
-    after the last of accumulated passes, until then they are whole.
-    `copies_gradients`: DDP's buckets are beside the gradients, not the gradients themselves.
-    `foreach`: AdamW runs over all weights at once with one temporary of their size; fused, it needs none.
-    `masters`: mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO, section 3.1);
-    `gradients_fp32`: and fp32 gradients. `sequence_parallel`: tensor parallelism divides norms and the residual stream too.
-    `gathered`: layers whose whole weights FSDP holds at once.
-    `context`: bytes of the CUDA context. `slack`, `slack_gathered`: share of what comes and goes that the allocator holds and
-    cannot hand out, as it is and where weights are gathered and freed.
+    - `repeats_kv`: key heads are copied to every query head before attention.
+    - `pads`: a mask is made if sequences of a batch may be padded.
+    - `fuses`: norms and gated activations are one kernel, which keeps only its inputs.
+    - `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k.
+    - `ties`: a tied head is not stored a second time. `kernels`: GELU is PyTorch's kernel, whatever name the model's
+        config uses.
+    - `adapters_fp32`: adapters are fp32, and each makes an fp32 copy of its input unless the library `casts_adapters`.
+    - `loss_fp32`: logits are cast to fp32. `loss_copies`: fp32 tensors of the logits' size in the backward pass of the
+        loss; `loss_copies_split`: the same where tensor parallelism divides them.
+    - `loss_compiled`: torch.compile includes the loss, so full fp32 logits never exist.
+    - `softmax_fp32`: eager attention's softmax is fp32, and its result is a cast copy.
+    - `logits_whole`: the chunks of the loss are cut from full logits. `quantises_head`: the head is quantised too.
+    - `quantised_input`: bytes per number of the input that a frozen quantised matrix keeps, and of its dequantised
+        copy.
+    - `upcasts`: weights that are not quantised become fp32. `double_quant`: nf4 scales are always quantised.
+    - `shards_root`: embedding and head are separate FSDP units, gathered only while they compute.
+    - `flattens`: FSDP stores frozen and trained weights of a layer in one parameter, whose gradient covers both.
+    - `syncs_late`: gradients are divided over ranks only after the last accumulated pass, and are full until then.
+    - `copies_gradients`: DDP's buckets are separate from the gradients.
+    - `foreach`: AdamW runs over all weights at once with a temporary of their size; a fused AdamW needs none.
+    - `masters`: mixed precision stores fp32 master weights with the optimizer (ZeRO, section 3.1). `gradients_fp32`:
+        and fp32 gradients.
+    - `sequence_parallel`: tensor parallelism also divides norms and the residual stream.
+    - `gathered`: layers whose full weights FSDP holds at once.
+    - `context`: bytes of the CUDA context.
+    - `slack`, `slack_gathered`: share of the temporary bytes that the allocator holds and cannot hand out, normally and
+        where weights are gathered and freed.
     """
 
     repeats_kv: bool = True
@@ -170,12 +174,12 @@ FRAMEWORK_TRAITS = {
 
 
 def get_framework(recipe: Recipe) -> FrameworkTraits:
-    """The facts of the recipe's library."""
+    """Return the traits of the recipe's library."""
     return FRAMEWORK_TRAITS[recipe.framework]
 
 
 def has_fused_kernels(recipe: Recipe) -> bool:
-    """Whether norms and activations are fused: by the library, by torch.compile, or by Liger, which brings the fused loss."""
+    """Return whether norms and activations are fused: by the library, torch.compile or Liger (with the fused loss)."""
     known = get_framework(recipe)
     return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)
 
@@ -207,10 +211,11 @@ MOMENT_8BIT = 1 + 4 / 256
 class Numerics:
     """Bytes of one number of each kind.
 
-    `master`: an fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
-    matrix products. `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
-    `operand`: what is kept of a product's input. `copies`: fp8 copies of a matrix's weight, beside the weight itself.
-    `accumulator`: an fp32 sum of gradients beside the 16-bit ones (DeepSpeed's BF16_Optimizer).
+    - `master`: an fp32 copy stored with the optimizer; 0 if the weights are the master. `compute`: operands and results
+        of matrix products.
+    - `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
+    - `operand`: the kept input of a product. `copies`: fp8 copies of a matrix's weight, besides the weight itself.
+    - `accumulator`: an fp32 sum of gradients besides the 16-bit ones (DeepSpeed's BF16_Optimizer).
     """
 
     weight: int
@@ -227,7 +232,7 @@ class Numerics:
 
 
 def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
-    """The bytes of each kind of number in this recipe under this sharding."""
+    """Return the bytes of each kind of number for this recipe under this sharding."""
     wide, known = recipe.precision == "fp32", get_framework(recipe)
     compute = FP32 if wide else HALF
     sharded = parallel.stage > 0
@@ -261,14 +266,18 @@ LONGEST_PADDED = 16_384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerStyle:
-    """What decides it.
+    """The properties of a layer's modules that decide which tensors it keeps.
 
-    `trained`: the base weights need gradients. `targets`, `rank`: of adapters. `seq`: tokens a query can see, of `batch`
-    sequences. `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads.
-    `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then cast.
-    `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `fused`: norms and activations are one
-    kernel. `quantised_input`: bytes a number of the input that a frozen quantised matrix keeps. `released`: the modules are
-    transformers' own, and `written` says how; else they are like Llama's.
+    - `trained`: the base weights need gradients. `targets`, `rank`: those of the adapters.
+    - `seq`: tokens that a query can attend to. `batch`: number of sequences.
+    - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
+        heads.
+    - `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
+        cast.
+    - `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `FrameworkTraits`. `fused`: norms and activations are
+        one kernel.
+    - `quantised_input`: bytes per number of the input that a frozen quantised matrix keeps.
+    - `released`: the modules are transformers' own, as described by `written`; otherwise they are like Llama's.
     """
 
     numerics: Numerics
@@ -292,15 +301,15 @@ class LayerStyle:
     written: LayerImplementation
 
     def has_mask(self, block: LayerBlock) -> bool:
-        """Whether each layer of `block` keeps a mask: where it sees all tokens, none is needed."""
+        """Return whether each layer of `block` keeps a mask; a layer that attends to all tokens needs none."""
         return self.masked and self.written.masked and (block.causal or block.attention.window is not None)
 
 
 def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, targets: frozenset[str], seq: int) -> LayerStyle:
-    """How the recipe's framework writes the modules of `block`.
+    """Return how the recipe's framework implements the modules of `block`.
 
-    Hugging Face makes a mask where a batch may hold padding: sequences that are not cut from one stream. One alone may be
-    padded to a fixed length; a long one is not. (Run on fake tensors, one of any length has a mask.)
+    Hugging Face makes a mask if a batch may contain padding, that is, if its sequences are not cut from one stream. A single
+    sequence may be padded to a fixed length; a long one is not. (On fake tensors, a single sequence of any length has a mask.)
     """
     known, fused = get_framework(recipe), has_fused_kernels(recipe)
     written = block.written if known.pads else LIKE_LLAMA  # whoever pads is transformers

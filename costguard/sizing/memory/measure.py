@@ -1,6 +1,6 @@
-"""What of a job's memory does not depend on how it is split: parameters by kind, and bytes a token by place.
+"""Measures the part of a job's memory that does not depend on its split: parameters by kind and bytes per token.
 
-Measured once for a model and a recipe, so that trying hundreds of splits costs microseconds each.
+It is measured once for a model and a recipe, so each of hundreds of splits then costs only microseconds.
 """
 
 from __future__ import annotations
@@ -20,17 +20,28 @@ PATCH_VALUES = 3 * 16 * 16
 
 @dataclass(frozen=True, slots=True)
 class ModelMeasure:
-    """Parameters by kind, and bytes a token.
+    """Parameters by kind, and bytes per token.
 
-    Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
-    `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
-    Bytes a token: `waiting` in all layers between their passes (of it `waiting_unsplit` is whole on every tensor-parallel
-    rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before the layers, `outside`
-    that and after them (`head_input` of it is what the head reads), `mask` shared by all, `unneeded` what the first layer
-    need not keep.
-    `capped`: logits pass a tanh, whose result is kept. `cached`: numbers a token of keys and values; `cache_splits`: ranks
-    over which tensor parallelism can divide them (a latent cannot be divided, it is on every rank).
-    `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
+    Parameters:
+    - `matrices` of all layers (including `experts`), `small` (norms, biases, positions), `embedding`, `head`,
+        `adapters`.
+    - Of one layer: `layer_parameters`, `attention_parameters`, and those of its last matrix (`down_parameters`).
+
+    Bytes per token:
+
+    - `waiting`: kept by all layers between their passes. `waiting_unsplit`: the part of it that every tensor-parallel
+        rank holds in full unless the sequence is split too.
+    - `layer`: the widest layer while it computes. `stem`: before the layers. `outside`: before and after them.
+        `head_input`: the part of `outside` that the head reads.
+    - `mask`: shared by all layers. `unneeded`: what the first layer does not need to keep.
+
+    Others:
+
+    - `capped`: logits pass through a tanh, whose result is kept.
+    - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
+        them (a latent cannot be divided and is on every rank).
+    - `casts`: bytes of autocast's copies of all layers' matrices. `casts_cached`: they stay until the forward pass
+        ends.
     """
 
     numbers: Numerics
@@ -69,9 +80,9 @@ class ModelMeasure:
 
 @lru_cache(maxsize=256)
 def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> ModelMeasure:
-    """The measure of `architecture` under `recipe`.
+    """Return the measure of `architecture` under `recipe`.
 
-    `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP; it decides who holds a master copy.
+    `sharding`: 0 full copies, 1 ZeRO, 2 FSDP; it decides where a master copy is stored.
     """
     numbers = choose_numerics(recipe, (Parallelism(), Parallelism(zero=1), Parallelism(fsdp=True))[sharding])
     if architecture.walk is not None:
@@ -131,7 +142,10 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
 
 
 def _choose_loss_bytes(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
-    """Bytes of a number in the loss: most cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
+    """Return the bytes of a number in the loss.
+
+    Most models cast logits to fp32, and autocast does so for all; only BERT and T5 do not cast without autocast.
+    """
     casts = (architecture.main.written.wide_loss and get_framework(recipe).loss_fp32) or numbers.autocast
     return FP32 if casts else numbers.compute
 
@@ -145,7 +159,7 @@ def _list_shapes(block: LayerBlock) -> list[tuple[int, int]]:
 
 
 def _compute_waiting(recipe: Recipe, kept: LayerActivations) -> float:
-    """Bytes a token one layer keeps between its forward and its backward pass."""
+    """Return the bytes per token that one layer keeps between its forward and its backward pass."""
     if recipe.checkpointing == "none":
         return kept.whole
     entry = 0.0 if recipe.offload_activations else kept.entry
@@ -153,23 +167,31 @@ def _compute_waiting(recipe: Recipe, kept: LayerActivations) -> float:
 
 
 def _compute_waiting_unsplit(recipe: Recipe, kept: LayerActivations) -> float:
-    """What of it is no matrix's or head's: the entry where that is all, norms and their results otherwise."""
+    """Return the part of the waiting bytes that is outside matrices and heads.
+
+    With checkpointing this is the entry; without, the norms and their results.
+    """
     if recipe.checkpointing == "none":
         return kept.unsplit
     return 0.0 if recipe.offload_activations else kept.entry
 
 
 def _compute_mask_numbers(blocks: tuple[LayerBlock, ...], style: LayerStyle, seq: int) -> int:
-    """Masks that checkpointed layers hold between their passes, a token: one for each window, numbers in eager attention."""
+    """Return the bytes per token of masks that checkpointed layers hold between their passes.
+
+    There is one mask for layers with a window and one for layers without. An entry is one byte with flash attention, and a
+    number of the residual's size with eager attention.
+    """
     seen = {b.attention.window is None for b in blocks if style.has_mask(b) or (b.causal and not style.flash)}
     return len(seen) * seq * (1 if style.flash else style.numerics.residual)
 
 
 def _compute_position_biases(block: LayerBlock, style: LayerStyle, *, checkpointed: bool) -> float:
-    """What T5's bias keeps a token: in each of its two stacks, if trained, the bucket of each pair of positions, 8 bytes.
+    """Return the bytes per token that T5's position bias keeps.
 
-    The decoder's bias itself is there until the backward pass; where layers are checkpointed the encoder's is too, and if it
-    is frozen the zeros of cross-attention.
+    If it is trained, each of the two stacks keeps the bucket of each pair of positions, 8 bytes. The decoder's bias is kept
+    until the backward pass. With checkpointed layers the encoder's is kept too, and if the bias is frozen, the zeros of
+    cross-attention.
     """
     if not style.biased or not (style.trained or checkpointed):
         return 0.0
@@ -178,14 +200,20 @@ def _compute_position_biases(block: LayerBlock, style: LayerStyle, *, checkpoint
 
 
 def _compute_after_layers(main: LayerBlock, style: LayerStyle, *, encoder: bool) -> float:
-    """The final norm, and its result where the head is trained; those of an encoder before a decoder too."""
+    """Return the bytes per token of the final norm, and of its result if the head is trained.
+
+    For an encoder-decoder, those of the encoder are included.
+    """
     operand = style.numerics.operand * main.hidden if style.trained else 0
     norm = compute_norm_kept(main.hidden, main.norm, style, style.numerics.residual, style.written.norms)
     return norm + operand + encoder * (norm + (0 if style.numerics.autocast else operand))
 
 
 def _compute_stem(architecture: Architecture, numbers: Numerics) -> float:
-    """Outside the layers: pixels and their cast copy; or BERT's embedding norm, with the dense layer and norm of its head."""
+    """Return the bytes per token before the layers.
+
+    For a ViT: the pixels and their cast copy. For BERT: the embedding norm, and the dense layer and norm of its head.
+    """
     if architecture.kind == "vit":
         return PATCH_VALUES * (FP32 + (numbers.compute if numbers.compute != FP32 else 0))
     if architecture.kind == "encoder" and architecture.has_head:

@@ -1,6 +1,6 @@
-"""What PyTorch, CUDA and the sharding libraries hold beside the tensors of the model: measured or fitted constants.
+"""Measured or fitted constants for the memory of PyTorch, CUDA and sharding libraries besides the model's tensors.
 
-The only place with fitted numbers: each one says from what and when.
+This is the only module with fitted numbers; each states its source and date.
 """
 
 from __future__ import annotations

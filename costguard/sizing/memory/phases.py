@@ -1,15 +1,12 @@
-"""A moment of a job and what is alive then on one GPU.
+"""The phases of a job that can be its memory peak, with the bytes alive on one GPU in each.
 
-The moments of a training step that can be its worst.
+Training example: Llama-2-7B, full fine-tuning in bf16. With 8 sequences of 2048 and no checkpointing, the loss is the peak
+(147.2 GB: the tensors kept by 32 layers, and fp32 logits three times). With one sequence and full checkpointing, the end of the
+backward pass is the peak (53.9 GB: all gradients exist, and hardly any activations).
 
-Example: Llama-2-7B, full fine-tuning in bf16. With 8 sequences of 2048 and no checkpointing the loss is the worst moment
-(147.2 GB: what 32 layers keep, and fp32 logits three times). With one sequence and full checkpointing it is the
-end of the backward pass (53.9 GB: all gradients exist, activations hardly any).
-
-The moments of serving that can be the worst: loading, taking in the prompt, giving out tokens.
-
-Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and values for each token of each sequence:
-32 layers x 2 x 8 key heads x 128 x 2 bytes. 16 sequences of 8192 tokens need 17.2 GB of cache, more than the weights.
+The serving phases are loading, prefill of the prompt and decoding of tokens. Example: Llama-3-8B in bf16 holds 16.1 GB of
+weights, and 128 KiB of keys and values for each token of each sequence: 32 layers x 2 x 8 key heads x 128 x 2 bytes. 16
+sequences of 8192 tokens need 17.2 GB of cache, more than the weights.
 """
 
 from __future__ import annotations
@@ -28,7 +25,10 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers"
 
 @dataclass(frozen=True, slots=True)
 class MemoryPhase:
-    """`terms`: bytes of each of `TERMS` on one GPU; `total`: their sum."""
+    """One phase.
+
+    `terms`: bytes of each of `TERMS` on one GPU. `total`: their sum.
+    """
 
     name: str
     terms: Mapping[str, int]
@@ -44,7 +44,7 @@ def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
     logits: float = 0.0,
     buffers: float = 0.0,
 ) -> MemoryPhase:
-    """The Phase of these terms in whole bytes; a term cannot be negative."""
+    """Return the MemoryPhase of these terms in whole bytes; negative terms become 0."""
     # Written out: this runs ten times a footprint, and a footprint dozens of times a quote (bench/quote.py).
     w, g, o = int(weights), int(gradients), int(optimizer)
     a, x, b = int(activations), int(logits), int(buffers)
@@ -56,12 +56,14 @@ def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
 
 @dataclass(slots=True)  # not frozen: seventeen fields would cost a footprint 1.5 of its 25 microseconds; it never leaves here
 class TrainingStep:
-    """What every moment of a step shares, bytes on one GPU.
+    """Values that all phases of a training step share, in bytes on one GPU.
 
-    `alive`: activations of all micro-batches in flight at the end of the forward pass; `left`: at the first layer on the way
-    back. `layer`: of one layer at work. `feed`, `attend`: what the way back through each half of it adds to what it kept.
-    `fed`: gradients of its feed-forward. `outside`: final norm and the head's input. `accumulated`: gradients of passes
-    before this one. `standing`: buffers that are there at each of them.
+    - `alive`: activations of all micro-batches in flight at the end of the forward pass. `left`: those at the first
+        layer in the backward pass.
+    - `layer`: one layer while it computes. `feed`, `attend`: what the backward pass through each half adds to what it
+        kept.
+    - `fed`: gradients of its feed-forward. `outside`: final norm and the head's input.
+    - `accumulated`: gradients of earlier passes. `standing`: buffers that exist in every phase.
     """
 
     m: ModelMeasure
@@ -85,7 +87,7 @@ class TrainingStep:
     def build_phase_at(
         self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0
     ) -> MemoryPhase:
-        """The moment `name`, with the states and buffers that every moment has."""
+        """Return the phase `name`, including the states and buffers that every phase has."""
         held, waiting = self.held, self.accumulated
         whole = gradients if gradients > waiting else waiting  # noqa: FURB136 - max() is slower, and this runs ten times a footprint
         return build_phase(name, held.weights, whole, held.optimizer, activations, logits, self.standing + buffers)
@@ -94,7 +96,7 @@ class TrainingStep:
 def list_training_phases(
     m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
 ) -> tuple[MemoryPhase, ...]:
-    """What is alive at each of these moments on one GPU of `stage`."""
+    """Return the bytes alive in each training phase on one GPU of `stage`."""
     step = _build_step(m, recipe, stage, held, buffers)
     load = build_phase("load", weights=held.weights, buffers=buffers.load)
     return (
@@ -140,10 +142,10 @@ def _build_step(
 
 
 def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
-    """In the loss, on the way back through it, and through the head.
+    """Return the phases in the loss, in its backward pass, and in the backward pass of the head.
 
-    Autocast's copies wait for the backward pass unless the layer is computed again; those of trained weights stay in
-    autocast's own cache until the forward pass ends all the same.
+    Autocast's copies are kept for the backward pass unless the layer is recomputed. Copies of trained weights stay in
+    autocast's own cache until the forward pass ends in either case.
     """
     b, head = s.buffers, s.buffers.head + s.buffers.cast_head
     saved = 0.0 if s.checkpointed else b.casts
@@ -158,12 +160,12 @@ def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
 
 
 def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
-    """Bytes of logits in the loss, on the way back through it, and on the way back through the head.
+    """Return the bytes of logits in the loss, in its backward pass, and in the backward pass of the head.
 
-    First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients, or what
-    else the library holds (`Modules.loss_copies`); then one gradient as computed, which under autocast is gone when the
-    head's gradient is cast to fp32. In chunks: one chunk of that, and the whole logits and their gradient where chunks are
-    cut from them.
+    The first are the logits, their copy in the loss's precision and its log-softmax. The second are the log-softmax and two
+    gradients, or what the library holds instead (`FrameworkTraits.loss_copies`). The third is one gradient in the computed
+    precision; under autocast it is freed when the head's gradient is cast to fp32. A chunked loss holds these for one chunk,
+    plus the full logits and their gradient if chunks are cut from full logits.
     """
     loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
     known = get_framework(s.recipe)
@@ -183,16 +185,20 @@ def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
 
 
 def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
-    """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
+    """Return the phases of the backward pass through the last layer.
+
+    Nearly all activations exist, but of the gradients only the head's.
+    """
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
     casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
     return _list_half_phases(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
 
 
 def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
-    """Going back through the first layer and the embedding: nearly all gradients are there, of the activations one layer's.
+    """Return the phases of the backward pass through the first layer and the embedding.
 
-    A tied embedding gets its second gradient here: the first, the second and their sum exist at once.
+    Nearly all gradients exist, but of the activations only one layer's. A tied embedding gets its second gradient here, so the
+    first, the second and their sum exist at once.
     """
     h = s.held
     before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
@@ -204,9 +210,10 @@ def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
 
 
 def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
-    """Going back through both halves of a layer, beside gradients that are `done`.
+    """Return the backward phases of both halves of a layer.
 
-    Autocast's copy of a matrix goes once it is used: back in attention those of the feed-forward are gone.
+    `done`: bytes of gradients that exist already. Autocast's copy of a matrix is freed after its use, so in attention's
+    backward pass those of the feed-forward are gone.
     """
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
@@ -217,7 +224,7 @@ def _list_half_phases(s: TrainingStep, which: str, done: float, activations: flo
 
 
 def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
-    """Keys and values of `micro_batch` sequences of `seq_len`, on one GPU."""
+    """Return the bytes of keys and values of `micro_batch` sequences of `seq_len` on one GPU."""
     ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
     return m.numbers.compute * m.cached * stage.share * m.tokens / ranks
 
@@ -225,7 +232,7 @@ def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
 def list_serving_phases(
     m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
 ) -> tuple[MemoryPhase, ...]:
-    """What is alive at each moment on one GPU of `stage`, with a full cache."""
+    """Return the bytes alive in each serving phase on one GPU of `stage`, with a full cache."""
     parallel = stage.parallel
     prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
     step = recipe.micro_batch / parallel.tp

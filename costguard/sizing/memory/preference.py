@@ -1,10 +1,10 @@
-"""Memory of a job whose models take turns: at each moment one works, and what the others keep is there too.
+"""Memory of a job whose models take turns: in each phase one model computes, and the others keep their weights.
 
-    a moment = a phase of the model at work + weights and optimizer of each of the others
+    phase = phase of the active model + weights and optimizer of each other model
 
-Example: PPO on Llama-2-7B, all four models on one GPU: while the policy goes through its loss, the value model's weights
-and optimizer (39.9 GB), the reference (13.5) and the reward model (13.2) rest beside it. While the policy writes, its
-keys and values take the place of activations: a phase of its own, since 32 sequences of 1024 tokens are 17.2 GB.
+Example: PPO on Llama-2-7B, all four models on one GPU. While the policy computes its loss, the value model's weights and
+optimizer (39.9 GB), the reference (13.5) and the reward model (13.2) stay in memory. While the policy generates, it holds keys
+and values instead of activations; this is a separate phase, since 32 sequences of 1024 tokens are 17.2 GB.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GATHERING_STAGE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveModel:
-    """One of the models: its moments at work (by name), and the bytes it keeps while another works."""
+    """One of the models: its phases (by name), and the bytes that it keeps while another model computes."""
 
     name: str
     footprint: Footprint
@@ -41,13 +41,16 @@ class ActiveModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedFootprint(Footprint):
-    """The footprint of all. `own`: the worst moment's bytes of the model at work; `resting`: (name, bytes) of the others."""
+    """The footprint of all models together.
+
+    `own`: bytes of the active model in the worst phase. `resting`: (name, bytes) of the others.
+    """
 
     own: MemoryPhase
     resting: tuple[tuple[str, int], ...]
 
     def explain(self) -> tuple[TermExplanation, ...]:
-        """The terms of the model at work, then what the others keep."""
+        """Return the terms of the active model, then the bytes that the others keep."""
         *terms, context, slack = explain_footprint(self.basis, self.own, self.context, self.slack)
         working = [e for e in terms if e.bytes]
         others = [
@@ -61,7 +64,7 @@ class CombinedFootprint(Footprint):
 def compute_combined_footprint(
     architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, *, gpus: int
 ) -> Footprint:
-    """The footprint of a policy of `architecture` on each of `gpus` GPUs, with those `beside` it."""
+    """Return the footprint of a policy of `architecture` and its companions `beside` on each of `gpus` GPUs."""
     return _combine_models(tuple(_list_models(architecture, recipe, beside, parallel, gpus)))
 
 
@@ -92,7 +95,7 @@ def _add_resting(worker: ActiveModel, own: MemoryPhase, workers: tuple[ActiveMod
 def _list_models(
     architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
 ) -> Iterator[ActiveModel]:
-    """The policy, each companion, and the policy once more as a writer."""
+    """Yield the policy, each companion, and the policy again as the generating model."""
     policy = replace(recipe, micro_batch=recipe.micro_batch * beside.sequences)
     own = compute_footprint(architecture, policy, parallel, gpus=gpus)
     kept = _build_resting_phase(own)
@@ -115,7 +118,10 @@ def _build_companion(companion: Companion, policy: Recipe, parallel: Parallelism
 
 
 def _build_scoring_phase(role: str, need: Footprint, *, shared: bool) -> MemoryPhase:
-    """A forward pass that keeps nothing but its logits: 16-bit, and their log-softmax one sequence at a time."""
+    """Return the phase of a forward pass that keeps only its logits.
+
+    The logits are 16-bit; their log-softmax is computed one sequence at a time.
+    """
     basis = need.basis
     m, split = basis.measure, basis.stage.parallel
     tokens = m.tokens / (split.tp * split.cp)
@@ -131,9 +137,10 @@ def _build_scoring_phase(role: str, need: Footprint, *, shared: bool) -> MemoryP
 def _build_generation(
     architecture: Architecture, policy: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
 ) -> ActiveModel:
-    """The policy writing completions: its own weights where they lie whole, or a gathered copy beside the shards.
+    """Return the policy as the generating model.
 
-    TRL gathers all weights to generate (`ds3_gather_for_generation`), since gathering them for each token would take hours.
+    It uses the policy's own weights if they are complete on the GPU, else a gathered copy besides the shards. TRL gathers all
+    weights to generate (`ds3_gather_for_generation`), because gathering them for each token would take hours.
     """
     serving = replace(
         policy, method="inference", micro_batch=beside.generation_batch, seq_len=beside.prompt_len + beside.completion_len
@@ -151,7 +158,7 @@ def _build_generation_phase(moment: MemoryPhase, *, gathers: bool) -> MemoryPhas
 
 
 def _build_resting_phase(need: Footprint) -> MemoryPhase:
-    """Weights and optimizer, which are there at every moment."""
+    """Return the weights and optimizer states, which exist in every phase."""
     terms = {term: size if term in KEPT_TERMS else 0 for term, size in need.phases[-1].terms.items()}
     return replace(need.phases[-1], name="rest", terms=terms, total=sum(terms.values()))
 

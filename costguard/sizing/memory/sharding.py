@@ -1,17 +1,15 @@
-"""Whether a model can be split as asked, and what one GPU's part of it is.
+"""Checks whether a model can be split as requested, and computes the states and buffers that one GPU holds.
 
-Example: Llama-3-8B on 64 GPUs with tp = 8 and pp = 2 leaves 4 data-parallel ranks. The first stage holds 16 layers and the
-embedding and keeps two micro-batches in flight; the last holds 16 layers, the head and the loss.
+Example of a split: Llama-3-8B on 64 GPUs with tp = 8 and pp = 2 leaves 4 data-parallel ranks. The first stage holds 16 layers
+and the embedding and has two micro-batches in flight; the last holds 16 layers, the head and the loss.
 
-Weights, gradients and optimizer states one GPU holds, before and after sharding.
+Example of the states (weights, gradients, optimizer): 7.5 billion parameters in mixed precision on 64 GPUs need 120 GB per GPU
+in full copies, 31.4 GB with the optimizer sharded (ZeRO-1), 16.6 GB with the gradients too (ZeRO-2), and 1.9 GB with everything
+sharded (ZeRO-3).
 
-Example: 7.5 billion parameters in mixed precision on 64 GPUs need 120 GB a GPU in whole copies, 31.4 GB with the
-optimizer sharded (ZeRO-1), 16.6 GB with the gradients too (ZeRO-2), and 1.9 GB with everything sharded (ZeRO-3).
-
-Memory beside states and activations: gathered shards, buckets, casts and dequantised matrices.
-
-Example: a rank of Llama-3-8B under FSDP holds 1/8 of the weights, but also two layers of 218 M parameters gathered in bf16
-(0.87 GB) and the root unit, embedding and head, 2 x 128,256 x 4096 x 2 bytes (2.1 GB): more than its own shard of 2.0 GB.
+The buffers are gathered shards, gradient buckets, casts and dequantised matrices. Example: a rank of Llama-3-8B under FSDP
+holds 1/8 of the weights, but also two layers of 218 M parameters gathered in bf16 (0.87 GB) and the root unit, embedding and
+head, 2 x 128,256 x 4096 x 2 bytes (2.1 GB): more than its own shard of 2.0 GB.
 """
 
 from __future__ import annotations
@@ -29,9 +27,11 @@ from costguard.values.checks import require
 
 @dataclass(frozen=True, slots=True)
 class PipelineStage:
-    """One pipeline stage under `parallel`: `share` of the layers, the embedding where `first`, head and loss where `last`.
+    """One pipeline stage under `parallel`.
 
-    `shards`: ranks over which ZeRO or FSDP spreads dense parameters. `in_flight`: micro-batches whose activations it keeps.
+    - `share`: its share of the layers. `first`: it holds the embedding. `last`: it holds the head and the loss.
+    - `shards`: ranks over which ZeRO or FSDP spreads dense parameters. `in_flight`: micro-batches whose activations it
+        keeps.
     """
 
     parallel: Parallelism
@@ -43,7 +43,10 @@ class PipelineStage:
 
 
 def check_parallel(architecture: Architecture, parallel: Parallelism, gpus: int, seq_len: int) -> None:
-    """InputError unless heads, layers, experts, tokens and GPUs divide as `parallel` asks and positions reach `seq_len`."""
+    """Raise InputError if heads, layers, experts, tokens or GPUs do not divide as `parallel` requires.
+
+    Also raise it if learned positions do not reach `seq_len`.
+    """
     shards = parallel.count_data_ranks(gpus) * parallel.cp
     positions = architecture.positions
     if positions is not None and architecture.sample_tokens is None:
@@ -72,9 +75,9 @@ def check_parallel(architecture: Architecture, parallel: Parallelism, gpus: int,
 
 
 def list_stages(layers: int, recipe: Recipe, parallel: Parallelism, gpus: int) -> tuple[PipelineStage, ...]:
-    """The whole model, or the first and the last stage of a pipeline: one of these two holds the most.
+    """Return the whole model, or the first and the last stage of a pipeline; one of these two needs the most memory.
 
-    Nobody runs a pipeline empty: where a step is not said to have several passes, it has as many as there are stages.
+    A pipeline always runs several passes per step: if none are stated, as many as there are stages.
     """
     shards = gpus // parallel.model_ranks * parallel.cp
     if parallel.pp == 1:
@@ -121,7 +124,10 @@ DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
 class GpuParameters:
-    """Parameters of one GPU's part of the model before ZeRO: `rest` holds `embedding`, `head`, norms and biases."""
+    """Parameters of one GPU's part of the model before ZeRO.
+
+    `rest`: `embedding`, `head`, norms and biases together.
+    """
 
     dense: float
     experts: float
@@ -133,11 +139,12 @@ class GpuParameters:
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
 class ModelStates:
-    """Bytes on this GPU, and `host`: bytes that wait in host memory instead.
+    """Bytes on this GPU.
 
-    `trained`: parameters whose gradients this GPU computes. `whole_weights`: the weights as if nothing were sharded.
-    `gradients_stay`: the share of each gradient that stays here once its layer is done: all, one shard, or none.
-    `whole_gradients`: all gradients as if all stayed; the others are gradients of one part while it is whole.
+    - `host`: bytes stored in host memory instead. `trained`: number of parameters whose gradients this GPU computes.
+    - `whole_weights`: bytes of the weights without sharding. `whole_gradients`: bytes of all gradients if all stayed.
+    - `gradients_stay`: the share of each gradient that stays after its layer's backward pass: all, one shard, or none.
+    - The other gradient fields are the gradients of one part before they are sharded.
     """
 
     weights: float
@@ -156,7 +163,7 @@ class ModelStates:
 
 
 def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters:
-    """What tensor, pipeline and expert parallelism leave to one GPU of `stage`."""
+    """Return the parameters that tensor, pipeline and expert parallelism assign to one GPU of `stage`."""
     tp = stage.parallel.tp
     embedding = m.embedding / tp if stage.first or m.tied else 0.0
     head = m.head * stage.last / tp
@@ -171,7 +178,7 @@ def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters
 
 
 def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters) -> ModelStates:
-    """The states of one GPU in `stage`, which holds `parts`."""
+    """Return the states of one GPU in `stage` with the parameters `parts`."""
     n, parallel = m.numbers, stage.parallel
     zero, offload = parallel.stage, parallel.offload
     expert_shards = max(stage.shards // parallel.ep, 1)
@@ -211,7 +218,10 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
 
 
 def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
-    """Bytes of one weight in the layers' matrices (what a quantiser takes), and of any other."""
+    """Return the bytes of (one weight in the layers' matrices, one other weight).
+
+    Quantisation applies to the matrices.
+    """
     n = m.numbers
     stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
     if recipe.quant == "none":
@@ -223,7 +233,7 @@ def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
 
 
 def _compute_weight_bytes(m: ModelMeasure, recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
-    """Bytes of everything but experts, and of experts."""
+    """Return the weight bytes of (everything but experts, experts)."""
     matrix, other = choose_weight_bytes(m, recipe)
     head = parts.head if m.head_quantised else 0.0
     stored = matrix * (parts.dense + head) + other * (parts.rest - head)
@@ -231,7 +241,7 @@ def _compute_weight_bytes(m: ModelMeasure, recipe: Recipe, parts: GpuParameters)
 
 
 def _count_trained(recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
-    """Trained parameters outside and inside experts."""
+    """Return the trained parameters (outside experts, inside experts)."""
     if not recipe.trains:
         return 0.0, 0.0
     return (parts.adapters, 0.0) if recipe.adapters else (parts.dense + parts.rest, parts.experts)
@@ -239,12 +249,18 @@ def _count_trained(recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
 class MemoryBuffers:
-    """Bytes on one GPU.
+    """Bytes of buffers on one GPU.
 
-    All through a pass live: `gathered`, whole weights of the layers at work; `bucket`, gradients on their way, or summed;
-    `upcast`, what PEFT turns to fp32; `dequantised`, one matrix; `copies`, fp8 copies of weights.
-    While they are needed: `head`, the head's whole weights where it is a unit of its own; `casts`, autocast's copies of all
-    layers, `cast_layer` of one, `cast_head` of the head; `load`, while quantising; `step`, while the optimizer steps.
+    During a whole pass:
+
+    - `gathered`: full weights of the layers that compute. `bucket`: gradients in transfer, or accumulated.
+    - `upcast`: weights that PEFT converts to fp32. `dequantised`: one matrix. `copies`: fp8 copies of weights.
+
+    Only while needed:
+
+    - `head`: full weights of the head if it is a separate unit. `load`: while quantising. `step`: during the optimizer
+        step.
+    - `casts`: autocast's copies of all layers, `cast_layer` of one layer, `cast_head` of the head.
     """
 
     gathered: float
@@ -261,14 +277,14 @@ class MemoryBuffers:
 
     @property
     def standing(self) -> float:
-        """What lives all through a pass."""
+        """Return the bytes that exist during a whole pass."""
         return self.gathered + self.bucket + self.upcast + self.dequantised + self.copies
 
 
 def compute_buffers(
     m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters, held: ModelStates
 ) -> MemoryBuffers:
-    """The buffers of one GPU in `stage`."""
+    """Return the buffers of one GPU in `stage`."""
     parallel, tp = stage.parallel, stage.parallel.tp
     own = stage.shards if parallel.stage >= WEIGHT_STAGE else 1
     dequantised = _compute_dequantised(m, recipe) / tp
@@ -293,10 +309,10 @@ def compute_buffers(
 def _compute_gathered(
     m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, held: ModelStates
 ) -> tuple[float, float]:
-    """Whole weights a rank holds besides its shard, never more than sharding keeps away; and the head's, where it is apart.
+    """Return the bytes of (full weights that a rank holds besides its shard, full weights of a separate head).
 
-    FSDP gathers two layers and, unless they are units of their own, embedding and head. DeepSpeed keeps up to
-    `stage3_max_live_parameters`. What is offloaded comes back the same way.
+    FSDP gathers two or three layers, plus embedding and head unless they are separate units. DeepSpeed holds up to
+    `stage3_max_live_parameters`. Offloaded weights are gathered in the same way. The result is at most what sharding saves.
     """
     if parallel.stage < WEIGHT_STAGE and parallel.offload != "all":
         return 0.0, 0.0
@@ -319,7 +335,10 @@ def _compute_gathered(
 
 
 def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates) -> float:
-    """Buckets of gradients: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP and Megatron need none."""
+    """Return the bytes of gradient buckets.
+
+    DDP's buckets hold a copy of all gradients, ZeRO's have a fixed size, FSDP and Megatron need none.
+    """
     if stage.shards == 1 or stage.parallel.fsdp or not get_framework(recipe).copies_gradients:
         return 0.0
     if stage.parallel.stage == 0:
@@ -328,11 +347,14 @@ def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held:
 
 
 def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
-    """The fp32 sum of gradients, sharded as they are."""
+    """Return the bytes of the fp32 sum of gradients, sharded like the gradients."""
     return m.numbers.accumulator * held.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
 
 
 def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
-    """A bitsandbytes matrix is multiplied in a copy of full width: the largest one. llama.cpp's kernels read packed weights."""
+    """Return the bytes of the largest matrix in full width.
+
+    bitsandbytes dequantises a matrix before it multiplies; llama.cpp's kernels read packed weights and need no copy.
+    """
     width = get_framework(recipe).quantised_input if recipe.trains else 0
     return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else max(m.numbers.compute, width) * m.largest_matrix

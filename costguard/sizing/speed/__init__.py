@@ -1,1 +1,1 @@
-"""How fast a job is and how long it takes. Start at `throughput.py`, then `duration.py`."""
+"""Speed and duration of a job. Start at `throughput.py`, then `duration.py`."""

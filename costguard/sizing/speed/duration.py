@@ -1,14 +1,12 @@
-"""Wall-clock hours of a run: start-up, steady state, what a long run loses besides, and interruptions.
+"""Wall-clock hours of a run: start-up, steady state, overhead of long runs, and interruptions.
 
-Example: 50e6 tokens at 2,000 (1,600 to 2,500) tokens a second per GPU on 2 GPUs are 3.47 h (2.78 to 4.34) of steady
-state; a run that short loses next to nothing besides; 0.1 h (0.03 to 0.4) of start-up makes 3.6 h (2.8 to 4.8).
+Example: 50e6 tokens at 2,000 (1,600 to 2,500) tokens per second per GPU on 2 GPUs take 3.47 h (2.78 to 4.34) of steady state.
+Such a short run has almost no overhead. With 0.1 h (0.03 to 0.4) of start-up it takes 3.6 h (2.8 to 4.8).
 
-Spot: each interruption costs the restart and half a checkpoint interval of lost work, so with 0.05 interruptions an
+Spot machines: each interruption costs the restart and half a checkpoint interval of lost work. With 0.05 interruptions per
 hour, 0.25 h to restart and a checkpoint every hour, a run takes 1 + 0.05 x (0.25 + 0.5) = 1.0375 times as long.
 
-How fast a placed job is and how long it takes to begin, whether one model works or several take turns.
-
-How often a spot machine is taken back, and how long it takes to be running again.
+The module also computes the speed and start-up of a placed job, with one model or several that take turns.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ FETCHED_BYTES_PER_WEIGHT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """`hours` = start-up + training x interruptions. `train_hours` includes what a long run loses besides its steps.
+    """The hours of a run: `hours` = start-up + training x interruptions.
 
-    `parts`: (name, hours) of what the spread of `hours` comes from.
+    `train_hours` includes the overhead of long runs. `parts`: (name, hours) of each contribution to the spread of `hours`.
     """
 
     hours: Interval
@@ -58,13 +56,13 @@ class Duration:
 
 
 def compute_startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
-    """Hours from the order to the first step: boot, then fetch the weights of each model."""
+    """Return the hours from the order to the first step: boot, then download of the weights of each model."""
     gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
     return boot.add(FETCH_GB_S.invert().scale(gigabytes / SECONDS_PER_HOUR))
 
 
 def compute_duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interval, efficiency: Efficiency) -> Duration:
-    """Hours of `tokens` on `gpus` GPUs at `speed`."""
+    """Return the hours of `tokens` on `gpus` GPUs at `speed`."""
     steady = speed.tokens_per_s_per_gpu.invert().scale(tokens / gpus / SECONDS_PER_HOUR)
     factor = compute_overhead(steady.expected, efficiency)
     train = steady.multiply_independent(factor)
@@ -81,9 +79,10 @@ def compute_duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours
 
 
 def compute_overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
-    """Hours of the whole run over steady ones: 1 for a short run, `efficiency.overhead` for one of weeks.
+    """Return the hours of the whole run divided by its steady-state hours.
 
-    Example: with 1.2 for weeks and half of it after 100 h, a run of 50 h takes 1.2 ^ (50 / 150) = 1.06 times as long.
+    It is 1 for a short run and approaches `efficiency.overhead` for one of weeks. Example: with 1.2 for weeks and half of it
+    after 100 h, a run of 50 h takes 1.2 ^ (50 / 150) = 1.06 times as long.
     """
     grown = steady_hours / (steady_hours + efficiency.overhead_hours)
     weeks = efficiency.overhead
@@ -93,7 +92,7 @@ def compute_overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
 def add_interruptions(
     quiet: Duration, interruptions_per_hour: Interval, *, restart_hours: float, checkpoint_every_hours: float
 ) -> Duration:
-    """`quiet` on machines that are taken back: each time the restart and half a checkpoint interval are lost."""
+    """Return `quiet` with interruptions, each of which costs the restart and half a checkpoint interval."""
     lost_each = restart_hours + checkpoint_every_hours / 2
     factor = interruptions_per_hour.scale(lost_each).add(Interval.exactly(1.0))
     train = quiet.train_hours.multiply_independent(factor)
@@ -107,17 +106,20 @@ def add_interruptions(
 
 
 def compute_checkpoint_interval(interruptions_per_hour: float, write_hours: float) -> float:
-    """Hours between checkpoints that lose least: sqrt(2 x write / rate) (Young 1974). 0.05 an hour, 36 s: 0.63 h."""
+    """Return the hours between checkpoints that lose the least time: sqrt(2 x write / rate) (Young 1974).
+
+    Example: 0.05 interruptions per hour and 36 s to write give 0.63 h.
+    """
     return math.sqrt(2 * write_hours / interruptions_per_hour)
 
 
 def _subtract_to_zero(interval: Interval, x: float) -> Interval:
-    """`interval` - x, not below 0."""
+    """Return `interval` - x, at least 0."""
     return Interval(max(0.0, interval.low - x), max(0.0, interval.expected - x), max(0.0, interval.high - x))
 
 
 def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
-    """Tokens of the job a second per GPU; None where no rate of the GPU is known."""
+    """Return the tokens of the job per second per GPU; None if no arithmetic rate of the GPU is known."""
     if job.beside is None:
         p = placed
         return compute_throughput(
@@ -129,7 +131,10 @@ def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Th
 
 
 def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
-    """Hours from the order to the first step, companions' weights fetched too. `booted`: the machine runs already."""
+    """Return the hours from the order to the first step, including the download of companions' weights.
+
+    `booted`: the machine is running already.
+    """
     beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
     boot = Interval.exactly(0.0) if booted else BOOT_HOURS
     return compute_startup(job.architecture, *(c.architecture for c in beside), boot=boot)
@@ -137,7 +142,10 @@ def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptionRate:
-    """`per_hour`: interruptions per instance-hour. `restart_hours`: until the run computes again."""
+    """Interruptions of a provider's spot machines.
+
+    `per_hour`: interruptions per instance-hour. `restart_hours`: hours until the run computes again.
+    """
 
     per_hour: Interval
     restart_hours: float
@@ -145,7 +153,7 @@ class InterruptionRate:
 
 
 def read_interruptions(rows: Iterable[Mapping[str, str]]) -> dict[str, InterruptionRate]:
-    """Provider -> its risk, from `interruptions.csv`; `*` stands for every provider without a row."""
+    """Return the rate of each provider from `interruptions.csv`; `*` applies to every provider without a row."""
     return {
         row["provider"]: InterruptionRate(
             per_hour=Interval(*(float(row[f"{end}_per_hour"]) for end in ("low", "expected", "high"))),

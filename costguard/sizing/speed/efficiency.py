@@ -1,11 +1,11 @@
-"""The fitted constants that turn datasheet peaks into tokens a second.
+"""The fitted constants that turn datasheet peaks into tokens per second.
 
-They stand in `data/efficiency.json`, which `scripts/fit_efficiency.py` makes.
+They are in `data/efficiency.json`, which `scripts/fit_efficiency.py` writes.
 
     log rate = log ideal rate + sum of weight x feature
 
-The ideal rate is peak arithmetic and nothing else; each feature is a named cost (see `throughput.py`), so every factor of an
-answer can be read: `network` 0.34 with weight 0.4 is a factor exp(-0.4 x 0.34) = 0.87.
+The ideal rate is peak arithmetic only. Each feature is a named cost (see `throughput.py`), so every factor of an answer can be
+read: `network` 0.34 with weight 0.4 is a factor exp(-0.4 x 0.34) = 0.87.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNITLESS_MOST = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepConstants:
-    """What a step costs besides matrix multiplications. Bytes, GB/s (1e9) and shares; each one's reason stands in the file."""
+    """Costs of a step besides matrix products, in bytes, GB/s (1e9) and shares; the file gives the reason for each."""
 
     layer_bytes_per_hidden: float
     layer_bytes_per_ffn: float
@@ -42,10 +42,10 @@ class StepConstants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFamily:
-    """GPUs of one generation: `arch` begins with `prefix`.
+    """GPUs of one generation, whose `arch` begins with `prefix`.
 
-    `full_power_w_per_tflops`: what its least throttled large part may draw; a part allowed less runs at lower clocks.
-    None: not modelled.
+    `full_power_w_per_tflops`: power limit in watts per TFLOPS of the generation's least throttled large GPU. A GPU with less
+    runs at lower clocks. None: not modelled.
     """
 
     prefix: str
@@ -57,7 +57,7 @@ UNKNOWN_FAMILY = GpuFamily(prefix="unknown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingEfficiency:
-    """Shares of bandwidth and of peak arithmetic that decoding and prefill reach, and the 80 % factor around them."""
+    """Shares of bandwidth and peak arithmetic that decoding and prefill reach, and the 80 % factor around the speed."""
 
     bandwidth_share: float
     compute_share: float
@@ -66,12 +66,14 @@ class ServingEfficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """All constants. `weights`: feature -> weight. `evidence`: feature -> published rows in which it was not 0.
+    """All fitted constants.
 
-    `spread_seen` and `spread_unseen`: log half-width of the 80 % interval of a speed, where every feature of the job
-    has evidence and where one has none. `overhead`: hours of a run of weeks over those of its steady state (restarts,
-    evaluation), below 1 at its low end, since few long runs say how they were made; `overhead_hours`: the steady state
-    at which half of its log has come about.
+    - `weights`: weight by feature. `evidence`: number of published rows in which the feature was not 0.
+    - `spread_seen`, `spread_unseen`: log half-width of the 80 % interval of a speed, if every feature of the job has
+        evidence and if one has none.
+    - `overhead`: hours of a weeks-long run divided by its steady-state hours (restarts, evaluation). Its low end is
+        below 1, because few published long runs state how they were made.
+    - `overhead_hours`: steady-state hours at which half of the overhead's log applies.
     """
 
     weights: Mapping[str, float]
@@ -85,18 +87,18 @@ class Efficiency:
     overhead_hours: float
 
     def find_family(self, arch: str) -> GpuFamily:
-        """The family whose prefix fits `arch` best; one nobody has timed where none does."""
+        """Return the family with the longest prefix of `arch`; an unknown family if none matches."""
         fitting = [f for f in self.families if arch.startswith(f.prefix)]
         return max(fitting, key=lambda f: len(f.prefix), default=UNKNOWN_FAMILY)
 
     def choose_spread(self, features: Mapping[str, float]) -> float:
-        """Log half-width for a job of these features."""
+        """Return the log half-width for a job with these features."""
         seen = all(self.evidence.get(name, 0) > 0 for name, x in features.items() if x)
         return self.spread_seen if seen else self.spread_unseen
 
 
 def read_efficiency(table: Mapping[str, object]) -> Efficiency:
-    """Efficiency from the parsed JSON file; the first wrong figure is named."""
+    """Return the Efficiency from the parsed JSON file; raise InputError that names the first wrong figure."""
     spread, overhead = _read_values(table, "spread"), _read_values(table, "overhead")
     return Efficiency(
         weights=_read_values(table, "weights"),
@@ -117,7 +119,7 @@ def _read_values(table: Mapping[str, object], name: str) -> dict[str, float]:
 
 
 def _read_value(table: Mapping[str, object], key: str, where: str) -> float:
-    """A figure, either bare or the `value` of a documented entry."""
+    """Return a figure, written either as a number or as the `value` of a documented entry."""
     found = table.get(key)
     return require_number(found["value"] if isinstance(found, Mapping) else found, f"{where}.{key}", least=-UNITLESS_MOST)
 

@@ -1,23 +1,22 @@
-"""FLOPs one token costs, counted from the shape of the model and how it is trained or served.
+"""FLOPs per token, computed from the shape of the model and the recipe; and the peak rates of a GPU for them.
 
     forward   = 2 N + 4 L w c        backward = 4 N + 8 L w c        recompute = forward of what is computed twice
 
-N are the weights a token is multiplied with: the matrices of the layers (of a mixture, only the experts it passes) and
-the head, not the input embedding, norms or biases. `w` is the summed width of the heads and `c` how many tokens one
-query sees on average: s/2 under a causal mask, w - w^2 / 2s in a window of w < s, s where attention goes both ways.
-With c = s/2 this is the familiar 6 N + 6 L h s (Narayanan et al. 2021, PaLM appendix B; 12 L h s where a source
-counts attention in full). A frozen base has no weight gradients: 4 N (LoRA, QLoRA).
+N are the weights that a token is multiplied with: the matrices of the layers (of a mixture, only the token's experts) and the
+head, but not the input embedding, norms or biases. `w` is the summed width of the heads, and `c` the average number of tokens
+that a query attends to: s/2 under a causal mask, w - w^2 / 2s in a window of w < s, s if attention goes both ways. With c = s/2
+this is the familiar 6 N + 6 L h s (Narayanan et al. 2021, PaLM appendix B; 12 L h s where a source counts full attention). A
+frozen base has no weight gradients: 4 N (LoRA, QLoRA).
 
-Example: Llama-2-7B at 2048 tokens. N = 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6,607,077,376, attention
-6 x 32 x 4096 x 2048 = 1.61e9: 41.25 GFLOP a token, of which 13.75 forward; full recompute adds 13.49 (not the head).
+Example: Llama-2-7B at 2048 tokens. N = 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6,607,077,376, attention 6 x 32 x
+4096 x 2048 = 1.61e9: 41.25 GFLOP per token, of which 13.75 forward; full recompute adds 13.49 (not the head).
 
-An encoder-decoder's token is one position in and one out: every Block sees `seq_len` tokens. A Block with `tokens` of
-its own (an image tower) always sees those, and its cost is spread over the tokens of the sample.
+A token of an encoder-decoder is one input and one output position: every LayerBlock processes `seq_len` tokens. A LayerBlock
+with its own `tokens` (an image tower) always processes those, and its cost is spread over the tokens of the sample.
 
-A job as work: FLOPs by the rate they run at and bytes per token, counted once; and the peak rates of a GPU for it.
-
-Example: Llama-2-7B trained in fp8 at 2048 tokens: the layers' matrices run at the fp8 rate, the head (0.8 GFLOP) and the
-scores (0.54 GFLOP forward, 2.5 times that backward) at the 16-bit rate.
+`TokenWork` divides the FLOPs by the rate at which they run. Example: Llama-2-7B trained in fp8 at 2048 tokens runs the layers'
+matrices at the fp8 rate, and the head (0.8 GFLOP) and the scores (0.54 GFLOP forward, 2.5 times that backward) at the 16-bit
+rate.
 """
 
 from __future__ import annotations
@@ -35,7 +34,10 @@ ATTENTION_MATRICES = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "q_a_pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """FLOPs per token. `attention`: the share (0..1) of `forward` that is scores and values. `explain`: line by line."""
+    """FLOPs per token.
+
+    `attention`: the share (0..1) of `forward` spent on scores and values. `explain`: the formula, line by line.
+    """
 
     forward: float
     backward: float
@@ -45,17 +47,20 @@ class Flops:
 
     @property
     def model(self) -> float:
-        """What the model needs: what "model FLOPs utilisation" counts."""
+        """Return the FLOPs that the model needs, as counted by "model FLOPs utilisation"."""
         return self.forward + self.backward
 
     @property
     def hardware(self) -> float:
-        """What the GPU computes, recomputation included."""
+        """Return the FLOPs that the GPU computes, including recomputation."""
         return self.forward + self.backward + self.recompute
 
 
 def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
-    """FLOPs of one token at `recipe.seq_len`: forward only for inference, without weight gradients under adapters."""
+    """Return the FLOPs of one token at `recipe.seq_len`.
+
+    Inference has only a forward pass; with adapters, the base has no weight gradients.
+    """
     sample = architecture.sample_tokens or recipe.seq_len
     shares = [(block, _count_tokens(block, recipe) / sample) for block in architecture.blocks]
     walked = architecture.walk.multiply_adds / sample if architecture.walk else 0
@@ -78,17 +83,20 @@ def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
 
 
 def _count_tokens(block: LayerBlock, recipe: Recipe) -> int:
-    """Tokens of one sample that pass `block`."""
+    """Return the tokens of one sample that `block` processes."""
     return block.tokens or recipe.seq_len
 
 
 def _count_layer_weights(block: LayerBlock) -> int:
-    """Weights one token is multiplied with in one layer: attention, the experts it passes, the router; no norms, no biases."""
+    """Return the weights that one token is multiplied with in one layer: attention, its experts and the router.
+
+    Norms and biases are not counted.
+    """
     return block.attention_parameters + _count_feed_forward_weights(block.feed_forward, block.hidden)
 
 
 def _count_score_flops(block: LayerBlock, recipe: Recipe) -> float:
-    """Forward FLOPs of queries x keys and scores x values, per token of one layer."""
+    """Return the forward FLOPs of queries x keys and scores x values, per token of one layer."""
     attention, tokens = block.attention, _count_tokens(block, recipe)
     seen = count_context_tokens(attention, tokens, causal=block.causal and recipe.attention != "eager")
     cross = tokens if block.cross_attention else 0
@@ -96,20 +104,23 @@ def _count_score_flops(block: LayerBlock, recipe: Recipe) -> float:
 
 
 def count_context_tokens(attention: Attention, tokens: int, *, causal: bool) -> float:
-    """Tokens a query computes a score for, on average. Eager attention computes the masked half too: `causal` False."""
+    """Return the average number of tokens for which a query computes a score.
+
+    Eager attention also computes the masked half, so `causal` is False for it.
+    """
     window = min(attention.window or tokens, tokens)
     return window * (1 - window / (2 * tokens)) if causal else float(window)
 
 
 def _compute_value_width(attention: Attention) -> int:
-    """Width of the values all heads read: heads x value size."""
+    """Return the width of the values of all heads: heads x value size."""
     return attention.heads * (attention.head_dim if attention.latent is None else attention.latent.value_dim)
 
 
 def _count_adapter_weights(block: LayerBlock, lora: Lora) -> int:
-    """Weights of one layer's low-rank adapters: rank x (inputs + outputs) of each matrix that carries one.
+    """Return the adapter weights of one layer that a token uses: rank x (inputs + outputs) of each adapted matrix.
 
-    A mixture's experts carry one each; a token passes those of its own experts.
+    Each expert has its own adapters, and a token uses those of its own experts.
     """
     attention = sum(i + o for n, (i, o) in block.attention.list_matrices(block.hidden).items() if _carries_adapter(n, lora))
     forward = sum(i + o for n, (i, o) in block.feed_forward.list_matrices(block.hidden).items() if _carries_adapter(n, lora))
@@ -131,7 +142,7 @@ def _count_feed_forward_weights(feed_forward: FeedForward, hidden: int) -> int:
 
 
 def _compute_stated_scale(architecture: Architecture) -> float:
-    """How many times larger the layers are than their shape says, where the count is stated: 1 where it is not."""
+    """Return the factor by which a stated parameter count exceeds the computed layers; 1 if no count is stated."""
     if architecture.stated_params is None or not architecture.blocks:
         return 1.0
     counted = sum(b.layers * b.parameters_each for b in architecture.blocks)
@@ -140,7 +151,10 @@ def _compute_stated_scale(architecture: Architecture) -> float:
 
 
 def _count_backward(weights: float, adapters: float, scores: float, recipe: Recipe) -> float:
-    """Gradients of the inputs cost as much as the forward pass, gradients of the trained weights as much again."""
+    """Return the backward FLOPs per token.
+
+    Gradients of the inputs cost as much as the forward pass, and gradients of the trained weights cost the same again.
+    """
     if not recipe.trains:
         return 0.0
     trained = adapters if recipe.adapters else weights
@@ -148,7 +162,10 @@ def _count_backward(weights: float, adapters: float, scores: float, recipe: Reci
 
 
 def _count_recompute(layers_forward: float, scores: float, recipe: Recipe) -> float:
-    """Full checkpointing runs every layer's forward again, selective only the scores (Korthikanti et al. 2022)."""
+    """Return the FLOPs per token of recomputation.
+
+    Full checkpointing repeats every layer's forward pass, selective only the scores (Korthikanti et al. 2022).
+    """
     if not recipe.trains:
         return 0.0
     return {"none": 0.0, "selective": scores, "full": layers_forward}[recipe.checkpointing]
@@ -157,7 +174,7 @@ def _count_recompute(layers_forward: float, scores: float, recipe: Recipe) -> fl
 def _explain_flops(
     weights: dict[str, float], scores: float, backward: float, recompute: float, recipe: Recipe
 ) -> tuple[str, ...]:
-    """Formula and numbers, in GFLOP a token."""
+    """Return the formula with its numbers, in GFLOP per token."""
     total = sum(weights.values())
     parts = " + ".join(f"{name} {n / GIGA:.3f}" for name, n in weights.items())
     forward = f"2 x {total / GIGA:.3f} + attention {scores / GIGA:.3f} = {(2 * total + scores) / GIGA:.3f} GFLOP a token"
@@ -183,10 +200,10 @@ QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenWork:
-    """A job per token: FLOPs by the rate they run at, bytes, and weights. Independent of hardware and sharing.
+    """The work of a job per token, independent of hardware and parallelism: FLOPs by rate, bytes and weights.
 
-    `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers, of all, of feed-forwards, of mixtures; `words` of the
-    vocabulary. `walked`: the layers are convolutions.
+    `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers of all layers, of feed-forwards, of mixtures. `words`: size
+    of the vocabulary. `walked`: the layers are convolutions.
     """
 
     flops: Flops
@@ -207,13 +224,13 @@ class TokenWork:
 
     @property
     def mixture(self) -> bool:
-        """Whether a token passes only some of the experts."""
+        """Return whether a token uses only some of the experts."""
         return self.expert_weights > 0
 
 
 @lru_cache(maxsize=64)
 def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
-    """Count `recipe` on `architecture` once; a quote asks for the same job on many GPUs."""
+    """Return the work of `recipe` on `architecture`; cached, because a quote needs it for many GPUs."""
     flops = count_flops_per_token(architecture, recipe)
     scores = flops.attention * flops.forward
     again = recipe.checkpointing != "none"
@@ -240,7 +257,10 @@ def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
 
 
 def _choose_weight_bytes(recipe: Recipe) -> float:
-    """Bytes a weight is read or sent in: quantised, fp8 where served so, else 2, or 4 in plain fp32."""
+    """Return the bytes in which a weight is read or sent.
+
+    They depend on the quantisation; otherwise 1 if served in fp8, 4 in plain fp32, else 2.
+    """
     if recipe.quant != "none":
         return QUANTISED_BYTES[recipe.quant]
     served = {"fp8": 1.0} if not recipe.trains else {}
@@ -248,7 +268,7 @@ def _choose_weight_bytes(recipe: Recipe) -> float:
 
 
 def _count_head_flops(architecture: Architecture, recipe: Recipe) -> float:
-    """The head runs in 16 bits whatever the layers do."""
+    """Return the FLOPs per token of the head, which always runs in 16 bits."""
     if not architecture.has_head:
         return 0.0
     forward = 2.0 * architecture.embedding_parameters
@@ -262,10 +282,11 @@ def _compute_ffn_width(block: LayerBlock) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakRate:
-    """TFLOPS of one device: `matrix` for the layers at the recipe's precision, `wide` for head and scores in 16 bits.
+    """Peak TFLOPS of one device.
 
-    `reduced`: "fp8" or "fp4" where the layers run in so few bits, else blank.
-    `fp16`: 16 bits mean fp16, because the recipe says so or the GPU knows no bf16.
+    - `matrix`: for the layers at the recipe's precision. `wide`: for head and scores in 16 bits.
+    - `reduced`: "fp8" or "fp4" if the layers run in it, else blank.
+    - `fp16`: 16 bits mean fp16, because the recipe states it or the GPU has no bf16.
     """
 
     matrix: float
@@ -276,7 +297,7 @@ class PeakRate:
 
 
 def find_peak_rate(recipe: Recipe, gpu: Gpu) -> PeakRate | None:
-    """The rates `recipe` runs at on `gpu`; None where the datasheet gives none."""
+    """Return the rates at which `recipe` runs on `gpu`; None if the datasheet has none."""
     if recipe.precision == "fp32":
         return _find_fp32_peak(gpu)
     wide = gpu.bf16_tflops or gpu.fp32_tflops
@@ -298,7 +319,7 @@ def find_peak_rate(recipe: Recipe, gpu: Gpu) -> PeakRate | None:
 
 
 def _find_fp32_peak(gpu: Gpu) -> PeakRate | None:
-    """PyTorch multiplies fp32 at full precision unless told otherwise, so TF32 is offered, not assumed."""
+    """Return the full fp32 rate, which PyTorch uses by default; a faster TF32 rate is only mentioned in a note."""
     if gpu.fp32_tflops is None:
         return None
     faster = (gpu.tf32_tflops or 0) > gpu.fp32_tflops

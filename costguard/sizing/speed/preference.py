@@ -1,11 +1,11 @@
-"""Hours of a job whose models take turns: the seconds of every pass that a token makes, added up.
+"""Speed of a job whose models take turns: the seconds of every pass that a token needs, added up.
 
-    seconds a token = sum over passes of (times it makes the pass) / (tokens a second of that pass)
+    seconds per token = sum over passes of (number of times) / (tokens per second of that pass)
 
-Example: a token of PPO's experience is written once (completions only: 60 us on an 80 GB A100 at 32 sequences), scored
-once each by policy, reference, reward and value model (4 x 90 us), and trained on by policy and value (2 x 360 us).
-A forward pass takes the share that it has in the FLOPs of a training step of the same model: the published runs that
-speeds are fitted on are training runs.
+Example: a token of PPO's experience is generated once (completions only: 60 us on an 80 GB A100 at 32 sequences), scored once
+by each of policy, reference, reward and value model (4 x 90 us), and used in training by policy and value model (2 x 360 us).
+The time of a forward pass is its share of the FLOPs of a training step of the same model, because speeds are fitted on
+published training runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ MICRO = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPass:
-    """`times` a token makes it, at `speed` tokens a second per GPU; `flops` a token."""
+    """One kind of pass.
+
+    `times`: passes per token. `speed`: tokens per second per GPU. `flops`: FLOPs per token.
+    """
 
     name: str
     times: float
@@ -37,14 +40,17 @@ class ModelPass:
 
     @property
     def seconds(self) -> Interval:
-        """Seconds of it for each token of the job, on one GPU."""
+        """Return the seconds of this pass for each token of the job, on one GPU."""
         return self.speed.invert().scale(self.times)
 
 
 def compute_preference_speed(
     architecture: Architecture, beside: PreferenceTraining, placed: Placement, efficiency: Efficiency
 ) -> Throughput | None:
-    """Tokens of the job a second per GPU, every model's passes counted; None where no rate of the GPU is known."""
+    """Return the tokens of the job per second per GPU, including the passes of every model.
+
+    Return None if no arithmetic rate of the GPU is known.
+    """
     clock = _PlacementSpeeds(placed, efficiency)
     policy = replace(placed.recipe, micro_batch=placed.recipe.micro_batch * beside.sequences)
     own = clock.compute_speed(architecture, policy, placed.parallel)
@@ -53,7 +59,7 @@ def compute_preference_speed(
 
 @dataclass(frozen=True, slots=True)
 class _PlacementSpeeds:
-    """Speeds on the GPUs of one placement."""
+    """Computes speeds on the GPUs of one placement."""
 
     placed: Placement
     efficiency: Efficiency
@@ -96,7 +102,10 @@ def _build_scoring_pass(name: str, architecture: Architecture, recipe: Recipe, t
 def _list_generation_passes(
     architecture: Architecture, beside: PreferenceTraining, policy: Recipe, clock: _PlacementSpeeds
 ) -> Iterator[ModelPass]:
-    """Prompts taken in at once, completions token by token; half of a completion is behind its average token."""
+    """Yield the passes of generation: prompts are processed at once, completions token by token.
+
+    The average token of a completion has the prompt and half of the completion before it.
+    """
     whole = Parallelism(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
     behind = beside.prompt_len + beside.completion_len // 2
     recipe = replace(policy, method="inference", micro_batch=beside.generation_batch, seq_len=behind, gradient_accumulation=1)
@@ -111,7 +120,7 @@ def _list_generation_passes(
 
 
 def _sum_passes(own: Throughput, passes: list[ModelPass]) -> Throughput:
-    """The policy's own speed with all other passes of its tokens beside it."""
+    """Return the policy's own speed, reduced by the time of all other passes of its tokens."""
     seconds = reduce(Interval.add, (p.seconds for p in passes))
     rate = seconds.invert()
     flops = sum(p.times * p.flops for p in passes)

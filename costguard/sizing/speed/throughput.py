@@ -1,25 +1,23 @@
-"""Tokens a second per GPU: the ideal rate, times one factor for each named cost, with an 80 % interval.
+"""Tokens per second per GPU: the ideal rate times one factor for each named cost, with an 80 % interval.
 
-Example: an ideal of 7,000 tokens a second and factors base 0.70, memory 0.85, network 0.95 are 3,957; with a log spread
-of 0.25 the interval is 3,082 to 5,081. Training tokens are those of the data set. Inference tokens are generated ones:
-`micro_batch` sequences on each copy of the model, each with `seq_len` tokens behind it; prompts are `prefill`.
+Example: an ideal of 7,000 tokens per second and factors base 0.70, memory 0.85, network 0.95 give 3,957; with a log spread of
+0.25 the interval is 3,082 to 5,081. Training tokens are those of the data set. Inference tokens are generated tokens:
+`micro_batch` sequences on each copy of the model, each with `seq_len` tokens before it. Prompt tokens are `prefill`.
 
-Where the seconds of one token go on given GPUs: arithmetic at peak, and everything that keeps a GPU from it.
-
-Every time is seconds per token of one GPU at the best rate of the part concerned, and every cost is
+Costs: each is a time in seconds per token of one GPU at the best rate of the component, as a feature
 
     -log(1 + time / time of arithmetic)
 
-so it is 0 where nothing is spent, and a fitted weight of 1 would mean that nothing of it is overlapped.
+It is 0 if no time is spent; a fitted weight of 1 would mean that none of the time overlaps with arithmetic.
 
-Example: Llama-2-7B, 2 x 2048 tokens, no checkpointing, on one A100-80GB-SXM: 41.2 GFLOP at 312 TFLOPS and slower scores
-take 135 us; activations, logits, weights and optimizer move 92.8 MB, 45.5 us at 2039 GB/s: `memory` is -log(1.34) = -0.29.
+Example: Llama-2-7B, 2 x 2048 tokens, no checkpointing, on one A100-80GB-SXM: 41.2 GFLOP at 312 TFLOPS and slower scores take
+135 us. Activations, logits, weights and optimizer move 92.8 MB, 45.5 us at 2039 GB/s: `memory` is -log(1.34) = -0.29.
 
-How fast a model generates: a step reads all weights and every sequence's cache; reading or computing sets the pace.
+Generation: a step reads all weights and every sequence's cache, and the slower of reading and computing sets the speed.
 
-Example: Llama-2-7B in bf16 on an A100-80GB-SXM (2039 GB/s, 60 % of it reached), one sequence at 2048 tokens: 13.5 GB of
-weights and 1.07 GB of cache take 11.7 ms a step, 86 tokens a second; computing takes 0.1 ms. With 32 sequences a step
-reads 47.6 GB: 38.9 ms, 823 tokens a second. Shares are assumed (the data holds no serving run); the interval is wide.
+Example: Llama-2-7B in bf16 on an A100-80GB-SXM (2039 GB/s, of which 60 % is reached), one sequence at 2048 tokens: 13.5 GB of
+weights and 1.07 GB of cache take 11.7 ms per step, 86 tokens per second; computing takes 0.1 ms. With 32 sequences a step reads
+47.6 GB: 38.9 ms, 823 tokens per second. The shares are assumed (the data has no serving run), so the interval is wide.
 """
 
 from __future__ import annotations
@@ -38,10 +36,11 @@ from costguard.values.interval import Interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """`tokens_per_s_per_gpu` in steady state. `efficiency`: share of `peak_tflops` reached, recomputation counted as work.
+    """The speed of a job in steady state.
 
-    `reasons`: (name, factor) whose product with the ideal rate is the expected one. `prefill_tokens_per_s_per_gpu`:
-    prompt tokens when serving, None when training.
+    - `efficiency`: the share of `peak_tflops` reached, with recomputation counted as work.
+    - `reasons`: (name, factor); the ideal rate times all factors is the expected rate.
+    - `prefill_tokens_per_s_per_gpu`: prompt tokens when serving; None when training.
     """
 
     tokens_per_s_per_gpu: Interval
@@ -63,7 +62,7 @@ def compute_throughput(
     nodes: int,
     efficiency: Efficiency,
 ) -> Throughput | None:
-    """Speed of the job on `gpus` GPUs in `nodes` machines; None where no arithmetic rate of the GPU is known."""
+    """Return the speed of the job on `gpus` GPUs in `nodes` machines; None if no arithmetic rate of the GPU is known."""
     top = find_peak_rate(recipe, gpu)
     if top is None:
         return None
@@ -141,35 +140,37 @@ class StepSetting:
 
     @property
     def ranks(self) -> int:
-        """Data-parallel copies of the model."""
+        """Return the number of data-parallel copies of the model."""
         return max(1, self.gpus // self.parallel.model_ranks)
 
     @property
     def weights(self) -> float:
-        """Weights that one copy keeps in reach of a token; its ranks read their parts at the same time."""
+        """Return the weights that one copy stores for a token; its ranks read their parts at the same time."""
         return self.work.weights + self.work.expert_weights / self.parallel.ep
 
     @property
     def pass_tokens(self) -> float:
-        """Tokens of one pass of one copy, divided over context-parallel ranks."""
+        """Return the tokens of one pass of one copy, divided by the context-parallel ranks."""
         return self.recipe.micro_batch * self.recipe.seq_len / self.parallel.cp
 
     @property
     def passes_a_step(self) -> int:
-        """Forward and backward passes between two optimizer steps."""
+        """Return the number of forward and backward passes per optimizer step."""
         return self.recipe.gradient_accumulation
 
     @property
     def trains_weights(self) -> bool:
-        """Whether the model's own weights get gradients."""
+        """Return whether the model's own weights have gradients."""
         return self.recipe.trains and not self.recipe.adapters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSpeeds:
-    """GB/s a GPU sends: `inside` a machine, `between` machines while all do, and in a ring over all (`collective`).
+    """The GB/s that a GPU sends.
 
-    `together`: GPUs that share the fast fabric.
+    - `inside`: inside a machine. `between`: between machines while all GPUs send. `collective`: in a ring over all
+        GPUs.
+    - `together`: number of GPUs that share the fast fabric.
     """
 
     inside: float
@@ -179,7 +180,7 @@ class LinkSpeeds:
 
 
 def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamily) -> dict[str, float]:
-    """Every named cost of this job on these GPUs, to be weighed by the fitted weights; what does not apply is 0."""
+    """Return every named cost of this job on these GPUs, before the fitted weights; 0 if a cost does not apply."""
     s, reach = setting, _compute_links(setting.gpu, setting.gpus, setting.nodes, physics)
     base = compute_arithmetic_seconds(s, physics)
     return {
@@ -203,14 +204,17 @@ def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamil
 
 
 def compute_arithmetic_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """If a GPU did nothing but multiply, at its peak. Scores run slower than matrices even so."""
+    """Return the seconds per token if a GPU did nothing but multiply at its peak; scores are slower than matrices."""
     job, top = setting.work, setting.top
     wide = job.wide_flops + _choose_attention_slowdown(setting, physics) * job.attention_flops
     return (job.matrix_flops / top.matrix + wide / top.wide) / TERA
 
 
 def _choose_attention_slowdown(setting: StepSetting, physics: StepConstants) -> float:
-    """Hopper and Blackwell need kernels written for them (FlashAttention-3 and 4, cuDNN); FlashAttention-2 wastes them."""
+    """Return the slowdown of attention scores.
+
+    Hopper and Blackwell need kernels written for them (FlashAttention-3 and 4, cuDNN); FlashAttention-2 runs slowly on them.
+    """
     recipe = setting.recipe
     made_for_it = recipe.attention == "flash3" or recipe.framework == "megatron"
     if setting.gpu.compute_capability.startswith(NEW_KERNELS_FROM) and not made_for_it:
@@ -219,16 +223,16 @@ def _choose_attention_slowdown(setting: StepSetting, physics: StepConstants) -> 
 
 
 def _compute_idle_share(stages: int, passes: int) -> float:
-    """Time a pipeline fills and drains, over time it works: (p - 1) / m.
+    """Return a pipeline's fill and drain time divided by its working time: (p - 1) / m.
 
-    Where that is much, stages are cut in two and interleaved: of what exceeds INTERLEAVED_FROM half is left.
+    If the ratio is large, stages are cut in two and interleaved, which halves the part above INTERLEAVED_FROM.
     """
     idle = (stages - 1) / passes
     return min(idle, (idle + INTERLEAVED_FROM) / 2)
 
 
 def _compute_memory_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """Activations, logits, the weights of each pass and the optimizer's step, through the GPU's own memory."""
+    """Return the seconds per token to move activations, logits, weights and optimizer states through the GPU's memory."""
     s, job = setting, setting.work
     layers = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
     logits = physics.logits_bytes_per_word * job.words
@@ -243,7 +247,10 @@ def _compute_memory_seconds(setting: StepSetting, physics: StepConstants) -> flo
 
 
 def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
-    """Data parallelism: gradients once a step, or weights gathered in every pass and gradients scattered (ZeRO-3, FSDP)."""
+    """Return the seconds per token of data-parallel communication.
+
+    Gradients are sent once per step; with ZeRO-3 and FSDP, weights are gathered in every pass and gradients are scattered.
+    """
     s, job = setting, setting.work
     gradients = 2.0 * s.trains_weights
     gathered = job.passes * job.weight_bytes + gradients
@@ -252,9 +259,11 @@ def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
 
 
 def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
-    """Tensor parallelism sums two activations a layer and pass; expert parallelism sends tokens to experts and back.
+    """Return the seconds per token of tensor- and expert-parallel communication.
 
-    Between machines a token goes once to each machine that holds one of its experts: 8 experts in 8 machines are 4.6 others.
+    Tensor parallelism sums two activations per layer and pass; expert parallelism sends tokens to experts and back. Between
+    machines a token is sent once to each machine that holds one of its experts: 8 experts in 8 machines mean 4.6 other
+    machines.
     """
     s, job = setting, setting.work
     tensor = links.inside if s.parallel.tp <= links.together else links.between
@@ -267,7 +276,10 @@ def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> 
 
 
 def _compute_host_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """Offload: gradients down, weights up and Adam on the CPU once a step; with `all`, weights up in every pass."""
+    """Return the seconds per token of offloading.
+
+    Once per step, gradients go down, weights go up and Adam runs on the CPU; with `all`, weights go up in every pass.
+    """
     s, job = setting, setting.work
     if s.parallel.offload == "none":
         return 0.0
@@ -278,10 +290,10 @@ def _compute_host_seconds(setting: StepSetting, physics: StepConstants) -> float
 
 
 def _compute_links(gpu: Gpu, gpus: int, nodes: int, physics: StepConstants) -> LinkSpeeds:
-    """How GPUs reach each other.
+    """Return the link speeds between the GPUs.
 
-    A ring's data enters a machine once, over the network cards of all its GPUs together. Those cards are taken to be in
-    proportion to the fabric (`fabric_share_per_gpu`), or one shared card of `pcie_node_gb_s` beside PCIe.
+    A ring's data enters a machine once, over the network cards of all its GPUs together. The cards are assumed to be
+    proportional to the fabric (`fabric_share_per_gpu`); with PCIe, one shared card of `pcie_node_gb_s` is assumed.
     """
     per_node = max(1, gpus // nodes)
     inside = (gpu.interconnect_gb_s or 0) / 2 if gpu.nvlink else physics.pcie_gb_s
@@ -294,14 +306,14 @@ def _compute_links(gpu: Gpu, gpus: int, nodes: int, physics: StepConstants) -> L
 
 
 def _compute_power(gpu: Gpu, family: GpuFamily) -> float:
-    """Log of the watts a part may draw per TFLOPS, against its generation's least throttled part; 0 where not known."""
+    """Return the log of the GPU's power limit per TFLOPS relative to its generation's least throttled GPU; 0 if unknown."""
     if family.full_power_w_per_tflops is None or gpu.tdp_w is None or gpu.bf16_tflops is None:
         return 0.0
     return min(0.0, math.log(gpu.tdp_w / gpu.bf16_tflops / family.full_power_w_per_tflops))
 
 
 def _compute_achieved(gpu: Gpu) -> float:
-    """Log of the best share of peak anybody has measured, against the usual one; 0 where nobody has."""
+    """Return the log of the best measured share of peak relative to the usual share; 0 if none was measured."""
     if gpu.mamf_bf16_tflops is None or gpu.bf16_tflops is None:
         return 0.0
     return math.log(gpu.mamf_bf16_tflops / gpu.bf16_tflops / USUAL_ACHIEVED)
@@ -314,7 +326,7 @@ SUM_SECONDS = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeStep:
-    """Seconds in which every sequence of one copy of the model gains one token, by what they are spent on."""
+    """Seconds in which every sequence of one model copy gains one token, by component."""
 
     reading: float
     computing: float
@@ -322,14 +334,14 @@ class DecodeStep:
 
     @property
     def seconds(self) -> float:
-        """Reading and computing overlap; sums between GPUs wait for both."""
+        """Return the total seconds: reading and computing overlap; sums between GPUs come after both."""
         return max(self.reading, self.computing) + self.summing
 
 
 def _compute_decode_step(
     architecture: Architecture, setting: StepSetting, *, links: LinkSpeeds, serving: ServingEfficiency
 ) -> DecodeStep:
-    """One step of `micro_batch` sequences that have `seq_len` tokens behind them, on tp x pp GPUs."""
+    """Return one decode step of `micro_batch` sequences with `seq_len` earlier tokens each, on tp x pp GPUs."""
     job, gpu, recipe, tp = setting.work, setting.gpu, setting.recipe, setting.parallel.tp
     ranks, batch = tp * setting.parallel.pp, recipe.micro_batch
     cache = batch * sum(_compute_cache_bytes(b, recipe) for b in architecture.blocks)
@@ -343,7 +355,7 @@ def _compute_decode_step(
 
 
 def _count_weights_read(architecture: Architecture, work: TokenWork, batch: int) -> float:
-    """Weights one step needs: of a mixture, the experts that at least one of `batch` tokens is sent to."""
+    """Return the weights that one step reads; of a mixture, the experts used by at least one of `batch` tokens."""
     total = work.weights + work.expert_weights - architecture.embedding_parameters * (not architecture.tied_embeddings)
     if not work.mixture:
         return total
@@ -354,16 +366,16 @@ def _count_weights_read(architecture: Architecture, work: TokenWork, batch: int)
 
 
 def _compute_cache_bytes(block: LayerBlock, recipe: Recipe) -> float:
-    """Keys and values of one sequence in one Block, 16-bit; a window keeps no more than itself."""
+    """Return the bytes of 16-bit keys and values of one sequence in one LayerBlock; a window limits the cached tokens."""
     tokens = block.tokens or recipe.seq_len
     return CACHE_BYTES * block.layers * block.attention.cached_width * min(tokens, block.attention.window or tokens)
 
 
 def _compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
-    """Prompt tokens a second per GPU: bound by arithmetic."""
+    """Return the prompt tokens per second per GPU, limited by arithmetic."""
     return top.matrix * TERA * serving.compute_share / work.flops.forward
 
 
 def _is_generative(architecture: Architecture) -> bool:
-    """Whether tokens come one after another; an encoder or an image tower takes them all at once."""
+    """Return whether tokens are generated one after another; an encoder or image tower processes them all at once."""
     return any(block.causal for block in architecture.blocks)
