@@ -1,4 +1,4 @@
-"""Reads a CSV or Parquet file as a table of header and rows, without loading the whole file, and converts cells to text.
+"""Reads a CSV or Parquet file as a header and rows, without loading the whole file, and converts cells to text.
 
 Cells have the text form that FOCUS uses in CSV. The module also parses JSON within a cell.
 """

@@ -276,7 +276,7 @@ def _build_headers(request_id: str, channel: Channel, place: _WebhookUrl, body: 
 
 
 def _drain_answer(answer: httpx2.Response, until: float) -> bytes:
-    """Read a little of the answer, so that its sender is not cut off, and keep less of it."""
+    """Read at most MOST_ANSWER bytes, so that the sender is not cut off, and return at most MOST_ANSWER_KEPT of them."""
     size, said = 0, b""
     with suppress(httpx2.HTTPError, httpx2.StreamError):
         for piece in answer.iter_raw():

@@ -1,6 +1,7 @@
-"""`--format focus`: a FOCUS export as CSV, one row per charge item, in the version of `--focus-version` (default: newest).
+"""`--format focus`: a FOCUS export as CSV, one row per charge item.
 
-Text that a spreadsheet would run as a formula gets a quote in front, as in every CSV. Names are exported as they are.
+`--focus-version` selects the version (default: the newest). Text that a spreadsheet would run as a formula gets a quote in
+front, as in every CSV. Names are exported as they are.
 """
 
 from __future__ import annotations

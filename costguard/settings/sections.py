@@ -117,7 +117,8 @@ class DefaultSettings:
     """The `[defaults]` section.
 
     - `timezone`: the IANA zone for the days and months of budgets and reports that state no zone.
-    - `owner_from`: labels that name a machine's owner; the first label present counts ("label:owner"; a tag is a label).
+    - `owner_from`: labels that name a machine's owner; the first label present counts ("label:owner"; a tag is a
+        label).
     - `protect`: labels of machines that must never be touched: "label:KEY=VALUE" or "label:KEY".
     - `group_from`: labels that group the machines of an account: those with the same value of the first label present;
         "label:KEY + label:KEY" requires both; (): no groups.

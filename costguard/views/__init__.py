@@ -1,1 +1,1 @@
-"""Answers as documents: one file for each kind of answer, pure, no format in it. `reports/` renders any of them."""
+"""Views: each module turns one kind of answer into a Document, without I/O; `renderers` formats any Document."""

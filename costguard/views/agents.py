@@ -1,4 +1,7 @@
-"""Agents and tokens as documents: `costguard.enrol/1`, `costguard.agents/1`, `costguard.tokens/1`. Secrets are shown once."""
+"""Documents about agents and tokens: `costguard.enrol/1`, `costguard.agents/1`, `costguard.tokens/1`.
+
+A secret is shown only once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ REVOKED = "revoked"
 
 
 def build_enrolment_document(code: EnrollmentCode, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
-    """A code that was just made, which nobody is shown again. `address`: of the watchdog, as the machine calls it."""
+    """Return the document of a new enrolment code, which is shown only once.
+
+    `address`: the watchdog's URL as the machine reaches it.
+    """
     line = f"python3 costguard-agent.pyz join {address} {shown}"
     fetch = f"curl -fsSO {address}/costguard-agent.pyz && {line} && python3 costguard-agent.pyz install"
     data = {
@@ -49,7 +55,10 @@ def build_enrolment_document(code: EnrollmentCode, shown: str, *, called: str, a
 def build_agents_document(
     agents: Sequence[Agent], live: Mapping[ResourceKey, LiveResource], now: datetime, *, did: str = ""
 ) -> Document:
-    """Every agent, those that were revoked last. `did`: what was just done, in words."""
+    """Return every agent, revoked ones last.
+
+    `did`: a sentence about the change that was just made.
+    """
     listed = sorted(agents, key=lambda one: one.revoked_at is not None)
     columns = _list_agent_columns(live, now)
     rows = [build_record(columns, one) for one in listed]
@@ -60,7 +69,10 @@ def build_agents_document(
 
 
 def build_tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "", did: str = "") -> Document:
-    """Every token by its name. `shown`: the one that was just made, which nobody is shown again."""
+    """Return every token by name.
+
+    `shown`: the token that was just created, which is shown only once.
+    """
     columns = _list_token_columns(now)
     rows = [build_record(columns, one) for one in tokens]
     data: dict[str, object] = {"schema": "costguard.tokens/1", "at": format_instant(now), "tokens": rows}

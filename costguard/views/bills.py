@@ -1,8 +1,7 @@
-"""Bills held against charges as a document: `costguard.reconcile/1`, one record a resource and kind of charge.
+"""Bills compared with charges as a document: `costguard.reconcile/1`, one record per resource and kind of charge.
 
-How bills were held against charges, as a report tells it; and amounts as `reconcile` writes them.
-
-What is wrong with a FOCUS file, as a document: `costguard.focus_check/1`, one record a finding.
+Also the comparison as shown in a report, and the findings about a FOCUS file as a document: `costguard.focus_check/1`, one
+record per finding.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ OUTSIDE_STATEMENT = "outside of the statement"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """All that one run of `costguard reconcile` found.
+    """The result of one run of `costguard reconcile`.
 
-    `imports`: the statements that were taken in. `not_asked`: (provider, why). `notes`: what else was left out, a sentence
-    each. `told`: how many notices were written.
+    - `imports`: the bills that were imported. `not_asked`: (provider, reason) of bills that were not requested.
+    - `notes`: a sentence for each other omission. `told`: number of notices written.
     """
 
     period: Period
@@ -67,7 +66,7 @@ class Reconciliation:
 
 
 def build_reconciliation_document(found: Reconciliation) -> Document:
-    """The whole of it."""
+    """Return the document of the whole reconciliation."""
     data = {
         "schema": RECONCILE_SCHEMA,
         "period": {
@@ -93,7 +92,10 @@ def build_reconciliation_document(found: Reconciliation) -> Document:
 
 
 def build_reconciliation_error(found: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
-    """Exit 3 for drift beyond tolerance; with `strict`, exit 4 for what could not be asked or compared."""
+    """Return the error for exit code 3 if a drift is beyond tolerance; else None.
+
+    With `strict`, also the error for exit code 4 if a bill could not be requested or compared.
+    """
     beyond = [one for one in found.results if one.outcome == BEYOND]
     if beyond:
         hint = "\n".join(_format_result(one) for one in beyond[:3])
@@ -242,7 +244,7 @@ def _format_nano(nano: int, one: DriftResult) -> str:
 
 
 def _build_day_data(day: CellAmounts, currency: str) -> dict[str, object]:
-    """One UTC day."""
+    """Return the amounts of one UTC day."""
     return {
         "day": f"{from_micros(day.cell * DAY_US):%Y-%m-%d}",
         "billed": format_exact(_to_money(day.billed, currency)),
@@ -263,7 +265,10 @@ def _build_group_data(group: DriftGroup, currency: str) -> dict[str, object]:
 
 
 def _list_account_records(found: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
-    """Rows that add up to the account: its resources, what is billed apart, and charges that the statement does not reach."""
+    """Yield rows that add up to the account.
+
+    They are its resources, items billed separately (taxes and credits), and charges outside the statement.
+    """
     for one in result.groups:
         whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
         yield _build_amount_record(found, result, whose, (one.billed, one.charged))
@@ -278,7 +283,7 @@ def _list_account_records(found: Reconciliation, result: DriftResult) -> Iterato
 def _build_amount_record(
     found: Reconciliation, result: DriftResult, whose: Mapping[str, str], amounts: tuple[int, NanoAmounts]
 ) -> Mapping[str, object]:
-    """Amounts are numbers here: a text that begins with a minus sign is no number to a spreadsheet."""
+    """Return a row with amounts as numbers, because spreadsheets treat a text that begins with a minus sign as text."""
     billed, charged = amounts
     return {
         "period": found.label,
@@ -297,7 +302,7 @@ OUTCOMES: Mapping[str, str] = {WITHIN: "within tolerance", BEYOND: "beyond toler
 
 
 def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
-    """The report's `reconciliation`: each account whose bill was held against its charges, and providers of which none was."""
+    """Return the report's `reconciliation`: each account whose bill was compared, and providers without a compared bill."""
     rows: list[dict[str, object]] = [
         {
             "provider": one.provider,
@@ -319,7 +324,7 @@ def build_bill_comparison_data(held: Sequence[ReconciliationRecord], spent: Sequ
 
 
 def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
-    """The same for people, a sentence each without its full stop."""
+    """Yield the comparison as sentences for people, without their full stop."""
     for one in held:
         mark = get_currency_sign(one.currency)
         drift = _format_signed_amount(one.billed - one.charged[1], one.currency)
@@ -334,18 +339,18 @@ def list_bill_comparison_lines(held: Sequence[ReconciliationRecord], spent: Sequ
 
 
 def _to_money(nano: int, currency: str) -> Money:
-    """An amount of the ledger's."""
+    """Return an amount of the ledger as Money."""
     return Money(nano=nano, currency=currency)
 
 
 def _format_amounts(amounts: NanoAmounts, currency: str) -> dict[str, str]:
-    """{"low", "expected", "high"} to the nano-unit."""
+    """Return {"low", "expected", "high"} to the nano-unit."""
     low, expected, high = (_to_money(nano, currency) for nano in amounts)
     return format_interval_exact(MoneyInterval(low=low, expected=expected, high=high))
 
 
 def _format_signed_amount(nano: int, currency: str) -> str:
-    """`+$1.68`, `-$0.40`, `$0.00`."""
+    """Return `+$1.68`, `-$0.40` or `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
     return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"
 
@@ -354,7 +359,7 @@ FOCUS_CHECK_SCHEMA = "costguard.focus_check/1"
 
 
 def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document:
-    """All findings that are told, in the order of the file."""
+    """Return the findings that are shown, in the order of the file."""
     records = [_build_finding_record(finding) for finding in checked.findings]
     data = {
         "schema": FOCUS_CHECK_SCHEMA,
@@ -376,7 +381,7 @@ def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document
 
 
 def format_finding_count(count: int) -> str:
-    """What the refusal says."""
+    """Return the text of the error about a non-conforming file."""
     return f"{_format_count(count)}; a conforming file has none"
 
 

@@ -1,4 +1,4 @@
-"""How budgets stand, as part of a document: amounts are in each budget's own currency."""
+"""The status of budgets as part of a document; amounts are in each budget's own currency."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ PERCENT = 100
 
 
 def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
-    """`time_to_cap_hours`: 0 where the cap is reached, None: not in this period. `left`: below 0 where more is promised.
+    """Return the JSON data of one budget's status.
 
-    `overshoot`: by how much a hard cap could be exceeded at worst, were the guard to act now; None: not hard, or not known.
+    `time_to_cap_hours`: 0 if the cap is reached, None if it is not reached in this period. `left` is below 0 if spending and
+    holds exceed the cap. `overshoot`: the most by which a hard cap could be exceeded if the guard acted now; None: not hard, or
+    not known.
     """
     return build_record(_list_budget_columns({standing.budget.name: overshoot} if overshoot is not None else {}), standing)
 
 
 def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
-    """A row a budget. `overshoots`: by name, as in `build_budget_data`."""
+    """Return a table with one row per budget.
+
+    `overshoots`: by budget name, as in `build_budget_data`.
+    """
     headings = (
         *("budget", "period", "cap>", "spent>", "share>", "holds>", "forecast>"),
         *("cap reached in>", "at worst over by>", "warning"),

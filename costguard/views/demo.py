@@ -1,6 +1,6 @@
-"""A weekend that was watched, as a document: what happened when, one notice as people get it, what was saved, what it cost.
+"""Documents of the demo: a simulated weekend, and a comparison with the simulated clouds' own bill.
 
-A play as a document: costguard's figures beside the simulated clouds' own bill.
+The weekend shows a timeline, one notice as people receive it, the savings and the costs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekendEvent:
-    """Something of the weekend. `kind`: WORLD, TOLD or DONE; `who`: the machine; `cost`: as people were told it."""
+    """An event of the weekend.
+
+    `kind`: BY_WORLD, TOLD_TO_PEOPLE or DONE_BY_COSTGUARD. `who`: the machine. `cost`: the cost as shown to people.
+    """
 
     at: datetime
     kind: str
@@ -42,9 +45,9 @@ class WeekendEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekendSaving:
-    """A machine from when its end was proven (`at`) to the end of the weekend.
+    """The savings of one machine from its confirmed stop (`at`) to the end of the weekend.
 
-    `avoided`: what computing would have cost until then; `disks`: what the ledger says that it went on costing.
+    `avoided`: the compute cost until then. `disks`: the cost of its disks in that time, according to the ledger.
     """
 
     who: str
@@ -55,13 +58,13 @@ class WeekendSaving:
 
     @property
     def net(self) -> Money:
-        """What was saved."""
+        """Return the amount saved."""
         return self.avoided - self.disks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekendMachine:
-    """A machine: what the ledger says, and what it truly cost, to the nano-unit."""
+    """A machine: its cost according to the ledger, and its true cost to the nano-unit."""
 
     who: str
     money: MoneyInterval
@@ -71,9 +74,10 @@ class WeekendMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weekend:
-    """All of it. `letter`: a notice as it arrived. `repeats`: messages that said again what still held.
+    """The whole weekend.
 
-    `faults`: what was not as the story expects, or as the ledger should have it; none is good.
+    `letter`: title and text of a notice as it arrived. `repeats`: number of messages that repeated an open alert. `faults`:
+    deviations from the expected story or ledger; empty if all is correct.
     """
 
     period: Period
@@ -90,12 +94,12 @@ class Weekend:
 
     @property
     def saved(self) -> Money:
-        """All that was saved, net of disks."""
+        """Return the total amount saved, net of disks."""
         return sum((one.net for one in self.savings), Money(nano=0))
 
 
 def build_weekend_document(weekend: Weekend) -> Document:
-    """The timeline and what it came to."""
+    """Return the document with the timeline and the results."""
     right = sum(one.right for one in weekend.machines)
     title, body = weekend.letter
     report = build_report_document(weekend.statement)
@@ -163,7 +167,7 @@ def _format_total(amounts: Iterator[Money]) -> str:
 
 
 def _shorten_event_text(text: str, weekend: Weekend) -> str:
-    """`text` for a narrow column: its first clause, without what a machine is made of, in local times."""
+    """Return the first clause of `text` for a narrow column, without the machine's hardware, in local times."""
     first = _MACHINE_PARTS.sub("", text.partition(";")[0].partition(" (confidence")[0])
     told = _UTC_TIME.sub(lambda found: f"{_parse_utc_time(found[1]).astimezone(weekend.zone):%a %H:%M}", first)
     return told if len(told) <= LONGEST_COLUMN else f"{told[: LONGEST_COLUMN - 1]}…"
@@ -228,7 +232,10 @@ PLACES = 9
 
 
 def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | None = None) -> Document:
-    """The comparison, cloud by cloud. `kept`: the URL of the ledger it was written to, if that was kept."""
+    """Return the comparison by cloud.
+
+    `kept`: the URL of the ledger if it was kept, else None.
+    """
     resources = sum(len(cloud.resources) for cloud in played.clouds)
     stated = sum(cloud.stated for cloud in played.clouds)
     right = resources - len(played.wrong)

@@ -1,7 +1,7 @@
-"""An answer ready to be rendered: the same facts as data (for scripts), records (for spreadsheets) and tables (for people).
+"""A Document: the same facts as data (for scripts), records (for spreadsheets) and tables (for people).
 
-Services answer with values; a view turns each kind of value into a Document; a renderer turns
-any Document into text. So a new format is one file there, and a new answer works in every format at once.
+Services return values, a view turns each kind of value into a Document, and a renderer turns any Document into text. So a new
+format is one renderer, and a new answer is available in every format.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """A table for people: cells are text already; a column whose name ends in `>` is aligned to the right.
+    """A table for people, with cells as text; a column whose name ends in `>` is right-aligned.
 
-    `sums`: how many of the last rows sum up the others.
+    `sums`: how many of the last rows are sums of the others.
     """
 
     title: str
@@ -31,10 +31,10 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One figure of a record, in every format: a new figure of a record is one more of these.
+    """One field of a record, defined once for all formats.
 
-    `key`: its name in JSON and CSV, where it is `value(record)`; "": it is in tables only. `heading`: its name in tables, where
-    it is `text(record)`, with `>` at the end of figures; "": it is in JSON only. `text` None: tables show the value, or `-`.
+    `key`: its name in JSON and CSV, where it is `value(record)`; "": only in tables. `heading`: its name in tables, where it is
+    `text(record)`, with `>` at the end for numbers; "": only in JSON. `text` None: tables show the value, or `-`.
 
     Example: Column("usd_per_hour", "$/h>", lambda offer: format_rate(offer.rate)).
     """
@@ -45,7 +45,7 @@ class Column(Generic[T]):
     text: Callable[[T], str] | None = None
 
     def format_cell(self, record: T) -> str:
-        """The figure as tables show it."""
+        """Return the field as text for tables."""
         if self.text is not None:
             return self.text(record)
         value = self.value(record)
@@ -53,14 +53,17 @@ class Column(Generic[T]):
 
 
 def build_record(columns: Iterable[Column[T]], record: T) -> dict[str, object]:
-    """`record` as JSON and CSV have it: its keys in the order of `columns`."""
+    """Return `record` for JSON and CSV, with keys in the order of `columns`."""
     return {column.key: column.value(record) for column in columns if column.key}
 
 
 def build_table(
     columns: Iterable[Column[T]], records: Iterable[T], headings: Sequence[str] = (), *, title: str = ""
 ) -> TableView:
-    """A row for each of `records`. `headings`: the columns to show, in this order; none: all that have a heading."""
+    """Return a table with one row for each of `records`.
+
+    `headings`: the columns to show, in this order; empty: all that have a heading.
+    """
     shown = [column for column in columns if column.heading]
     if headings:
         by_heading = {column.heading: column for column in shown}
@@ -75,7 +78,10 @@ STACKED, HEAT, BARS = "stacked", "heat", "bars"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One part of a chart. `values`: one a label, None where nothing is known; `texts`: the same for people."""
+    """One series of a chart.
+
+    `values`: one per label, None if unknown. `texts`: the same for people.
+    """
 
     name: str
     values: tuple[float | None, ...]
@@ -84,9 +90,10 @@ class ChartSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A picture of numbers that the tables hold too. `kind`: STACKED, HEAT or BARS. `unit`: of all values ("$", "%").
+    """A chart of numbers that are also in the tables.
 
-    `labels` go across, a series is a part of each column (STACKED), a row (HEAT), or the only one (BARS).
+    `kind`: STACKED, HEAT or BARS. `unit`: of all values ("$", "%"). `labels` are the horizontal axis; a series is a part of
+    each column (STACKED), a row (HEAT), or the only series (BARS).
     """
 
     title: str
@@ -99,7 +106,10 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadlineFigure:
-    """A number that people look for first: `$1234.56` under `Spent`. `note`: what bounds or explains it."""
+    """A number that people look for first: `$1234.56` under `Spent`.
+
+    `note`: its bounds or an explanation.
+    """
 
     name: str
     text: str
@@ -108,10 +118,12 @@ class HeadlineFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """`data`: the JSON contract. `records`: one flat row per item. `lead` and `notes`: lines around the tables.
+    """An answer in a form that every renderer can format.
 
-    `charts`, `figures`: for formats that can draw, or write large. `items`: what item-by-item formats are made of, read while
-    they are written; None where the answer is not about charges.
+    - `data`: the JSON contract. `records`: one flat row per item. `lead`, `notes`: lines before and after the tables.
+    - `charts`, `figures`: for formats that support drawings or large numbers.
+    - `items`: charge items for item-by-item formats, read while they are written; None if the answer is not about
+        charges.
     """
 
     data: Mapping[str, object]
@@ -125,17 +137,17 @@ class Document:
 
 
 class Renderer(Protocol):
-    """Turns any answer into text of one format."""
+    """Formats any Document as text in one format."""
 
     def __call__(self, document: Document) -> str:
-        """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
+        """Return the text, with a final newline; the same document gives the same text on the same terminal."""
 
 
 class LongRenderer(Protocol):
-    """The same for what can be too long for memory, or is no text: in pieces, in order.
+    """Formats a Document that may be too large for memory, or is not text, as pieces in order.
 
-    `options`: of those flags that the format's module names in OPTIONS, the ones that were given.
+    `options`: the flags given by the user, of those listed in OPTIONS of the format's module.
     """
 
     def __call__(self, document: Document, **options: str) -> Iterator[str] | Iterator[bytes]:
-        """The pieces. What can be known to be wrong is said before the first one."""
+        """Return the pieces; errors that can be detected in advance are raised before the first one."""

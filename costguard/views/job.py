@@ -1,4 +1,4 @@
-"""Pieces that several answers share: a job, a footprint, an interval, as the contract writes them."""
+"""Parts that several answers share: a job, a footprint and an interval as data of the JSON contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers"
 
 
 def build_job_data(job: Job) -> dict[str, object]:
-    """The job as understood: every field filled in, so that a script sees what was assumed."""
+    """Return the job with every field filled in, so that scripts see the assumed values."""
     a, r = job.architecture, job.recipe
     return {
         "model": a.name,
@@ -42,7 +42,7 @@ def build_job_data(job: Job) -> dict[str, object]:
 
 
 def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
-    """The models beside the policy, and what each example asks of them."""
+    """Return the models besides the policy, and the passes that each example needs."""
     return {
         "algorithm": beside.algorithm,
         "sequences_per_example": beside.sequences,
@@ -66,12 +66,12 @@ def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[st
 
 
 def build_parallel_data(parallel: Parallelism) -> dict[str, object]:
-    """The split, a key a field."""
+    """Return the split with one key per field."""
     return asdict(parallel)
 
 
 def format_split(parallel: Parallelism) -> str:
-    """The split in a few letters: `fsdp`, `zero2`, `tp4 pp2`, or `-` for whole copies."""
+    """Return the split as a short text: `fsdp`, `zero2`, `tp4 pp2`, or `-` for full copies."""
     ways = [f"{n}{getattr(parallel, n)}" for n in ("tp", "pp", "cp", "ep") if getattr(parallel, n) > 1]
     sharding = "fsdp" if parallel.fsdp else f"zero{parallel.zero}" if parallel.zero else ""
     offload = "" if parallel.offload == "none" else f"offload-{parallel.offload}"
@@ -79,7 +79,7 @@ def format_split(parallel: Parallelism) -> str:
 
 
 def build_memory_data(footprint: Footprint) -> dict[str, object]:
-    """GiB per GPU: the terms alive at the peak (they add up to it), context, peak, its phase, reserved."""
+    """Return GiB per GPU: the terms at the peak (their sum is the peak), context, peak, its phase and reserved."""
     terms: dict[str, object] = {term: to_gib(footprint.at_peak[term]) for term in TERMS}
     return terms | {
         "context": to_gib(footprint.context),
@@ -90,7 +90,7 @@ def build_memory_data(footprint: Footprint) -> dict[str, object]:
 
 
 def build_interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float] | None:
-    """{"low", "expected", "high"}, to `digits` significant digits; None where unknown."""
+    """Return {"low", "expected", "high"} with `digits` significant digits; None if unknown."""
     if interval is None:
         return None
     return {
@@ -101,7 +101,7 @@ def build_interval_data(interval: Interval | None, digits: int = 4) -> dict[str,
 
 
 def round_digits(value: float, digits: int) -> float:
-    """`value` to so many significant digits."""
+    """Return `value` rounded to `digits` significant digits."""
     return float(f"{value:.{digits}g}")
 
 
@@ -111,7 +111,7 @@ def to_gib(size: float) -> float:
 
 
 def format_hours(hours: float) -> str:
-    """Hours as people say them: `24 min`, `7.4 h`, `3.2 d`, `2.1 y`."""
+    """Return hours in a readable unit: `24 min`, `7.4 h`, `3.2 d`, `2.1 y`."""
     if hours < 1:
         return f"{hours * 60:.0f} min"
     if hours < 48:  # noqa: PLR2004 - two days: from there on hours stop being a feeling
@@ -122,7 +122,7 @@ def format_hours(hours: float) -> str:
 
 
 def format_hours_range(interval: Interval | None) -> str:
-    """`5.9 h (4.4 h - 7.9 h)`."""
+    """Return `5.9 h (4.4 h - 7.9 h)`, or `unknown`."""
     if interval is None:
         return "unknown"
     return f"{format_hours(interval.expected)} ({format_hours(interval.low)} - {format_hours(interval.high)})"

@@ -1,7 +1,4 @@
-"""What `costguard db` says of the ledger as a file, as a document: `costguard.db/1`, whose `action` tells the four apart.
-
-What `costguard audit` says, as a document: `costguard.audit/1`, whose `action` tells the two apart.
-"""
+"""Documents about the ledger: `costguard.db/1` and `costguard.audit/1`; their key `action` states the command."""
 
 from __future__ import annotations
 
@@ -16,21 +13,21 @@ DB_SCHEMA = "costguard.db/1"
 
 
 def build_ledger_path_document(ledger: str) -> Document:
-    """Where it is, and nothing else: `sqlite3 -readonly "$(costguard db path)"` opens it."""
+    """Return only the path of the ledger, so that `sqlite3 -readonly "$(costguard db path)"` opens it."""
     return Document(
         data={"schema": DB_SCHEMA, "action": "path", "ledger": ledger}, records=({"ledger": ledger},), lead=(ledger,)
     )
 
 
 def build_backup_document(ledger: str, file: str, size: int) -> Document:
-    """A copy of `size` bytes was made in `file`."""
+    """Return the document for a backup of `size` bytes in `file`."""
     record = {"ledger": ledger, "file": file, "bytes": size}
     lead = (f"Copied {ledger} to {file}: {size:,} bytes, checked.",)
     return Document(data={"schema": DB_SCHEMA, "action": "backup", **record}, records=(record,), lead=lead)
 
 
 def build_check_document(ledger: str, findings: Sequence[str]) -> Document:
-    """What is wrong with it, a sentence each."""
+    """Return the findings of the check, one sentence each."""
     data = {"schema": DB_SCHEMA, "action": "check", "ledger": ledger, "sound": not findings, "findings": list(findings)}
     lead = f"{ledger} is consistent: every span, correction and daily sum was recomputed." if not findings else ledger
     records = tuple({"finding": finding} for finding in findings)
@@ -38,7 +35,10 @@ def build_check_document(ledger: str, findings: Sequence[str]) -> Document:
 
 
 def build_upgrade_document(ledger: str, *, before: str | None, after: str, copy: str | None) -> Document:
-    """From which schema to which. `before` None: there was no ledger; `copy` None: nothing had to be kept."""
+    """Return the schema versions before and after the upgrade.
+
+    `before`: None if there was no ledger. `copy`: the backup of the old version; None if there was nothing to back up.
+    """
     record = {"ledger": ledger, "before": before, "after": after, "copy": copy}
     if before is None:
         lead = f"Made {ledger}, schema {after}."
@@ -62,7 +62,10 @@ NO_ANCHOR_NOTE = (
 def build_audit_verification_document(
     ledger: str, *, rows: int, head: str, anchors: Sequence[AuditAnchor], findings: Sequence[AuditFinding]
 ) -> Document:
-    """Whether it is whole. `rows`: how many there are; `head`: the last one's short form, "" for none."""
+    """Return whether the audit log verifies.
+
+    `rows`: the number of rows. `head`: the short form of the last row; "" if there is none.
+    """
     records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
     data = {
         "schema": AUDIT_SCHEMA,
@@ -86,7 +89,7 @@ def build_audit_verification_document(
 
 
 def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
-    """The rows in words, in order."""
+    """Return the rows of the audit log as text, in order."""
     records = tuple(
         {
             "seq": row.seq,
@@ -123,5 +126,5 @@ def build_audit_log_document(ledger: str, rows: Sequence[AuditRecord], head: str
 
 
 def _format_at(at_us: int) -> str | None:
-    """None where somebody edited it to be no instant."""
+    """Return the instant as text; None if the value was edited and is no valid instant."""
     return format_instant(from_micros(at_us)) if to_micros(EARLIEST) <= at_us < to_micros(LATEST) else None

@@ -1,8 +1,7 @@
-"""The market as a document: `costguard.offers/1`, one record an offer.
+"""Market documents: offers (`costguard.offers/1`), prices (`costguard.prices/1`) and `costguard.breakeven/1`.
 
-Which prices are in use and how old they are, as a document: `costguard.prices/1`, one record a provider.
-
-Buy or rent as a document: `costguard.breakeven/1`.
+Offers have one record per offer. Prices show which prices are in use and how old they are, one record per provider. Break-even
+compares buying with renting.
 """
 
 from __future__ import annotations
@@ -27,7 +26,10 @@ def build_offers_document(
     warnings: Sequence[str] = (),
     live: Collection[Offer] | None = None,
 ) -> Document:
-    """`market`: facts about the file the offers come from. `live`: those that were asked for just now, None: nobody was."""
+    """Return the document for `offers`.
+
+    `market`: facts about the file that the offers come from. `live`: offers fetched just now; None: none were requested.
+    """
     columns = _list_offer_columns(today, live)
     records = tuple(build_record(columns, offer) for offer in offers)
     data = {"schema": OFFERS_SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
@@ -41,7 +43,10 @@ def build_offers_document(
 
 
 def _list_offer_columns(today: date, live: Collection[Offer] | None) -> tuple[Column[Offer], ...]:
-    """`live`: those asked for just now; None: nobody was asked, and records do not say it."""
+    """Return the columns of an offer.
+
+    `live`: offers fetched just now; None: none were requested, and records have no field for it.
+    """
 
     def format_age(offer: Offer) -> str:
         if live is not None and offer in live:
@@ -81,15 +86,15 @@ PRICES_SCHEMA = "costguard.prices/1"
 
 
 class PriceAnswers(Protocol):
-    """What came of asking the providers."""
+    """The result of fetching prices from the providers."""
 
     @property
     def listings(self) -> Mapping[str, OfferListing]:
-        """What each answered."""
+        """Return the listing of each provider that answered."""
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """Why those did not that did not."""
+        """Return the reason for each provider that did not answer."""
 
 
 def build_prices_document(
@@ -100,7 +105,10 @@ def build_prices_document(
     today: date,
     warnings: Sequence[str] = (),
 ) -> Document:
-    """`market`: facts of the file in use. `providers`: of each its offers, unpriced ones, oldest and newest day."""
+    """Return the document about the prices in use.
+
+    `market`: facts about the file in use. `providers`: for each, its offers, unpriced offers, oldest and newest day.
+    """
     live = market.get("live")
     refreshed = set(live) if isinstance(live, list) else set()
     records = tuple(_build_price_record(row, refreshed, today) for row in providers)
@@ -159,7 +167,7 @@ BREAKEVEN_SCHEMA = "costguard.breakeven/1"
 
 
 def build_breakeven_document(p: PurchaseAnswer) -> Document:
-    """Hours before power and resale, and after them."""
+    """Return the hours to break even, before and after power and resale."""
     rows = (("price / rent", p.plain), ("with power and resale", p.full))
     data = {
         "schema": BREAKEVEN_SCHEMA,

@@ -1,6 +1,8 @@
-"""The plan as a document: `costguard.plan/1`: what each policy finds of each machine, what would be done, when, what holds it.
+"""The plan as a document: `costguard.plan/1`.
 
-One record a proposal; a machine of which a policy finds something without proposing anything has one record too.
+For each policy and machine it contains the finding, the acts, their time, and the reasons that hold them back.
+
+There is one record per proposal. A policy that finds something about a machine without proposing an act also has one record.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """A verdict and what follows from it. `rate`: money an hour, None: unknown; `waste`: since the condition holds, if known.
+    """A verdict and its consequences.
 
-    `level`: how far its policy is armed today. `agent`: how the agent of the machine stands, "" where it has none.
+    - `rate`: cost per hour; None: unknown. `waste`: cost since the condition has held, if known.
+    - `level`: how far its policy is armed today. `agent`: state of the machine's agent; "" if it has none.
     """
 
     verdict: Verdict
@@ -50,7 +53,10 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanView:
-    """The fleet as it is at `at`. `hash`: of what would be done; `unaccepted`: why it has to be accepted first, "" if not."""
+    """The plan for the fleet at the time `at`.
+
+    `hash`: hash of the planned acts. `unaccepted`: why the plan must be accepted first; "" if it need not.
+    """
 
     at: datetime
     rows: tuple[PlanRow, ...]
@@ -60,7 +66,10 @@ class PlanView:
 
 
 def build_plan_document(plan: PlanView) -> Document:
-    """The whole plan. What holds, or nearly does, stands first; what no policy finds anything of is only counted."""
+    """Return the whole plan.
+
+    Conditions that hold, or nearly hold, come first. Machines about which no policy finds anything are only counted.
+    """
     rows = sorted(plan.rows, key=_get_sort_key)
     shown = [row for row in rows if row.verdict.finding != DOES_NOT or row.proposals]
     data = {
@@ -124,7 +133,7 @@ def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
 
 
 def _format_dollars(money: Money | None, least: int) -> str | None:
-    """None: unknown, or in another currency."""
+    """Return dollars as text; None: unknown, or in another currency."""
     return format_exact(money, least) if money is not None and money.currency == "USD" else None
 
 
@@ -150,7 +159,7 @@ def _build_step_data(proposal: Proposal, at: datetime) -> dict[str, object]:
 
 
 def _list_step_records(row: PlanRow, at: datetime) -> Iterator[Mapping[str, object]]:
-    """The machine and its verdict, once for each step."""
+    """Yield the machine and its verdict, once for each step."""
     whole = _build_row_data(row, at)
     flat = {key: whole[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
     flat |= {key: whole[key] for key in ("policy", "level", "finding", "since")}
@@ -214,7 +223,7 @@ def _format_rate(row: PlanRow) -> str:
 
 
 def _list_reasons(rows: Sequence[PlanRow]) -> Iterator[str]:
-    """Why each is judged so, a line a machine and policy that would lead to something."""
+    """Yield the reasons of each activity state, one line for each machine and policy that would act."""
     for row in rows:
         does = any(STEP_LEVELS[proposal.step.do] != OBSERVE for proposal in row.proposals)
         reasons = "; ".join(row.verdict.work.reasons[:3])

@@ -1,7 +1,4 @@
-"""Policies in words, and what one finds of given facts, as documents: `costguard.policy/1`, whose `action` tells them apart.
-
-What somebody just told the guard, as a document: `costguard.wish/1`.
-"""
+"""Policies as documents: `costguard.policy/1` (lint, explain, test; see `action`) and overrides (`costguard.wish/1`)."""
 
 from __future__ import annotations
 
@@ -67,10 +64,10 @@ def build_policy_lint_document(
     admin_route: bool,
     machines: Sequence[str] = (),
 ) -> Document:
-    """The settings were read; what in them may not be what somebody meant.
+    """Return remarks about settings that are valid but may not be intended.
 
-    `hard`: the names of hard budgets. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
-    `machines`: what the policies can do on the machines that the ledger lists, in sentences.
+    - `hard`: the names of hard budgets. `configured`: the providers that are watched. `admin_route`: see GuardConfig.
+    - `machines`: sentences about what the policies can do on the machines in the ledger.
     """
     acting = bool(hard) or any(reaches_level(policy.arm, STOP) for policy in policies)
     remarks = [NO_ADMIN_ROUTE] if acting and not admin_route else []
@@ -98,7 +95,10 @@ def build_policy_lint_document(
 
 
 def _format_limit_remark(name: str, rails: Rails) -> str:
-    """What the rails mean for a hard cap on a small fleet: at 20 % a day, fewer than ten machines stop one a day."""
+    """Return what the rails mean for a hard cap on a small fleet.
+
+    Example: at 20 % per day, a fleet of fewer than ten machines stops one machine per day.
+    """
     fewer, percent = -(-2 // rails.fleet_share_day), float(100 * rails.fleet_share_day)
     return (
         f"budget {name}: the rails stop {percent:g} % of the fleet in a day, which is one of fewer than {fewer} machines; "
@@ -109,7 +109,10 @@ def _format_limit_remark(name: str, rails: Rails) -> str:
 def build_policy_explanation_document(
     policies: Sequence[Policy], armed: Mapping[str, tuple[ArmedLevel, datetime | None]]
 ) -> Document:
-    """Each policy in words. `armed`: how far each may go today, and until when."""
+    """Return each policy in words.
+
+    `armed`: for each policy, its level today and the time until which it holds.
+    """
     told = {policy.name: list(_explain_policy(policy, *armed[policy.name])) for policy in policies}
     data = {
         "schema": SCHEMA,
@@ -135,7 +138,7 @@ def build_policy_explanation_document(
 
 
 def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: ConditionResult) -> Document:
-    """What `policy` finds of `facts`, as they were typed."""
+    """Return the result of `policy` for `facts`, as they were typed."""
     answer = ANSWERS[truth.value]
     data = {
         "schema": SCHEMA,
@@ -167,7 +170,7 @@ def build_policy_test_document(policy: Policy, facts: Mapping[str, str], truth: 
 
 
 def format_step(step: PolicyStep) -> str:
-    """`notify the owner`; `run the hook checkpoint (at most 5 min)`; `ask whether to terminate`."""
+    """Return a step as text: `notify the owner`; `run the hook checkpoint (at most 5 min)`; `ask whether to terminate`."""
     if step.do == NOTIFY:
         return f"{'page' if step.severity == 'page' else 'notify'} {step.to if '@' in step.to else f'the {step.to}'}"
     if step.do == ASK:
@@ -180,7 +183,7 @@ def format_step(step: PolicyStep) -> str:
 
 
 def _format_target(target: PolicyTarget) -> str:
-    """`machines with a GPU; provider aws or gcp; team=vision`."""
+    """Return the target as text: `machines with a GPU; provider aws or gcp; team=vision`."""
     match = target.match
     parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "machines without a GPU"]
     for word, values in _list_selectors(match, target):
@@ -251,9 +254,9 @@ def _list_remarks(policy: Policy) -> Iterator[str]:
 
 
 def _list_late_metric_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Iterator[str]:
-    """Where a provider's measures come so rarely and so late that `for` rests on too few of them.
+    """Yield a remark for each provider whose metrics are too infrequent and too late for the policy's `for`.
 
-    Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
+    Example: AWS metrics come every 5 min, 10 min late. The last 20 min contain two of them; 25 min contain three.
     """
     if (
         policy.when.evaluate(WORKING_MACHINE_FACTS).value is not False
@@ -287,14 +290,18 @@ def build_override_document(
     notes: Sequence[str] = (),
     more: Mapping[str, object] | None = None,
 ) -> Document:
-    """`action`: recorded, lifted, or none where nothing had to be done. `lead`: in words. `more`: further keys of the data."""
+    """Return the document of a recorded override.
+
+    `action`: recorded, lifted, or none if nothing had to be done. `lead`: the result in words. `more`: further keys of the
+    data.
+    """
     rows = [build_override_data(wish) for wish in wishes]
     data = {"schema": OVERRIDE_SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
     return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
 
 
 def build_override_data(wish: Override) -> dict[str, object]:
-    """A wish as scripts read it."""
+    """Return an override as data for scripts."""
     key, (value, digest) = wish.key, split_arming(wish.value) if wish.what == ARM else (wish.value, "")
     return {
         "id": wish.id,

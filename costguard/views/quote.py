@@ -1,6 +1,6 @@
-"""A quote as a document: `costguard.quote/1`, one record an option, and the ranked table.
+"""A quote as a document: `costguard.quote/1`, one record per option, and the ranked table.
 
-`--explain`: every term of an answer with its formula and its source, as tables.
+`--explain` adds tables with every term of an answer, its formula and its source.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ def build_quote_document(
     explain: tuple[TableView, ...] = (),
     compared: TemplateComparison | None = None,
 ) -> Document:
-    """`shown` options of `quote` on the day `today`, from which each price's age is counted.
+    """Return the document for the options `shown` of `quote`.
 
-    `compared`: what a template's source says, beside what costguard says.
+    `today`: the day from which the age of prices is counted. `compared`: the claim of a template's source and costguard's
+    figures.
     """
     options, told = [_build_option_data(o, today) for o in shown], _build_template_parts(compared)
     data = {
@@ -73,7 +74,7 @@ def build_quote_document(
 def _build_template_parts(
     compared: TemplateComparison | None,
 ) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
-    """The comparison with a template's source: data, tables and notes; nothing where no template was asked for."""
+    """Return data, tables and notes of the comparison with a template's source; empty if no template was requested."""
     if compared is None:
         return None, (), ()
     from costguard.views.template import build_comparison_data, list_comparison_notes, list_comparison_tables
@@ -168,7 +169,7 @@ def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> li
 
 
 def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
-    """The nearest misses, and how many there were in all."""
+    """Return a line with the refusals closest to fitting and the number of all refusals; empty if there are none."""
     if not refused:
         return []
     nearest = sorted(refused, key=lambda r: (r.needs_gib or 1e9) / (r.has_gib or 1))[:REFUSALS_SHOWN]
@@ -215,7 +216,7 @@ def _build_option_data(o: QuoteOption, today: date) -> dict[str, object]:
 
 
 def _build_option_record(o: QuoteOption, today: date) -> dict[str, object]:
-    """The option as one flat row."""
+    """Return the option as one flat row."""
     data = _build_option_data(o, today)
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
     for name in ("hours", "usd"):
@@ -264,7 +265,10 @@ def _build_plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
 
 
 def _list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
-    """A row a GPU that some paid plan may give: what the run takes of a plan's units, and what the plans are."""
+    """Return a table with one row per GPU that some paid plan may provide.
+
+    A row has the units that the run needs, and the plans.
+    """
     rows = []
     for gpu in dict.fromkeys(p.gpu for p in plans):
         same = [p for p in plans if p.gpu == gpu and p.units]
@@ -282,19 +286,19 @@ def _list_plan_tables(plans: tuple[Subscription, ...], quote: Quote) -> tuple[Ta
 
 
 def _find_plan_option(plan: Subscription, quote: Quote) -> QuoteOption | None:
-    """The quickest option on one GPU of the plan's kind, whoever sells it: it gives the hours."""
+    """Return the fastest option with one GPU of the plan's kind, from any provider; it provides the hours."""
     same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
     return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)
 
 
 def list_footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
-    """Memory, a row a term."""
+    """Return the memory table, one row per term."""
     rows = tuple((e.term, f"{e.bytes / GIB:.3f}", e.formula, e.source) for e in footprint.explain())
     return (TableView(title="Memory, term by term", columns=("term", "GiB>", "formula", "source"), rows=rows),)
 
 
 def list_option_tables(option: QuoteOption) -> tuple[TableView, ...]:
-    """Memory, speed, hours and money of one option."""
+    """Return the tables of memory, speed, hours and cost of one option."""
     memory = list_footprint_tables(option.footprint) if option.footprint else ()
     return (*memory, *_list_speed_tables(option), *_list_hours_tables(option), *_list_money_tables(option))
 

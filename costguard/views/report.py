@@ -1,6 +1,6 @@
-"""A statement as a document: `costguard.report/1`, one record a group.
+"""A statement as a document: `costguard.report/1`, one record per group.
 
-JSON and CSV carry sums to the nano-unit, so that the groups add up to the total there too; people see cents.
+JSON and CSV contain sums to the nano-unit, so that the groups add up to the total exactly; tables show cents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ SHORT_LIVED_NOTE = "machines that started and ended while their account was not 
 
 
 def build_report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
-    """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
+    """Return the document of the whole statement.
+
+    `exchange`: a rate at which dollars are also shown to people; the data is not converted.
+    """
     sums = (statement.usd, *statement.others)
     told = [[_build_group_fields(group) for group in one.groups] for one in sums]
     left_out = tuple(list_not_counted(statement))
@@ -78,7 +81,7 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
 
 
 def list_not_counted(statement: Statement) -> Iterator[str]:
-    """What the sums leave out or only bound, a sentence each."""
+    """Yield a sentence for each cost that the sums leave out, or for which they have only bounds."""
     for sums in (statement.usd, *statement.others):
         for group in sums.groups:
             if group.unknown is not None:
@@ -94,7 +97,10 @@ def list_not_counted(statement: Statement) -> Iterator[str]:
 
 
 def list_report_warnings(statement: Statement) -> tuple[str, ...]:
-    """What makes the sums doubtful: a sentence for each scope dated by a wrong clock, or not seen all through."""
+    """Return a sentence for each scope that makes the sums uncertain.
+
+    These are scopes dated by a wrong clock, and scopes not read completely for the whole period.
+    """
     return limit_lines(
         (*_list_misdated_scopes(statement), *(_format_unseen_scope(one, statement) for one in statement.unseen)), "scopes"
     )
@@ -105,7 +111,7 @@ def _list_misdated_scopes(statement: Statement) -> tuple[str, ...]:
 
 
 def build_incomplete_report_error(statement: Statement) -> IncompleteError | None:
-    """What `--strict` refuses; None where every scope was seen all through."""
+    """Return the error with which `--strict` refuses the report; None if every scope was read for the whole period."""
     if not statement.incomplete:
         return None
     if not statement.scopes:
@@ -117,7 +123,7 @@ def build_incomplete_report_error(statement: Statement) -> IncompleteError | Non
 
 
 def _format_unseen_scope(unseen: UncoveredScope, statement: Statement) -> str:
-    """`aws/123/us-east-1 was not read completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
+    """Return a sentence: `aws/123/us-east-1 was not read completely for 3 h from 2026-10-03 12:00 UTC: timeout`."""
     name, (first, *later) = format_scope(unseen.scope), unseen.holes
     if unseen.never:
         return f"{name} was never read completely in {statement.label}{_format_hole_reason(first)}"
@@ -151,7 +157,7 @@ def _format_unknown_price(group: CostGroup, money: MoneyInterval) -> str:
 
 
 def _end_sentence(line: str) -> str:
-    """`line` with a full stop."""
+    """Return `line` with a full stop."""
     return f"{line.rstrip('.')}."
 
 
@@ -165,7 +171,7 @@ def _build_period_data(statement: Statement) -> dict[str, object]:
 
 
 class _GroupFields(NamedTuple):
-    """A group as data, as it stands in JSON and in CSV."""
+    """A group as data for JSON and CSV."""
 
     by: dict[str, str | None]
     hours: float
@@ -185,7 +191,10 @@ def _build_group_fields(group: CostGroup) -> _GroupFields:
 
 
 def _build_group_json(group: CostGroup, told: _GroupFields) -> dict[str, object]:
-    """`unknown_usd`: the part of `usd` whose price nobody stated."""
+    """Return a group for JSON.
+
+    `unknown_usd`: the part of `usd` whose price is not known.
+    """
     return {
         "by": told.by,
         "hours": told.hours,
@@ -236,7 +245,7 @@ def _list_lead_lines(statement: Statement, exchange: ExchangeRate | None) -> Ite
 
 
 def _build_group_table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
-    """The groups and their total. Columns of what is known of no group are left out."""
+    """Return the groups and their total; columns without a known value in any group are left out."""
     dearest = get_currency_sign(sums.currency).strip()
     judged = any(group.waste for group in sums.groups)
     compared = any(group.before is not None for group in sums.groups)

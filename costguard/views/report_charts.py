@@ -1,9 +1,8 @@
-"""The charts of a statement: days, burn by hour of the week, owners, GPUs, and idle shares. Numbers that its tables hold too.
+"""The charts of a statement: days, burn by hour of the week, owners, GPUs and idle shares.
 
-Values are floats of dollars or percent, since they are drawn; the texts beside them are made of the exact amounts where there
-are any.
-
-The few numbers of a statement that people look for first, for formats that show them large; its lead has them in words.
+The tables have the same numbers. Values are floats of dollars or percent, because they are drawn; the texts beside them are
+made from the exact amounts where there are any. The module also builds the headline figures, for formats that show them large;
+the lead has them in words.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ HUNDRED = 100
 
 
 def list_report_charts(statement: Statement) -> Iterator[Chart]:
-    """Those there is anything to draw in; none where the statement was made for formats that cannot draw."""
+    """Yield the charts that have data; none if the statement was made for formats without charts."""
     if statement.days is not None and statement.days.parts:
         yield _build_day_chart(statement.days, statement)
     if statement.burn is not None and any(cell for row in statement.burn.cells for cell in row):
@@ -44,7 +43,10 @@ def list_report_charts(statement: Statement) -> Iterator[Chart]:
 
 
 def _build_day_chart(days: CostByDay, statement: Statement) -> Chart:
-    """What each value of a key cost by day, the dearest first, and all others as one; None on a day that nobody looked at."""
+    """Return the cost by day for each value of a key, the most expensive first, and the others as one series.
+
+    A day that was not polled is None.
+    """
     spent = [sum(nanos) for nanos in zip(*days.parts.values(), strict=True)]
     bare = (number for number, nano in enumerate(spent) if not nano and not days.monthly)
     blank = {number for number in bare if _is_unseen_day(days.days[number], statement)}
@@ -64,7 +66,7 @@ def _build_day_chart(days: CostByDay, statement: Statement) -> Chart:
 
 
 def _build_burn_chart(burn: WeeklyBurn) -> Chart:
-    """Mean dollars an hour for each hour of the week."""
+    """Return the mean dollars per hour for each hour of the week."""
     return Chart(
         title="Burn by weekday and hour",
         kind=HEAT,
@@ -83,7 +85,7 @@ def _build_burn_chart(burn: WeeklyBurn) -> Chart:
 
 
 def _list_spend_bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
-    """One bar a value of `key`, the dearest first; only where the groups know it."""
+    """Yield one bar for each value of `key`, the most expensive first; nothing if the groups have no such key."""
     if key not in statement.by:
         return
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
@@ -113,7 +115,7 @@ def _list_spend_bars(statement: Statement, key: str, title: str) -> Iterator[Cha
 
 
 def _list_idle_day_charts(statement: Statement, days: CostByDay) -> Iterator[Chart]:
-    """Which share of the computing with known activity did nothing, by day or month; None where none could be judged."""
+    """Yield the idle share of the compute cost with known activity by day or month; None where none is known."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     form = "%Y-%m" if days.monthly else "%Y-%m-%d"
     for day, (judged, wasted) in statement.idle_days.items():
@@ -140,7 +142,7 @@ def _list_idle_day_charts(statement: Statement, days: CostByDay) -> Iterator[Cha
 
 
 def _list_idle_charts(statement: Statement) -> Iterator[Chart]:
-    """Which share of the computing with known activity did nothing, by the first key of the groups."""
+    """Yield the idle share of the compute cost with known activity, by the first key of the groups."""
     if not statement.by:
         return
     groups: dict[str, list[CostGroup]] = defaultdict(list)
@@ -180,7 +182,7 @@ def _sum_judged(groups: Mapping[str, Sequence[CostGroup]]) -> float:
 
 
 def _is_unseen_day(day: date, statement: Statement) -> bool:
-    """Whether no scope was seen on any part of `day` that lies in the period: nothing spent then is not known to be nothing."""
+    """Return whether no scope was read in any part of `day` within the period, so that zero spending is not known."""
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
     start, end = max(begin, statement.period.start), min(begin + timedelta(days=1), statement.period.end, statement.as_of)
     holes = [[hole.period for hole in one.holes] for one in statement.unseen]
@@ -205,7 +207,7 @@ UNKNOWN = "not known"
 
 
 def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
-    """None of a period that lies ahead, or of which the ledger holds nothing: there is nothing to show large."""
+    """Yield the headline figures; none for a future period or a period without data."""
     if statement.ahead or statement.blank:
         return
     for sums in (statement.usd, *statement.others):
@@ -224,7 +226,7 @@ def list_headline_figures(statement: Statement) -> Iterator[HeadlineFigure]:
 
 
 def _build_money_figure(name: str, money: MoneyInterval, note: str = "") -> HeadlineFigure:
-    """An amount, with its bounds where they differ to the cent."""
+    """Return an amount, with its bounds if they differ by a cent or more."""
     low, expected, high = money.format_ends().values()
     code = get_currency_sign(money.expected.currency)
     bounds = "" if low == high else f"between {_move_minus_sign(low, code)} and {_move_minus_sign(high, code)}"
@@ -260,5 +262,5 @@ def _build_idle_figure(usd: CurrencySums) -> HeadlineFigure:
 
 
 def _move_minus_sign(amount: str, code: str) -> str:
-    """`-$5.00` and not `$-5.00`."""
+    """Return `-$5.00` instead of `$-5.00`."""
     return f"-{code}{amount[1:]}" if amount.startswith("-") else f"{code}{amount}"

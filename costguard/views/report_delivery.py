@@ -1,13 +1,13 @@
-"""A statement as a letter: what people read in the mail or the chat, above the report itself.
+"""The text of a report in a mail or chat message, above the report itself, and the result of sending it.
 
-2026-10 (Europe/Berlin): $1234.56 (1200.00 to 1300.00).
-2026-09, the period before: $1000.00. This is $234.56 more (23%).
-Idle: $99.00, and $12.00 partly idle, of the 90% of the compute cost with known activity.
-Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
+    2026-10 (Europe/Berlin): $1234.56 (1200.00 to 1300.00).
+    2026-09, the period before: $1000.00. This is $234.56 more (23%).
+    Idle: $99.00, and $12.00 partly idle, of the 90% of the compute cost with known activity.
+    Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
 
-Dearest: runpod train-7 (alice): $400.00.
+    Dearest: runpod train-7 (alice): $400.00.
 
-What became of a report that was sent by hand: `costguard.report_sent/1`, one record a channel.
+The result of a report sent by hand is `costguard.report_sent/1`, one record per channel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_NAME = 60
 
 
 def format_report_title(statement: Statement) -> str:
-    """One line: the period and what it cost."""
+    """Return one line with the period and its cost."""
     name = f"GPU spending in {statement.label}"
     if statement.ahead or statement.blank:
         return f"{name}: not known" if statement.blank else f"{name}: it lies ahead"
@@ -37,7 +37,10 @@ def format_report_title(statement: Statement) -> str:
 
 
 def build_report_paragraphs(statement: Statement, document: Document, again: str) -> tuple[tuple[str, ...], ...]:
-    """Paragraphs of lines. `document`: the statement's own, whose lead they begin with. `again`: the command that prints it."""
+    """Return paragraphs of lines.
+
+    `document`: the statement's document, whose lead comes first. `again`: the command that prints the whole report.
+    """
     parts = (
         (*document.lead, *_list_missing_sections(statement)),
         tuple(_list_top_spenders(statement)),
@@ -49,7 +52,7 @@ def build_report_paragraphs(statement: Statement, document: Document, again: str
 
 
 def _list_missing_sections(statement: Statement) -> Iterator[str]:
-    """What the lead leaves out because there is nothing to say: here it is said, as nobody looks for what is not there."""
+    """Yield a sentence for each section that the lead leaves out because it is empty."""
     if statement.ahead or statement.blank or not statement.beside:
         return
     if statement.before is None:
@@ -93,7 +96,10 @@ SCHEMA = "costguard.report_sent/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDelivery:
-    """One try. `to`: the channel as people may see it. `enclosed`: the names of the files that went with it."""
+    """One delivery.
+
+    `to`: the channel's name, safe to show. `enclosed`: the names of the attached files.
+    """
 
     to: str
     delivery: DeliveryResult
@@ -101,7 +107,10 @@ class ReportDelivery:
 
 
 def build_delivery_document(label: str, title: str, sent: Sequence[ReportDelivery]) -> Document:
-    """All tries. `label`: of the period. `title`: of the message."""
+    """Return the document of all deliveries.
+
+    `label`: of the period. `title`: of the message.
+    """
     records = tuple(
         {
             "to": one.to,

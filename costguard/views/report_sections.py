@@ -1,6 +1,6 @@
-"""What a statement says beside its groups, as data, tables and sentences: see `reporting/statement/`.
+"""The sections of a report besides its groups, as data, tables and sentences: see `reporting/statement/`.
 
-Tables of what a statement says beside its groups: the dearest resources, acts of the guard, quotes.
+The tables are the most expensive resources, acts of the guard, and quotes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NO_QUOTES = "no run of this period has a quote: only committed holds have a quot
 
 
 def build_section_data(statement: Statement) -> dict[str, object]:
-    """The fields of the JSON contract beside totals and groups."""
+    """Return the fields of the JSON contract besides totals and groups."""
     return {
         "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
         "before": _build_comparison_data(statement.before, statement.usd) if statement.before else None,
@@ -70,7 +70,10 @@ def build_section_data(statement: Statement) -> dict[str, object]:
 
 
 def build_group_data(group: CostGroup) -> dict[str, object]:
-    """What a group says beside its money. None: nothing of it could be judged, or nobody looked in the period before."""
+    """Return the fields of a group besides its cost.
+
+    None: no activity of the group is known, or the period before was not polled.
+    """
     waste = group.waste
     return {
         "idle_usd": _format_nano(waste.idle) if waste else None,
@@ -81,7 +84,10 @@ def build_group_data(group: CostGroup) -> dict[str, object]:
 
 
 def build_savings_data(statement: Statement) -> dict[str, object]:
-    """The contract's `saved`. `usd` None: it was not asked for."""
+    """Return the contract's `saved`.
+
+    `usd`: None if savings were not requested.
+    """
     saved = statement.saved
     return {
         "usd": format_interval_exact(saved.get_net(USD)) if statement.beside or statement.ahead else None,
@@ -93,7 +99,7 @@ def build_savings_data(statement: Statement) -> dict[str, object]:
 
 
 def list_lead_sentences(statement: Statement) -> Iterator[str]:
-    """What people are told first, after the total."""
+    """Yield the most important sentences, shown after the total."""
     for forecast in statement.forecast:
         ahead = f"{get_currency_sign(forecast.low.currency)}{format_interval(forecast)}"
         yield f"By its end: {ahead}, if the machines running now keep running."
@@ -112,7 +118,7 @@ def list_lead_sentences(statement: Statement) -> Iterator[str]:
 
 
 def list_section_notes(statement: Statement) -> Iterator[str]:
-    """What the figures mean, and which of them nobody knows."""
+    """Yield definitions of the figures, and sentences about figures that are not known."""
     if statement.ahead or statement.blank or not statement.beside:
         return
     if statement.usd.computing:
@@ -239,7 +245,7 @@ def _to_hours(us: int) -> float:
 
 
 def list_section_tables(statement: Statement) -> Iterator[TableView]:
-    """The dearest resources, what was saved, quotes."""
+    """Yield the tables of the most expensive resources, of savings and of quotes."""
     if len(statement.spenders) > 1:
         spender_headings = ("provider", "resource", "GPU", "tier", "owner", "hours>", "cost>")
         yield build_table(SPENDER_COLUMNS, statement.spenders, spender_headings, title="Dearest resources")
@@ -256,7 +262,7 @@ def _build_quoted_table(quotes: Sequence[QuotedRun]) -> TableView:
 
 
 def _add_job_rows(rows: Sequence[tuple[str, ...]], quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
-    """The rows of runs; below the last attempt of a job that took several, their sum."""
+    """Yield the rows of runs; after the last attempt of a job with several attempts, add a row with their sum."""
     several = {(one.job, one.quoted.currency): one for one in group_runs_by_job(quotes) if one.attempts > 1}
     left = {key: one.attempts for key, one in several.items()}
     for row, quote in zip(rows, quotes, strict=True):

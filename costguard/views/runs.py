@@ -1,6 +1,6 @@
-"""What came of a run, as a document for scripts: `costguard.run/1`.
+"""Documents about runs: the result of a run (`costguard.run/1`) and calibration (`costguard.calibration/1`).
 
-What observed runs say of quotes to come, as a document: `costguard.calibration/1`, one record a family of jobs.
+Calibration shows how observed runs change future quotes, one record per family of jobs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What came of a run beside its attempt. None: not known, or there was none.
+    """The result of a run besides its attempt. None: not known, or not applicable.
 
-    `signal`: that ended it, "". `budget`: that decided over the hold. `lease_until`: ISO 8601. `tokens_per_s`: learnt, or
-    `unfit` says why not. `after`: the next quote. `then`: what was to be done after it, and what came of that.
+    - `signal`: the signal that ended it, or "". `budget`: the budget that decided on the hold. `lease_until`: ISO 8601.
+    - `tokens_per_s`: the learned speed; if there is none, `unfit` gives the reason.
+    - `after`: the next quote. `then`: the follow-up action and its result.
     """
 
     record: JobRecord
@@ -45,7 +46,7 @@ class RunSummary:
 
 
 def build_run_data(came: RunSummary) -> dict[str, object]:
-    """All of it. The command is left out: what it was given may be secret."""
+    """Return the whole result without the command, because its arguments may contain secrets."""
     attempt, terms, record = came.attempt, came.terms, came.record
     machine = terms.machine
     return {
@@ -119,7 +120,7 @@ CALIBRATION_SCHEMA = "costguard.calibration/1"
 
 
 def build_calibration_document(answer: CalibrationAnswer) -> Document:
-    """A row a family: how many runs, what they saw, how far quotes move."""
+    """Return one row per family: the number of runs, the observed values, and the change of quotes."""
     found = answer.weighed
     beliefs = sorted(found.calibration.beliefs.items(), key=lambda item: (item[0].measure != "speed", item[0]))
     records = tuple(_build_family_record(family, belief, answer.spread) for family, belief in beliefs)

@@ -1,8 +1,7 @@
-"""What `costguard init` wrote, as a document: `costguard.init/1`, one record a provider.
+"""Documents about the setup: `costguard.init/1`, `costguard.doctor/1` and `costguard.providers/1`.
 
-What `costguard doctor` found, as a document: `costguard.doctor/1`, one record a check.
-
-What costguard can ask of each provider, as a document: `costguard.providers/1`, one record a provider.
+The first shows what `costguard init` wrote, one record per provider. The second shows the findings of `costguard doctor`, one
+record per check. The third shows what costguard supports for each provider, one record per provider.
 """
 
 from __future__ import annotations
@@ -27,9 +26,11 @@ def build_init_document(
     zone: str | None,
     usual: bool,
 ) -> Document:
-    """`found`: with credentials. `looked`: where those of the others were looked for. `usual`: the file is read by itself.
+    """Return the document of a new settings file.
 
-    `unready`: what must be set before it can be told whether there are any.
+    - `found`: providers with credentials. `looked`: the places that were searched, for the other providers.
+    - `unready`: what must be set before credentials can be searched.
+    - `usual`: the file is at a place where costguard reads it without --config.
     """
     config = "" if usual else f" --config {path}"
     steps = [f"costguard{config} doctor", f"costguard{config} status"]
@@ -68,7 +69,10 @@ class AccountChecks:
 
 
 def build_doctor_document(findings: Sequence[AccountChecks], own: AccountChecks, *, notes: Sequence[str] = ()) -> Document:
-    """`own`: of the ledger. `notes`: what somebody should know who finds less here than they expected."""
+    """Return the document of all checks.
+
+    `own`: the checks of the ledger. `notes`: explanations for users who expected more findings.
+    """
     every = (*findings, own)
     counted = Counter(check.outcome for one in every for check in one.checks)
     data = {
@@ -102,7 +106,7 @@ def _list_check_rows(every: Sequence[AccountChecks]) -> Iterator[tuple[str, ...]
 
 
 def _list_fixes(every: Sequence[AccountChecks]) -> Iterator[str]:
-    """What to do, below the table, where a line may be as long as a command is."""
+    """Yield the fixes as lines below the table, where a line can be as long as a command."""
     for one in every:
         for check in one.checks:
             if check.fix and check.outcome != CHECK_GOOD:
@@ -119,7 +123,10 @@ PROVIDERS_SCHEMA = "costguard.providers/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledProvider:
-    """One provider. `missing`: packages of its SDK that are not installed; `configured`: it has a table in the settings."""
+    """One provider.
+
+    `missing`: packages of its SDK that are not installed. `configured`: whether it has a table in the settings.
+    """
 
     manifest: ProviderManifest
     missing: tuple[str, ...]
@@ -127,7 +134,10 @@ class InstalledProvider:
 
 
 def build_providers_document(installed: Sequence[InstalledProvider], broken: Mapping[str, str]) -> Document:
-    """`broken`: plug-ins that cannot be used, and why."""
+    """Return the document of the installed providers.
+
+    `broken`: plug-ins that cannot be used, with the reason.
+    """
     warnings = tuple(f"the plug-in {name} cannot be used: {why}" for name, why in sorted(broken.items()))
     data = {
         "schema": PROVIDERS_SCHEMA,
@@ -167,7 +177,7 @@ def _build_provider_record(one: InstalledProvider) -> Mapping[str, object]:
 
 
 def _format_sdk(one: InstalledProvider) -> str:
-    """none: it needs none; missing: see `install`."""
+    """Return `none` if no SDK is needed, `missing` if it is not installed (see `install`), else `installed`."""
     return "none" if not one.manifest.extra else "missing" if one.missing else "installed"
 
 
@@ -190,6 +200,6 @@ def _build_detail_table(installed: Sequence[InstalledProvider]) -> TableView:
 
 
 def _list_unseen_kinds(manifest: ProviderManifest) -> tuple[str, ...]:
-    """Each sentence with the provider's name before it, once."""
+    """Return each sentence about resources that are not seen, with the provider's name before it exactly once."""
     prefix = f"{manifest.title}: "
     return tuple(f"{prefix}{s.removeprefix(prefix).removesuffix('.')}" for s in manifest.not_seen)

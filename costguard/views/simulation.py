@@ -1,6 +1,7 @@
-"""A simulation as a document: `costguard.simulate/1`: each would-be stop, the totals by policy, and what could not be said.
+"""A simulation as a document: `costguard.simulate/1`.
 
-One record a would-be stop. Money is an interval a currency: what computing was not paid, less what goes on at rest.
+It contains each would-be stop, the totals by policy, and what was not replayed. There is one record per would-be stop. Savings
+are intervals by currency: the avoided compute cost, less the costs at rest.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FALSE_STOP_TEXTS = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
 
 
 def build_simulation_document(found: Simulation) -> Document:
-    """The whole simulation."""
+    """Return the document of the whole simulation."""
     stops = found.stops
     data = {
         "schema": SCHEMA,
@@ -69,7 +70,7 @@ def build_simulation_document(found: Simulation) -> Document:
 
 
 def list_simulation_warnings(found: Simulation) -> tuple[str, ...]:
-    """What whoever reads figures alone should know."""
+    """Return warnings for users who read only the figures: the number of suspected false stops."""
     false = sum(stop.false_stop == YES for stop in found.stops)
     return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
 

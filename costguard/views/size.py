@@ -1,6 +1,6 @@
-"""The memory of a job as a document: `costguard.size/1`, which GPUs hold it, and what would make it smaller.
+"""The memory of a job as a document: `costguard.size/1`, with the GPUs that hold it and changes that reduce it.
 
-A step as it was run on fake tensors, beside the closed form: the key `exact` of `costguard.size/1`, and its table.
+The key `exact` and its table show a step executed on fake tensors, compared with the closed form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GPUS_NAMED = 8
 
 
 def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
-    """One record a GPU that holds the job; the terms, the GPUs and the levers as tables."""
+    """Return the document: one record per GPU that holds the job; terms, GPUs and memory savings as tables."""
     fits_on = [{"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3)} for f in size.fits_on]
     data = {
         "schema": SCHEMA,
@@ -85,7 +85,7 @@ def _list_notes(size: SizeAnswer) -> tuple[str, ...]:
 
 
 def _build_phase_table(f: Footprint) -> TableView:
-    """Each phase a row, each term a column: the peak is the largest row."""
+    """Return a table with one row per phase and one column per term; the largest row is the peak."""
     rows = []
     for phase in f.phases:
         total = sum(phase.terms[t] for t in TERMS)
@@ -95,7 +95,10 @@ def _build_phase_table(f: Footprint) -> TableView:
 
 
 def _build_gpu_table(fits_on: tuple[FittingGpus, ...]) -> TableView:
-    """A row a count: the smallest GPUs of which so many hold the job, and how many kinds more do."""
+    """Return a table with one row per number of GPUs: the smallest kinds of which that number holds the job.
+
+    The number of larger kinds is added.
+    """
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
         same = [f for f in fits_on if f.count == count]
@@ -111,7 +114,7 @@ def _build_savings_table(size: SizeAnswer) -> TableView:
 
 
 def build_what_if_table(effects: tuple[JobChangeEffect, ...]) -> TableView:
-    """`--explain`: what each change would do, smaller or larger."""
+    """Return the table of `--explain` with the effect of each change, whether it needs less or more memory."""
     return _build_effect_table("Effect of each change", effects)
 
 
@@ -130,7 +133,7 @@ def _build_effect_table(title: str, effects: tuple[JobChangeEffect, ...]) -> Tab
 
 
 def _build_exact_data(size: SizeAnswer) -> dict[str, object] | None:
-    """Bytes at each moment; None where nobody asked."""
+    """Return the bytes at each moment; None if it was not requested."""
     exact = size.exact
     if exact is None:
         return None
@@ -157,7 +160,7 @@ def _build_exact_data(size: SizeAnswer) -> dict[str, object] | None:
 
 
 def _list_exact_tables(size: SizeAnswer) -> tuple[TableView, ...]:
-    """A row a moment."""
+    """Return a table with one row per moment; empty if it was not requested."""
     if size.exact is None:
         return ()
     from costguard.sizing.exact_memory import compare_moments

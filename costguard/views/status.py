@@ -1,8 +1,6 @@
-"""What is so now as a document: `costguard.status/1`, one record a resource.
+"""The current status as a document: `costguard.status/1`, one record per resource.
 
-Amounts in the contract's fields are US dollars; what is in another currency stands apart, and is never added.
-
-Parts of the status as data: scopes, other currencies, leases, intents, and how long balances last.
+Amounts in the contract's fields are US dollars. Amounts in other currencies are separate and are never added to them.
 """
 
 from __future__ import annotations
@@ -63,9 +61,9 @@ FLAT_KEYS = (
 def build_status_document(
     status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None
 ) -> Document:
-    """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`.
+    """Return the whole status; warnings about unreliable scopes and prices come first, then the further warnings `told`.
 
-    `audit`: the head of the ledger's audit, "" for none. `exchange`: how people are shown dollars as well.
+    `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
     """
     warnings = (*list_status_warnings(status), *told)
     resources = [_build_resource_data(one, status.at) for one in status.resources]
@@ -102,7 +100,7 @@ def build_status_document(
 
 
 def list_status_warnings(status: FleetStatus) -> Iterator[str]:
-    """What makes the figures doubtful: scopes that are not seen, prices that nobody stated."""
+    """Yield a sentence for each reason why the figures are uncertain: scopes not read completely, unknown prices."""
     for scope in status.scopes:
         if scope.ahead:
             yield describe_misdated_scope(scope.now.scope, scope.now.at)
@@ -122,7 +120,10 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
 
 
 def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
-    """Why `--strict` refuses it: a scope that was not read completely lately, or what was `told`; None: it is whole."""
+    """Return the error with which `--strict` refuses the status; None if it is complete.
+
+    It is incomplete if a scope was not read completely lately, or if there are further warnings `told`.
+    """
     doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
         return None
@@ -133,7 +134,7 @@ def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ())
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:
-    """`aws/123/us-east-1 not read completely for 3 h: timeout`."""
+    """Return a sentence: `aws/123/us-east-1 not read completely for 3 h: timeout`."""
     name, asked = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
     why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
     length = format_length(scope.unseen or status.at - status.at)
@@ -149,7 +150,11 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
 
 
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
-    """`usd_per_hour` None: unknown, `usd_per_hour_bounds` says within what; `spent` None: in another currency, see there."""
+    """Return the data of a resource.
+
+    `usd_per_hour`: None if unknown; `usd_per_hour_bounds` then has its bounds. `spent`: None if it is in another currency; see
+    `other_currency`.
+    """
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
     burn = one.get_burn()
@@ -189,7 +194,10 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
 
 
 def _format_stated_rate(one: ResourceBurn) -> str | None:
-    """Dollars an hour; None: the price is unknown, or in another currency, or nobody knows whether the resource is there."""
+    """Return dollars per hour as text.
+
+    None: the price is unknown or in another currency, or it is unknown whether the resource still exists.
+    """
     burn = one.get_burn()
     elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
     doubtful = burn.unknown or elsewhere or one.unpriced or (one.absent and burn.bounds.high.nano)
@@ -197,12 +205,12 @@ def _format_stated_rate(one: ResourceBurn) -> str | None:
 
 
 def _format_rate_bound(one: ResourceBurn) -> str | None:
-    """Dollars an hour that it can cost; None: nothing bounds it."""
+    """Return the upper bound of dollars per hour; None: there is no bound."""
     return None if one.live.not_counted else format_exact(one.get_burn().bounds.high, RATE_PLACES)
 
 
 def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
-    """The resource on one line."""
+    """Return the resource as one flat row."""
     row = _build_resource_data(one, at)
     bounds = {
         "usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES),
@@ -278,7 +286,7 @@ def _format_gpu(seen: Observation) -> str:
 
 
 def _format_rate(one: ResourceBurn) -> str:
-    """`2.4900`; `unknown (0 to 16.0000)`, or `unknown` where nothing bounds it; of another currency with its code."""
+    """Return `2.4900`, `unknown (0 to 16.0000)`, or `unknown` if there is no bound; other currencies have their code."""
     if one.unpriced:
         return "unknown"
     burns = one.burns or (one.get_burn(),)
@@ -311,14 +319,14 @@ def _list_notes(status: FleetStatus) -> Iterator[str]:
 
 
 def _list_silent_agents(status: FleetStatus) -> Iterator[str]:
-    """Machines whose agent says nothing, a sentence each."""
+    """Yield a sentence for each machine whose agent sends no data."""
     agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
     for key, says in find_silent_agents(agents, (one.live for one in status.resources), status.at).items():
         yield f"{_shorten_name(key.id)}: {says}, so its activity is not reported."
 
 
 def _build_currency_data(outlook: CurrencyOutlook) -> dict[str, object]:
-    """What one currency but the dollar comes to."""
+    """Return the amounts of one currency other than the dollar."""
     return {
         "currency": outlook.currency,
         "burn_per_hour": format_exact(outlook.burn.stated, RATE_PLACES),
@@ -328,7 +336,10 @@ def _build_currency_data(outlook: CurrencyOutlook) -> dict[str, object]:
 
 
 def _build_scope_data(scope: ScopeStatus) -> dict[str, object]:
-    """`at`: the last listing, whatever it said."""
+    """Return the data of a scope.
+
+    `at`: the time of the last listing, whatever its result.
+    """
     now = scope.now
     return {
         "provider": now.scope.provider,
@@ -342,13 +353,16 @@ def _build_scope_data(scope: ScopeStatus) -> dict[str, object]:
 
 
 def _build_lease_data(lease: Override | None) -> Mapping[str, object] | None:
-    """Who keeps it, why, and until when."""
+    """Return the owner, reason and end of a lease; None if there is none."""
     until = format_instant(lease.until) if lease and lease.until else None
     return {"who": lease.who, "why": lease.why, "until": until} if lease else None
 
 
 def _build_agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping[str, object] | None:
-    """How the agent of a machine stands: silent is blind, and no word about work."""
+    """Return the state of a machine's agent; None if there is none.
+
+    A silent agent means that activity is unknown, not that the machine is idle.
+    """
     if agent is None:
         return None
     return {
@@ -361,7 +375,7 @@ def _build_agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> 
 
 
 def _build_intent_data(intent: Intent) -> Mapping[str, object]:
-    """An act that was planned or may have been sent, and is not settled."""
+    """Return an act that was planned or may have been sent, and whose result is open."""
     key = intent.life.key
     return {
         "id": intent.id,
@@ -379,7 +393,10 @@ def _build_intent_data(intent: Intent) -> Mapping[str, object]:
 
 
 def _build_runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
-    """An account that is paid in advance. `balance` None: unknown, see `why`; `hours_left` None: nothing burns, or unknown."""
+    """Return the data of a prepaid account.
+
+    `balance`: None if unknown, see `why`. `hours_left`: None if the account has no costs, or if it is unknown.
+    """
     balance = runway.balance
     return {
         "provider": balance.provider,
@@ -396,7 +413,7 @@ def _build_runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, obje
 
 
 def list_runway_lines(status: FleetStatus) -> Iterator[str]:
-    """How long each prepaid balance lasts, a sentence each."""
+    """Yield a sentence about how long each prepaid balance lasts."""
     for runway in status.runways or ():
         balance = runway.balance
         who = f"{balance.provider}/{shorten(balance.account, LONGEST_NAME)}"

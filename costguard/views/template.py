@@ -1,4 +1,4 @@
-"""Templates as documents: the list of them, and what a source says beside what costguard says."""
+"""Templates as documents: the list, and the claim of a template's source compared with costguard's figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "costguard.templates/1"
 
 
 def build_templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
-    """Every template, a row each."""
+    """Return all templates, one row each."""
     records = tuple(
         {"name": t.name, "title": t.title, "model": t.job.get("model"), "tokens_from": t.tokens_why} for t in templates
     )
@@ -28,7 +28,7 @@ def build_templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
 
 
 def build_comparison_data(compared: TemplateComparison) -> dict[str, object]:
-    """The template, its claim and costguard's figures there, for scripts."""
+    """Return the template, its source's claim and costguard's figures for scripts."""
     template, claim, option = compared.template, compared.template.claim, compared.option
     return {
         "name": template.name,
@@ -51,7 +51,7 @@ def build_comparison_data(compared: TemplateComparison) -> dict[str, object]:
 
 
 def list_comparison_tables(compared: TemplateComparison) -> tuple[TableView, ...]:
-    """What the source says, and costguard at the market's price and at the source's own."""
+    """Return the source's claim, and costguard's figures at the market's price and at the source's own price."""
     claim, option = compared.template.claim, compared.option
     if claim is None or option is None or option.hours is None:
         return ()
@@ -76,7 +76,7 @@ def list_comparison_tables(compared: TemplateComparison) -> tuple[TableView, ...
 
 
 def list_comparison_notes(compared: TemplateComparison) -> tuple[str, ...]:
-    """Where the amount comes from, whether the claim comes out, and why."""
+    """Return where the amount comes from, whether costguard confirms the claim, and why."""
     template, claim = compared.template, compared.template.claim
     amount = f"Template {template.name}: {template.tokens_why}."
     if compared.changed:

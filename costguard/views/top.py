@@ -1,4 +1,4 @@
-"""What `costguard top` shows: a row a machine, with how busy its GPUs were lately, and the numbers above the rows.
+"""The content of `costguard top`: one row per machine with its recent GPU utilisation, and totals above the rows.
 
 Example of the last hour in twelve parts, oldest first, two of them not measured: `▁▁▃█████··▇█`.
 """
@@ -34,9 +34,10 @@ RUNNING = "running"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopRow:
-    """A machine. `duty`: percent in each part of the last hour, None where nothing was measured. `burn`: nano-units an hour.
+    """A machine.
 
-    `words`: all that a filter looks in.
+    `duty`: GPU utilisation in percent in each part of the last hour; None if not measured. `burn`: nano-units per hour.
+    `words`: the text that a filter searches.
     """
 
     key: ResourceKey
@@ -54,13 +55,16 @@ class TopRow:
 
     @property
     def whole(self) -> str:
-        """`aws/123/us-east-1/i-0a1`: what means this machine and no other."""
+        """Return the full identifier of the machine: `aws/123/us-east-1/i-0a1`."""
         return "/".join(self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopView:
-    """Everything at `at`. `head`: lines of numbers. `warnings`: what makes them doubtful."""
+    """All machines at the time `at`.
+
+    `head`: lines with totals. `warnings`: reasons why the totals are uncertain.
+    """
 
     at: datetime
     head: tuple[str, ...]
@@ -79,7 +83,7 @@ SORT_ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
 
 
 def build_top_view(status: FleetStatus, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
-    """`status` as rows; `samples` of the last WINDOW, and what else was `told`."""
+    """Return `status` as rows, with `samples` of the last WINDOW and the further warnings `told`."""
     machines = (one for one in status.resources if one.live.observation.kind == INSTANCE)
     return TopView(
         at=status.at,
@@ -90,13 +94,13 @@ def build_top_view(status: FleetStatus, samples: Mapping[ResourceKey, Sequence[S
 
 
 def filter_top_rows(view: TopView, order: str, words: str) -> list[TopRow]:
-    """The rows that hold every one of `words`, whatever their case, in the order named."""
+    """Return the rows that contain every one of `words`, ignoring case, sorted by `order`."""
     wanted = words.casefold().split()
     return sorted((row for row in view.rows if all(word in row.words for word in wanted)), key=SORT_ORDERS[order])
 
 
 def format_sparkline(duty: Iterable[float | None]) -> str:
-    """Percent as blocks; a dot where nothing was measured."""
+    """Return the percentages as block characters; a dot if not measured."""
     return "".join(
         NOT_MEASURED
         if value is None
@@ -106,7 +110,7 @@ def format_sparkline(duty: Iterable[float | None]) -> str:
 
 
 def compute_duty(samples: Iterable[Sample], at: datetime) -> tuple[float | None, ...]:
-    """The mean GPU duty of each part of the WINDOW that ends at `at`."""
+    """Return the mean GPU utilisation of each part of the WINDOW that ends at `at`."""
     parts: list[list[float]] = [[] for _ in range(SPARK_PARTS)]
     for one in samples:
         age = at - one.at
@@ -154,7 +158,7 @@ def _build_top_row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sam
 
 
 def _format_rate(one: ResourceBurn) -> str:
-    """`$2.4900`, `unknown` with its bounds, one after the other where there are several currencies."""
+    """Return `$2.4900`, or `unknown` with bounds; several currencies are joined."""
     parts = []
     for burn in one.burns or (one.get_burn(),):
         code = get_currency_sign(burn.currency)

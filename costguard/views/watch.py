@@ -1,6 +1,6 @@
-"""What the watch shows now, and what changed since it last showed something: plain values and plain lines.
+"""The content of `costguard watch`, and the changes since the last output, as plain values and lines.
 
-A terminal gets the whole picture again and again (`cli/watching_view.py`); a pipe gets one line for each fact that changed.
+A terminal shows the whole view repeatedly (`cli/watching_view.py`); a pipe gets one line for each fact that changed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ LONGEST = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedMachine:
-    """A machine. `rate`: money an hour, None: unknown. `next_act` ("" for none) is due at `next_at`, unless `held_by` holds it.
+    """A machine.
 
-    `power`: the provider's state in our words.
+    `rate`: cost per hour; None: unknown. `next_act`: the next act ("": none), due at `next_at` unless `held_by` blocks it.
+    `power`: the provider's state in costguard's terms.
     """
 
     key: ResourceKey
@@ -47,13 +48,17 @@ class WatchedMachine:
 
     @property
     def called(self) -> str:
-        """`train-1` or its id."""
+        """Return the machine's name, or its id: `train-1`."""
         return shorten(to_one_line(self.name or self.key.id), LONGEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedBudget:
-    """A budget. `time_to_cap` None: not in this period. `overshoot`: how far over it an act may come too late."""
+    """A budget.
+
+    `time_to_cap`: None if the cap is not reached in this period. `overshoot`: the most by which acts may come too late to keep
+    it.
+    """
 
     name: str
     cap: Money
@@ -63,13 +68,16 @@ class WatchedBudget:
 
     @property
     def share(self) -> float:
-        """Of the cap that is spent at most, 1 is all of it."""
+        """Return the upper bound of the spent share of the cap; 1 is the whole cap."""
         return self.spent.high.nano / self.cap.nano
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedAction:
-    """An intent, or a step that was done. `state`: of the intent ("verifying", "done" ...)."""
+    """An intent, or a step that was done.
+
+    `state`: the state of the intent ("verifying", "done" ...).
+    """
 
     at: datetime
     subject: str
@@ -80,9 +88,12 @@ class WatchedAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchView:
-    """Everything at `at`. `frozen`: who froze all acts and why, "" if nobody. `committed`: whether the run was recorded.
+    """The whole view at the time `at`.
 
-    `mode`: "acting", "dry run", "observing" (another acts on this ledger, or the first run after a start). `month` so far.
+    - `mode`: "acting", "dry run" or "observing" (another process acts on this ledger, or this is the first run after a
+        start).
+    - `month`: cost of the month so far. `frozen`: who froze all acts and why; "" if nobody did.
+    - `committed`: whether the run was recorded.
     """
 
     at: datetime
@@ -99,7 +110,7 @@ class WatchView:
 
 
 def format_next_action(machine: WatchedMachine, at: datetime) -> str:
-    """`stop in 12 min`, `stop now`, `stop held: it has a lease`, or `-`."""
+    """Return `stop in 12 min`, `stop now`, `stop held: it has a lease`, or `-`."""
     if not machine.next_act:
         return "-"
     if machine.held_by:
@@ -109,12 +120,12 @@ def format_next_action(machine: WatchedMachine, at: datetime) -> str:
 
 
 def format_rate(money: Money | None) -> str:
-    """`$2.9900`, `unknown`."""
+    """Return `$2.9900` or `unknown`."""
     return "unknown" if money is None else f"{get_currency_sign(money.currency)}{money.format(RATE_PLACES)}"
 
 
 def list_changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
-    """One line for each fact that is not as it was. `before` None: all that there is to say at the start."""
+    """Return one line for each fact that changed; with `before` None, all facts."""
     return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _list_all_changes(before, now))
 
 
@@ -160,5 +171,5 @@ def _list_machine_changes(before: WatchView | None, now: WatchView) -> Iterator[
 
 
 def _get_compared_facts(machine: WatchedMachine) -> tuple[object, ...]:
-    """What is worth a line when it changes: a confidence that moves by a hair is not."""
+    """Return the facts whose change is reported; small changes of the confidence are not."""
     return machine.power, machine.work.state, machine.rate, machine.next_act, machine.next_at, machine.held_by

@@ -1,4 +1,6 @@
-"""Chats, mail, phones and pagers through Apprise, by one address each: slack://, discord://, tgram://, mailto://, ntfy://, ...
+"""Sends to chats, mail, phones and pagers through Apprise, by one address each.
+
+Examples of addresses: slack://, discord://, tgram://, mailto://, ntfy://.
 
 Apprise is imported with the first message. Its logging is disabled, because it logs addresses, which hold keys.
 

@@ -139,7 +139,7 @@ def _split_name(address: tuple[str | bool, str]) -> tuple[str, str]:
 
 
 def _describe_error(broken: Exception) -> str:
-    """What went wrong before the letter was given, in our words."""
+    """Return a description of an error before the mail was transmitted."""
     trouble = network.explain_tls_error(broken)
     if trouble is not None:
         return f"{trouble.what} ({trouble.hint})"

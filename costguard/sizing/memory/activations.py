@@ -96,8 +96,8 @@ def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActi
 def _compute_selective(block: LayerBlock, style: LayerStyle) -> float:
     """Return the bytes per token kept under PyTorch's selective checkpointing (torchtitan's default).
 
-    These are the entry, attention's result, and the results of the 1st, 3rd, 5th and 7th matrix product in execution order, as
-    torchtitan/models/llama/parallelize_llama.py counts them: q, v, gate and down of Llama's seven.
+    These are the entry, attention's result, and the results of every second matrix product (1st, 3rd, 5th ...) in execution
+    order, as torchtitan/models/llama/parallelize_llama.py counts them: q, v, gate and down of Llama's seven.
     """
     a, f, n = block.attention, block.feed_forward, style.numerics
     outputs = [o for _, o in a.list_matrices(block.hidden).values()]
