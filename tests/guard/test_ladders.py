@@ -64,7 +64,14 @@ def test_story_1_idle_since_18_05_is_told_at_18_50_and_stopped_at_19_05() -> Non
 
 def test_a_notice_that_went_out_late_gives_its_whole_grace() -> None:
     climb = started(machine(), policy(), idle(ENDED), friday(18, 58))
-    assert ahead(machine(), policy(), idle(ENDED), friday(19), climb)[0].at == friday(19, 13)
+    (stop,) = ahead(machine(), policy(), idle(ENDED), friday(19), climb)
+    assert (stop.at, stop.asks_at) == (friday(19, 13), friday(19, 13))
+
+
+def test_a_second_notice_comes_as_long_after_a_late_first_one_as_the_policy_says() -> None:
+    rule = policy(PolicyStep(do=NOTIFY), PolicyStep(do=NOTIFY, after=minutes(15)))
+    climb = started(machine(), rule, idle(ENDED), friday(18, 58))
+    assert ahead(machine(), rule, idle(ENDED), friday(19), climb)[0].at == friday(19, 13)
 
 
 def test_story_4_somebody_connected_doubles_the_grace() -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from tests.simulation.campaign import CHUNK, campaign, summed
 from tests.simulation.drawing import crashing, plan_of
+from tests.simulation.guide_world import list_guide_lines
 from tests.simulation.outages import outages
 from tests.simulation.papers import kept_plan, text_of
 from tests.simulation.plans import Plan
-from tests.simulation.playing import played, world_of, wrong_with
+from tests.simulation.playing import folder, played, world_of, wrong_with
 from tests.simulation.shrinking import shrunk, size
 
 KEPT = Path(__file__).parent / "kept"
@@ -50,9 +51,12 @@ def main(words: list[str] | None = None) -> int:
     out.add_argument("--only", default="", metavar="WORDS", help="days whose names hold this: 'aws down'")
     out.add_argument("--tick", type=int, default=4, metavar="MINUTES", help="between two polls")
     out.add_argument("--jobs", type=int, default=2)
+    commands.add_parser(
+        "guide", help="the policy of docs/START.md on the five fakes: minutes until somebody is told, asked, served"
+    )
     asked = parser.parse_args(words)
-    if asked.command == "outages":
-        return outages(asked.jobs, asked.tick, asked.only, _say)
+    if asked.command in {"guide", "outages"}:
+        return _tabulate_guide() if asked.command == "guide" else outages(asked.jobs, asked.tick, asked.only, _say)
     if asked.command == "run":
         return max(_run(seed) for seed in asked.seeds)
     if asked.command == "replay":
@@ -62,6 +66,13 @@ def main(words: list[str] | None = None) -> int:
     if asked.command == "crashes":
         return _crashes(asked.plan, asked.every)
     return _shrink(asked.plan, asked.keep) if asked.command == "shrink" else _campaign(asked)
+
+
+def _tabulate_guide() -> int:
+    with folder() as made:
+        for line in list_guide_lines(made):
+            _say(line)
+    return 0
 
 
 def _plan(named: str) -> Plan:

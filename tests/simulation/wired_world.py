@@ -55,8 +55,10 @@ class WiredWorld(World):
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._transports: dict[str, Transport] = {}
         super().__init__(plan, folder)
-        self.rules = replace(self.rules, policies=(_policy("idle-gpu", STOP, "yes"), _policy("watched", NOTIFY, "no")))
         self.late = {name: _plugin(cloud).manifest.measures_late for name, cloud in self.clouds.items()}
+
+    def armed_policies(self) -> tuple[Policy, ...]:
+        return (_policy("idle-gpu", STOP, "yes"), _policy("watched", NOTIFY, "no"))
 
     def play(self) -> Record:
         chance = random.getstate()

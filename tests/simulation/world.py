@@ -15,7 +15,8 @@ from unittest.mock import patch
 
 from costguard.guard.alerts.alert import INFO, AlertRoute
 from costguard.guard.context import GuardConfig
-from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Override
+from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Override, join_arming
+from costguard.guard.policy import Policy
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -67,11 +68,17 @@ class World(Ways):
         self._wishes = self._ids = 0
         write_rules(self)
         self.found_clouds({box.cloud for box in plan.boxes})
-        self.rules = GuardConfig(admin_route=True, policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
+        self.rules = GuardConfig(
+            admin_route=True, policies=self.armed_policies(), budgets=budgets_of(plan), rails=rails_of(plan)
+        )
         for box in plan.boxes:
             if not box.at:
                 self.put(box)
         self._arm_policies()
+
+    def armed_policies(self) -> tuple[Policy, ...]:
+        """What is to be guarded in this world."""
+        return policies()
 
     def _arm_policies(self) -> None:
         """Somebody accepted the policies before the story begins."""
@@ -86,7 +93,7 @@ class World(Ways):
                         at=self.start,
                         until=self.forever,
                         subject=policy.name,
-                        value=policy.arm,
+                        value=join_arming(policy.arm, policy.digest),
                     )
                 )
 
