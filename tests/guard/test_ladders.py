@@ -68,10 +68,11 @@ def test_a_notice_that_went_out_late_gives_its_whole_grace() -> None:
     assert (stop.at, stop.asks_at) == (friday(19, 13), friday(19, 13))
 
 
-def test_a_second_notice_comes_as_long_after_a_late_first_one_as_the_policy_says() -> None:
-    rule = policy(PolicyStep(do=NOTIFY), PolicyStep(do=NOTIFY, after=minutes(15)))
-    climb = started(machine(), rule, idle(ENDED), friday(18, 58))
-    assert ahead(machine(), rule, idle(ENDED), friday(19), climb)[0].at == friday(19, 13)
+def test_a_notice_that_goes_out_late_after_a_hook_gives_its_whole_grace() -> None:
+    rule = policy(PolicyStep(do=HOOK, run="save"), PolicyStep(do=NOTIFY), PolicyStep(do=STOP, after=minutes(15)))
+    climb = mark_told(started(machine(), rule, idle(ENDED), friday(18, 50)), rule, 1, friday(18, 58))
+    (stop,) = ahead(machine(), rule, idle(ENDED), friday(19), climb)
+    assert (stop.at, stop.asks_at) == (friday(19, 13), friday(19, 13))
 
 
 def test_story_4_somebody_connected_doubles_the_grace() -> None:
