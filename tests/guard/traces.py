@@ -132,6 +132,28 @@ WORK: Mapping[str, Maker] = {
     "image-pull": lambda d, _: {NETWORK: d.uniform(8e6, 9e7), DISK: d.uniform(2e6, 9e7)},
     "one-of-eight-busy": lambda d, _: {GPU_UTIL: d.uniform(60, 99), GPU_BUSY_COUNT: 1},
     "warm-kernel-below-5-percent": lambda d, _: {GPU_UTIL: d.uniform(1, 4), GPU_POWER_BUSIEST: d.uniform(180, 300)},
+    "upload-of-results": lambda d, _: {NETWORK: d.gauss(2.5e6, 3e5), CPU_CORES: d.uniform(0.05, 0.15)},
+    "pull-of-many-files": lambda d, m: {NETWORK: d.uniform(3e6, 3e7) if m % 10 < 3 else d.uniform(1e3, 1e5)},
+    "a-request-now-and-then": lambda d, m: {GPU_UTIL: d.uniform(25, 60) if m % 9 == 7 else 0, NETWORK: d.uniform(2e4, 3e5)},
+    "compress-an-archive": lambda d, _: {CPU_CORES: d.uniform(0.95, 1.05), DISK: d.uniform(5e6, 4e7)},
+    "restore-of-a-database": lambda d, _: {DISK: d.uniform(2e7, 8e7), CPU_CORES: d.uniform(0.2, 0.6)},
+    "index-on-processors": lambda d, _: {CPU_CORES: d.uniform(20, 60)},
+    "rollouts-on-processors": lambda d, m: {
+        GPU_UTIL: d.uniform(30, 70) if m % 20 == 0 else 0,
+        CPU_CORES: 30.0 if m % 4 else 0.1,
+    },
+    "steps-of-forty-minutes": lambda d, m: {STEP: m // 40, GPU_UTIL: d.uniform(85, 100)},
+    "between-jobs-of-an-array": lambda _, __: {QUEUE_JOBS: 1},
+    "driver-install": lambda d, m: {CPU_CORES: d.uniform(0.5, 0.9) if m % 2 else 0.05, DISK: d.uniform(1e5, 2e7)},
+    "convert-a-checkpoint": lambda d, m: {CPU_CORES: d.uniform(0.9, 1.0), DISK: 1e8 if m % 5 == 0 else 2e4},
+    "decode-video": lambda d, _: {GPU_UTIL: d.uniform(0, 3), GPU_POWER_BUSIEST: d.uniform(95, 115), CPU_CORES: d.uniform(1, 2)},
+    "small-kernels": lambda d, _: {GPU_UTIL: d.uniform(6, 9)},
+    "slow-multipart-upload": lambda d, _: {NETWORK: d.uniform(1.1e6, 1.4e6)},
+    "compile-of-a-model": lambda d, _: {CPU_CORES: d.uniform(2, 8), GPU_POWER_BUSIEST: d.uniform(60, 70)},
+    "people-who-label": lambda d, m: {INPUT_AGE: (m % 19) * 60 + d.uniform(0, 50), CONNECTIONS: 2},
+    "search-between-trials": lambda d, m: {GPU_UTIL: d.uniform(80, 99) if m % 30 < 10 else 0, CPU_CORES: d.uniform(0.05, 0.3)},
+    "debugger-at-a-breakpoint": lambda d, m: {INPUT_AGE: (m % 38) * 60 + d.uniform(0, 50), CONNECTIONS: 1, CPU_CORES: 0.02},
+    "swap-to-host-memory": lambda d, _: {PCIE: d.uniform(5e8, 9e9), CPU_CORES: d.uniform(0.3, 1)},
 }
 """Work that a GPU counter does not see, or hardly: what it does, a minute at a time."""
 
