@@ -1,4 +1,4 @@
-title: Eight jobs end at once, and each machine is asked about within two hours
+title: Five jobs end at once, and each machine is asked about within two hours
 hazard: H09; GUARD 6 breaker
 start: 2026-11-02 08:00
 end: 12:00
