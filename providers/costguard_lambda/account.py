@@ -132,7 +132,7 @@ class LambdaAccount:
         )
 
     def _make_context(self) -> ListingContext:
-        return ListingContext(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
+        return ListingContext(account=self.name, gpus=self._gpus, launched=self._launches.list_dated(self._clock.now()))
 
     def look_up(self, key: ResourceKey) -> Observation | None:
         """Return one instance by its id, else one filesystem, for which all are listed; None if there is neither."""

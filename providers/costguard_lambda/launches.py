@@ -89,7 +89,7 @@ class LaunchTimes:
 
     def learn(self, ids: Collection[str], ask: Ask, now: datetime, deadline: Deadline) -> str:
         """Date those of `ids` that are undated; returns "" or why that failed."""
-        dated = self._list_dated(now)
+        dated = self.list_dated(now)
         kept = len(dated)
         wanted = self._list_wanted(ids, now)
         if not wanted:
@@ -106,14 +106,15 @@ class LaunchTimes:
             return "this key may not read the audit log: instances count from when they were first seen"
         return ""
 
-    def _list_dated(self, now: datetime) -> dict[str, datetime]:
+    def list_dated(self, now: datetime) -> dict[str, datetime]:
+        """Return the known launch times by instance id, those of earlier processes included."""
         if self.dated is None:
             self.dated = _parse_saved(self._cache.get(self._name, now - KEPT))
         return self.dated
 
     def _list_wanted(self, ids: Collection[str], now: datetime) -> set[str]:
         """Return the undated ids that the log may still contain."""
-        undated = set(ids) - self._list_dated(now).keys()
+        undated = set(ids) - self.list_dated(now).keys()
         self._wanted_since = {id_: self._wanted_since.get(id_, now) for id_ in undated}
         if not self._whole or self._sweep:
             return undated
@@ -132,7 +133,7 @@ class LaunchTimes:
             looped, sweep.lead = page.token == sweep.lead, page.token
             if not page.token or looped:
                 self._end_sweep(sweep, wanted)
-                if self._whole or wanted <= self._list_dated(now).keys():
+                if self._whole or wanted <= self.list_dated(now).keys():
                     return
 
     def _find_next_sweep(self, now: datetime) -> _Sweep:

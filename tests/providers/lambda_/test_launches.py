@@ -137,6 +137,13 @@ def test_launches_are_kept_between_two_starts() -> None:
     assert log.asked == []
 
 
+def test_what_an_earlier_process_dated_is_known_before_the_first_listing() -> None:
+    """Else a look at a machine contradicts its listing, and it counts as replaced."""
+    cache = Kept()
+    learn(LaunchTimes(cache, "x"), Log([(2, "created", "one")]), "one")
+    assert set(LaunchTimes(cache, "x").list_dated(START)) == {"one"}
+
+
 @pytest.mark.parametrize("held", [b"", b"x", b"[]", b"null", b'{"one": "no time"}', b'{"one": []}', b"\xff"])
 def test_a_spoilt_cache_is_as_good_as_none(held: bytes) -> None:
     launches, log = LaunchTimes(Kept({"x": held}), "x"), Log([(2, "created", "one")])
