@@ -182,10 +182,13 @@ def command_faults(root: Path) -> Iterator[str]:
     if not cli.is_dir():
         return
     tree = ast.parse((cli / "__init__.py").read_text())
-    tables = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "COMMANDS"]
-    for name in (ast.literal_eval(tables[0]) if tables else {}) or {}:
+    tables = [
+        n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "COMMAND_GROUPS"
+    ]
+    groups: dict[str, dict[str, str]] = ast.literal_eval(tables[0]) if tables else {}
+    for name in (name for group in groups.values() for name in group):
         if not (cli / f"{name}.py").is_file():
-            yield f"COMMANDS names {name}, but costguard/cli/{name}.py is missing: add it or drop the line"
+            yield f"COMMAND_GROUPS names {name}, but costguard/cli/{name}.py is missing: add it or drop the line"
 
 
 def leftovers(root: Path) -> Iterator[str]:

@@ -68,7 +68,7 @@ def remove(path: str) -> Callable[[Path], None]:
         (add("costguard/services/quote_commands.py", "\nclass OfferManager:\n    pass\n"), "OfferManager"),
         (add("costguard/services/quote_commands.py", "\n# TO" + "DO: later\n"), "is unfinished"),
         (add("costguard/services/quote_commands.py", "\nX = 1\n" * 600), "look whether it is one thing"),
-        (remove("costguard/cli/size.py"), "COMMANDS names size"),
+        (remove("costguard/cli/size.py"), "COMMAND_GROUPS names size"),
         (add("docs/note.md", "see https://py" + "pi.org/simple\n"), "names a registry"),
         (add("uv.lock", "version = 1\n"), "is a lock file"),
     ],

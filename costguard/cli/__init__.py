@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException, NoSuchOption, UsageError
+from typer._click.exceptions import ClickException, UsageError
 from typer.main import get_command
 
 from costguard import __version__
@@ -23,41 +23,59 @@ from costguard.cli.typer_commands import UncoercedCommand, UncoercedGroup
 from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
-COMMANDS = {
-    "quote": "Quote a job: cost and duration on each offer, ranked.",
-    "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
-    "offers": "List rental offers and the age of each price.",
-    "prices": "Show the prices in use and their age; refresh fetches current ones.",
-    "breakeven": "Compare buying with renting: when a bought GPU breaks even.",
-    "run": "Run a command with a quote, a budget hold and tracking.",
-    "calibrate": "Calibrate quotes and sizes with observed runs (tokens/s, hours, peak memory).",
-    "status": "Show what is running, what it costs, and the month's forecast.",
-    "top": "Live view of running machines: burn and activity; keep, filter, sort.",
-    "report": "Report a period's costs, and what the figures do not include.",
-    "focus": "Check whether a FOCUS export conforms to the standard.",
-    "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
-    "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",
-    "plan": "Show what the policies would do now, when, and what blocks it.",
-    "simulate": "Replay policies over recorded history: stops, savings and suspected false stops.",
-    "policy": "Check, explain, test, arm or accept policies.",
-    "keep": "Keep a machine running for a limited time (a lease), and show what it costs.",
-    "protect": "Protect a machine from all acts until the protection is lifted.",
-    "agent": "Enrol, list or revoke the agents on machines.",
-    "busy": "Mark a machine busy, overriding metrics: this machine through its agent, or another one.",
-    "phase": "Declare a phase of work on a machine that its metrics do not show.",
-    "snooze": "Snooze messages about a machine or a policy; acts are not affected.",
-    "freeze": "Freeze all acts until the freeze is lifted.",
-    "approve": "Approve one act that a policy asked for.",
-    "breaker": "Show or close the breaker, which holds acts where many machines turned idle at once.",
-    "init": "Write a settings file for the credentials found on this machine.",
-    "doctor": "Check access to every provider, and show how to fix problems.",
-    "providers": "Show what costguard supports for each provider, and its limits.",
-    "web": "Manage tokens for reading status over HTTP from `costguard watch`.",
-    "audit": "Show or verify the tamper-evident log.",
-    "db": "Locate, back up, check or upgrade the ledger.",
-    "demo": "Show a quote on real prices, then two simulated weeks on five clouds checked against their bill.",
+COMMAND_GROUPS = {
+    "Before a run": {
+        "quote": "Quote a job: cost and duration on each offer, ranked.",
+        "size": "Compute the GPU memory that a job needs, and list the GPUs it fits on.",
+        "models": "List the built-in models, with their sizes.",
+        "offers": "List rental offers and the age of each price.",
+        "prices": "Show the prices in use and their age; refresh fetches current ones.",
+        "breakeven": "Compare buying with renting: when a bought GPU breaks even.",
+        "run": "Run a command with a quote, a budget hold and tracking.",
+        "calibrate": "Calibrate quotes and sizes with observed runs (tokens/s, hours, peak memory).",
+    },
+    "Clouds": {
+        "status": "Show what is running, what it costs, and the month's forecast.",
+        "top": "Live view of running machines: burn and activity; keep, filter, sort.",
+        "stop": "Stop one machine by hand: look, ask, send once, prove.",
+        "terminate": "Terminate one machine by hand, for good: look, ask, send once, prove.",
+    },
+    "Guard": {
+        "watch": "Run the watchdog: poll, evaluate policies, notify and act until stopped.",
+        "plan": "Show what the policies would do now, when, and what blocks it.",
+        "policy": "Check, explain, test, arm or accept policies.",
+        "simulate": "Replay policies over recorded history: stops, savings and suspected false stops.",
+        "keep": "Keep a machine running for a limited time (a lease), and show what it costs.",
+        "protect": "Protect a machine from all acts until the protection is lifted.",
+        "snooze": "Snooze messages about a machine or a policy; acts are not affected.",
+        "freeze": "Freeze all acts until the freeze is lifted.",
+        "approve": "Approve one act that a policy asked for.",
+        "breaker": "Show or close the breaker, which holds acts where many machines turned idle at once.",
+        "busy": "Mark a machine busy, overriding metrics: this machine through its agent, or another one.",
+        "phase": "Declare a phase of work on a machine that its metrics do not show.",
+        "explain": "Explain a reason that costguard gives: untold, breaker, rate ...",
+    },
+    "Money": {
+        "report": "Report a period's costs, and what the figures do not include.",
+        "reconcile": "Compare the providers' bills with the recorded charges and explain differences.",
+        "focus": "Check whether a FOCUS export conforms to the standard.",
+    },
+    "Setup": {
+        "init": "Write a settings file for the credentials found on this machine.",
+        "doctor": "Check access to every provider, and show how to fix problems.",
+        "providers": "Show what costguard supports for each provider, and its limits.",
+        "agent": "Enrol, list or revoke the agents on machines.",
+        "web": "Manage tokens for reading status over HTTP from `costguard watch`.",
+        "audit": "Show or verify the tamper-evident log.",
+        "db": "Locate, back up, check or upgrade the ledger.",
+        "demo": "Show a quote on real prices, then two simulated weeks on five clouds checked against their bill.",
+    },
 }
+"""The commands by what they are for, in the order of `--help`."""
+COMMANDS = {name: told for group in COMMAND_GROUPS.values() for name, told in group.items()}
 
+OWN_SCREEN = frozenset(("watch", "top", "run"))
+"""Commands that write to the terminal while they run."""
 INTERRUPTED = 130
 LONGEST_SHOWN = 300
 """Characters of a message that may quote what somebody typed."""
@@ -65,12 +83,14 @@ LONGEST_SHOWN = 300
 
 @dataclass(slots=True)
 class GlobalOptions:
-    """The options before the command name."""
+    """The options that every command has, before or after its name."""
 
     config: str | None = None
     json_log: bool = False
     debug: bool = False
     offline: bool = False
+    wide: bool = False
+    verbose: bool = False
 
 
 class LazyGroup(UncoercedGroup):
@@ -88,11 +108,13 @@ class LazyGroup(UncoercedGroup):
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
         kind = getattr(module, "COMMAND", UncoercedCommand)
         one.command(name=cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
-        return get_command(one)
+        made = get_command(one)
+        made.own_screen = cmd_name in OWN_SCREEN  # type: ignore[attr-defined]  # an UncoercedCommand
+        return made
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the requested command; raises UnknownNameError, with similar names, if it does not exist."""
-        if args and args[0] not in COMMANDS:
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             meant = get_close_matches(args[0][:80].lower(), COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
@@ -101,14 +123,15 @@ class LazyGroup(UncoercedGroup):
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """Write the list of commands for `--help`."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for title, commands in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
 
 app = typer.Typer(
     name="costguard",
     cls=LazyGroup,
-    add_completion=False,
+    add_completion=True,
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -131,12 +154,14 @@ def _root(
     offline: Annotated[
         bool, typer.Option("--offline", help="Do not use the network: use only prices stored on this machine.")
     ] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Show all columns, however long the lines become.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what is being done.")] = False,
     version: Annotated[
         bool | None, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = None,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
-    ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline)
+    ctx.obj = GlobalOptions(config=config, json_log=json_log, debug=debug, offline=offline, wide=wide, verbose=verbose)
     if ctx.invoked_subcommand is None:
         sys.stdout.write(f"{ctx.get_help()}\n")
 
@@ -183,6 +208,8 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("interrupted", INTERRUPTED, json_log=json_log)
     except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and _is_completing(arguments):
+            return error.code if isinstance(error.code, int) else 0
         if isinstance(error, SystemExit) and not isinstance(error.__context__, OSError):
             return _print_error("a part of it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
         # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
@@ -202,16 +229,16 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
     return code if isinstance(code, int) else 0
 
 
+def _is_completing(arguments: list[str]) -> bool:
+    """Return whether a shell asks for completions, or a person for the script that does: typer ends the program after that."""
+    return "_COSTGUARD_COMPLETE" in os.environ or any(one.startswith(("--install-comp", "--show-comp")) for one in arguments)
+
+
 def _build_help_hint(error: ClickException) -> str:
-    """Return a hint: the help to read, or the correct place of a global option that was written after the command."""
+    """Return a hint: the help to read."""
     context = error.ctx if isinstance(error, UsageError) else None
     if context is None or context.parent is None:
         return "\nhint: see costguard --help"
-    typed = error.option_name if isinstance(error, NoSuchOption) else None
-    for option in context.parent.command.params:
-        if typed in option.opts:
-            words = " ".join(filter(None, (typed, option.metavar)))
-            return f"\nhint: put it before the command: costguard {words} {context.info_name}"
     return f"\nhint: see costguard {context.info_name} --help"
 
 

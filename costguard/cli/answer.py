@@ -18,6 +18,7 @@ from costguard.cli.options import Force, Output, choose_format
 from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
 from costguard.services import CommandAnswer
+from costguard.system.progress import clear_progress
 from costguard.views.document import Document
 
 TEXT_FORMATS = ("table", "html", "markdown")
@@ -32,7 +33,7 @@ FORMAT_KEY = "costguard.format"
 def write_answer(answer: CommandAnswer, ctx: typer.Context) -> None:
     """Render the answer and print it, or write it to the file of `--output`; then raise its refusal, if it has one."""
     chosen = find_format(ctx)
-    pieces = _render_answer(answer, chosen, ctx.params)
+    pieces = _render_answer(answer, chosen, {**ctx.params, "wide": "yes" if ctx.obj.wide else None})
     file = ctx.params.get("output")
     if isinstance(file, str):
         from costguard.cli import output
@@ -126,6 +127,7 @@ def _print_pieces(pieces: Pieces) -> None:
 
     Bytes are refused: they are meant for files, and a terminal would interpret them.
     """
+    clear_progress()
     for piece in pieces:
         if isinstance(piece, bytes):
             raise InputError(

@@ -13,6 +13,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
+from costguard.system.progress import clear_progress, report_progress
 
 EXAMPLES = """Examples:
 
@@ -57,10 +58,13 @@ def command(
     quote = quote_commands.answer_quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
         write_answer(quote, ctx)
+    clear_progress()
     sys.stderr.write("\nsimulating a weekend with watchdog and report ...\n")
+    report_progress("simulating a weekend with watchdog and report")
     guarded = play_weekend(config=ctx.obj.config)
     if not every:
         write_answer(guarded, ctx)
+    clear_progress()
     sys.stderr.write("\nsimulating two weeks of five clouds ...\n")
     played = demo.play_fortnight(ledger=ledger)
     if json:

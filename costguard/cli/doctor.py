@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from costguard.cli import options as o
@@ -22,6 +24,7 @@ It changes, starts and stops nothing, and shows only the last four characters of
 def command(
     ctx: typer.Context,
     provider: o.Provider = None,
+    all_checks: Annotated[bool, typer.Option("--all", help="A row for each check, good ones as well.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -30,4 +33,4 @@ def command(
     from costguard.services import setup
 
     only = tuple(provider) if provider else None
-    write_answer(setup.answer_doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write_answer(setup.answer_doctor(only=only, all_checks=all_checks, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

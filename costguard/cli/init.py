@@ -10,12 +10,16 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import write_answer
 from costguard.cli.options import Text
+from costguard.errors import InputError
+from costguard.system.progress import clear_progress
 
 EXAMPLES = """Examples:
 
 \b
   costguard init
   costguard init --yes --budget "3000 USD" --zone Europe/Berlin
+  costguard init --guard --to env:SLACK_URL
+  costguard init --example lab
   costguard init --path ~/.config/costguard/costguard.toml
 
 It looks for every provider's credentials in their usual places. It contacts no provider and writes no key.
@@ -29,15 +33,31 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     budget: Annotated[Text, typer.Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
     zone: o.Zone = None,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="Also a budget, a policy for idle GPUs, and where its warnings go.")
+    ] = False,
+    to: Annotated[
+        Text, typer.Option("--to", metavar="PLACE", help="With --guard: env:SLACK_URL, file:PATH, or console (default).")
+    ] = None,
+    example: Annotated[
+        Text, typer.Option("--example", metavar="NAME", help="Write an example instead: solo | lab | company.")
+    ] = None,
     json: o.Json = False,
 ) -> None:
     """Write the file and print the next steps."""
     from costguard.services import setup
 
     setup.check_free_path(path, force=force)  # before anybody is asked anything
+    if example is not None:
+        write_answer(setup.answer_example(example, path=path, force=force), ctx)
+        return
+    if to is not None and not guard:
+        raise InputError("says where the warnings of a policy go", field="--to", hint="add --guard")
     if not yes and sys.stdin.isatty():
         if budget is None:
+            clear_progress()
             budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
         if zone is None:
             zone = typer.prompt("Time zone for days and months", default="UTC", err=True)
-    write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone), ctx)
+    notices = (to or "console") if guard else None
+    write_answer(setup.answer_init(path=path, force=force, budget=budget, zone=zone, notices=notices), ctx)

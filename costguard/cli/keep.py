@@ -18,6 +18,7 @@ EXAMPLES = """Examples:
 \b
   costguard keep i-0a1b2c3d --for 4h --why "evaluation runs until tonight"
   costguard keep train-1 --for 90m --why "in a meeting"
+  costguard keep train-1 --lift
 
 ID is the provider's id, a name, the beginning of either, or provider/account/region/id. The policies limit the length of a
 lease and the number of renewals. A lease does not stop a hard cap.
@@ -29,6 +30,7 @@ def command(
     id: Annotated[str, typer.Argument(metavar="ID", help="The machine: an id, a name, or the beginning of either.")],  # noqa: A002 - as it is shown
     length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 2h30m, 1d.")] = None,
     why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the lease.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -36,4 +38,4 @@ def command(
     """Record a lease."""
     from costguard.services import overrides
 
-    write_answer(overrides.keep_resource(id, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.keep_resource(id, length=length, why=why, lift=lift, config=ctx.obj.config), ctx)

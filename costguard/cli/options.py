@@ -50,9 +50,27 @@ On = Annotated[
     Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Fixed hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")
 ]
 Provider = Annotated[Names, typer.Option("--provider", "-p", metavar="NAME", help="Only this provider (repeatable).")]
-Region = Annotated[Names, typer.Option("--region", metavar="NAME", help="Only this region.")]
-Tier = Annotated[Names, typer.Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure.")]
-GpuName = Annotated[Names, typer.Option("--gpu", metavar="NAME", help="Only this GPU.")]
+Exclude = Annotated[Names, typer.Option("--exclude", metavar="NAME", help="Not this provider (repeatable).")]
+Region = Annotated[
+    Names,
+    typer.Option("--region", metavar="NAME", help="Only this region or place: us-east-1, us, eu, europe, de (repeatable)."),
+]
+Tier = Annotated[
+    Names,
+    typer.Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure (repeatable)."),
+]
+GpuName = Annotated[Names, typer.Option("--gpu", metavar="NAME", help="Only this GPU (repeatable).")]
+SecureOnly = Annotated[
+    bool, typer.Option("--secure-only", help="No machines of private hosts: no community tier, no marketplace.")
+]
+MaxPriceAge = Annotated[
+    Text, typer.Option("--max-price-age", metavar="TIME", help="Only prices that were seen so lately: 7d, 2w.")
+]
+Framework = Annotated[
+    Text, typer.Option("--framework", metavar="NAME", help="hf | unsloth | torchtune | megatron ...: the library that runs it.")
+]
+FusedLoss = Annotated[bool, typer.Option("--fused-loss", help="The loss is computed in chunks (Liger): less memory.")]
+Compile = Annotated[bool, typer.Option("--compile", help="The model is compiled (torch.compile).")]
 Market = Annotated[Text, typer.Option(metavar="FILE", help="A market file instead of the shipped snapshot.")]
 Calibration = Annotated[
     Text, typer.Option(metavar="FILE", help="File of observed runs (default: in the platform's data folder).")
@@ -100,6 +118,12 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "max_hours": ("limits", "max_hours"),
     "max_gpus": ("limits", "max_gpus"),
     "provider": ("limits", "providers"),
+    "exclude": ("limits", "exclude"),
+    "secure_only": ("limits", "secure_only"),
+    "max_price_age": ("limits", "max_price_age"),
+    "framework": ("framework",),
+    "fused_loss": ("fused_loss",),
+    "compile": ("compiled",),
     "region": ("limits", "regions"),
     "tier": ("limits", "tiers"),
     "gpu": ("limits", "gpus"),
@@ -114,6 +138,8 @@ SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
 """Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
 
+SWITCHES = frozenset(("secure_only", "fused_loss", "compile"))
+"""Flags that say nothing where they are not given."""
 LONGEST_NUMBER = 60
 LIST = "list"
 """Asked for in place of a template's name: all of them are shown."""
@@ -126,7 +152,7 @@ def build_job_table(params: Mapping[str, object]) -> dict[str, object]:
     table: dict[str, object] = {}
     for flag, place in FLAG_PLACES.items():
         value = params.get(flag)
-        if value is None or value in ([], ()):
+        if value is None or value in ([], ()) or (value is False and flag in SWITCHES):
             continue
         inner = table
         for key in place[:-1]:

@@ -17,6 +17,7 @@ EXAMPLES = """Examples:
   costguard quote job.toml --max-usd 200 --provider aws --provider runpod
   costguard quote --model mistral-7b --method full --tokens 1B --on H100:8
   costguard quote --gpu H100 --count 8 --hours 12
+  costguard quote --gpu H100 --hours 12 --region eu --tier on-demand --tier secure --exclude vast
   costguard quote --template lora-7b
 """
 
@@ -53,15 +54,22 @@ def command(
     gpu: o.GpuName = None,
     count: Annotated[Text, typer.Option(metavar="N", help="Number of GPUs per instance.")] = None,
     hours: Annotated[Text, typer.Option(metavar="N", help="Without a model: hours to rent --count of --gpu.")] = None,
+    framework: o.Framework = None,
+    fused_loss: o.FusedLoss = False,
+    compile: o.Compile = False,  # noqa: A002 - the flag's name
     provider: o.Provider = None,
+    exclude: o.Exclude = None,
     region: o.Region = None,
     tier: o.Tier = None,
+    secure_only: o.SecureOnly = False,
+    max_price_age: o.MaxPriceAge = None,
     max_usd: Annotated[Text, typer.Option(metavar="USD", help="Exclude offers expected to cost more.")] = None,
     max_hours: Annotated[Text, typer.Option(metavar="N", help="Exclude offers expected to take longer.")] = None,
     max_gpus: Annotated[Text, typer.Option(metavar="N", help="Maximum number of GPUs over all nodes (64).")] = None,
     disk_gb: Annotated[Text, typer.Option(metavar="N", help="Disk size in GB (default: computed).")] = None,
     checkpoint_every_hours: Annotated[Text, typer.Option(metavar="N", help="Hours between checkpoints, for spot (1).")] = None,
-    top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: ten, plus each provider's best).")] = None,
+    top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: five that differ).")] = None,
+    all_options: Annotated[bool, typer.Option("--all", help="Show every option, refusal and subscription.")] = False,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
     calibration: o.Calibration = None,
@@ -89,7 +97,7 @@ def command(
         explain=explain,
         strict=strict,
         calibration=calibration,
-        every=find_format(ctx).name in ("json", "csv"),
+        every=all_options or find_format(ctx).name in ("json", "csv"),
         config=ctx.obj.config,
     )
     write_answer(answer, ctx)

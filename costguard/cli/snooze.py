@@ -17,6 +17,7 @@ EXAMPLES = """Examples:
 
 \b
   costguard snooze train-1 --for 2h
+  costguard snooze train-1 --lift
   costguard snooze idle-gpu --for 7d --why "moving to the new cluster"
 
 The policy still acts: use costguard keep or costguard freeze to prevent acts.
@@ -28,6 +29,7 @@ def command(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A policy's name, or a machine's id or name.")],
     length: Annotated[Text, typer.Option("--for", metavar="TIME", help="Duration: 45m, 4h, 7d.")] = None,
     why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="The reason; it is shown to others.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the snooze.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -35,4 +37,4 @@ def command(
     """Record a snooze."""
     from costguard.services import overrides
 
-    write_answer(overrides.snooze_alerts(target, length=length, why=why, config=ctx.obj.config), ctx)
+    write_answer(overrides.snooze_alerts(target, length=length, why=why, lift=lift, config=ctx.obj.config), ctx)

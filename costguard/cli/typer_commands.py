@@ -8,6 +8,7 @@ the only module that uses a private name of typer (`_runtime_param`, pinned in c
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from typer._click import Context, Parameter
@@ -36,18 +37,35 @@ PASS_THROUGH = PassThrough()
 
 
 class UncoercedCommand(TyperCommand):
-    """A command whose options are passed on as typed."""
+    """A command whose options are passed on as typed. The global options may stand after its name as well.
+
+    `own_screen`: it writes to the terminal while it runs, so that no line of progress may stand there.
+    """
+
+    own_screen = False
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Return every option, including --help."""
-        return _disable_coercion(super().get_params(ctx))
+        """Return every option, including --help and, hidden, the global ones that the command has no option of its own for."""
+        own = super().get_params(ctx)
+        return _disable_coercion([*own, *_copy_global_options(ctx, own)])
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse `args`; global options among them count as if they stood before the command."""
+        rest = super().parse_args(ctx, args)
+        for option in _copy_global_options(ctx, super().get_params(ctx)):
+            value = ctx.params.pop(option.name, None) if option.name else None
+            if value and hasattr(ctx.obj, option.name):
+                setattr(ctx.obj, option.name, value)
+        return rest
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
         """Run it; an unknown format is refused before any request or write."""
         from costguard.cli.options import check_format
+        from costguard.system.progress import show_progress
 
         check_format(ctx.params)
-        return super().invoke(ctx)
+        with show_progress(f"{ctx.info_name} is at work", verbose=ctx.obj.verbose, quiet=self.own_screen):
+            return super().invoke(ctx)
 
 
 class UncoercedGroup(TyperGroup):
@@ -56,6 +74,18 @@ class UncoercedGroup(TyperGroup):
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return every option, including --help."""
         return _disable_coercion(super().get_params(ctx))
+
+
+def _copy_global_options(ctx: Context, own: list[Parameter]) -> list[Parameter]:
+    """Return copies of the options before the command, without those that would run a callback or that `own` has, too."""
+    taken = {word for param in own for word in param.opts}
+    copies = []
+    for param in ctx.parent.command.params if ctx.parent is not None else ():
+        if param.callback is None and taken.isdisjoint(param.opts):
+            option = copy(param)
+            option.hidden = True  # type: ignore[attr-defined]  # it is an option
+            copies.append(option)
+    return copies
 
 
 def _disable_coercion(params: list[Parameter]) -> list[Parameter]:

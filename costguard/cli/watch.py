@@ -28,7 +28,8 @@ EXAMPLES = """Examples:
   costguard watch --once --interval 5m   # one run, for a timer that starts every five minutes
   costguard --json-log watch       # as a service: config/systemd/costguard.service
 
-On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid.
+On SIGTERM or Ctrl-C it finishes acts in progress, then ends. On SIGHUP it reads the settings again, if they are valid;
+on a terminal SIGHUP, which is sent when the terminal closes, ends it.
 """
 
 

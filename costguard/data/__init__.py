@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # read only when one is asked for
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
 """The shipped price snapshot (`scripts/build_market.py`)."""
+EXAMPLES = FOLDER / "examples"
+"""Settings files to begin with: `costguard init --example lab`."""
 
 
 PROVIDER_GROUP, PROVIDER_PREFIX = "costguard.providers", "costguard_"
@@ -96,6 +98,10 @@ class ShippedFacts:
     @cached_property
     def _models(self) -> dict[str, dict[str, object]]:
         return cast("dict[str, dict[str, dict[str, object]]]", _read_json("architectures.json"))["models"]
+
+    def list_models(self) -> dict[str, tuple[str, ...]]:
+        """Every shipped model with the other names that it goes by."""
+        return {name: tuple(cast("list[str]", entry["aliases"])) for name, entry in self._models.items()}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

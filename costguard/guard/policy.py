@@ -49,6 +49,8 @@ DESTRUCTIVE = (SCALE, STOP, TERMINATE)
 GRACE_MIN, CAP_GRACE_MIN = timedelta(minutes=5), timedelta(seconds=60)
 """The least between the first notice and a stop, whatever a policy says; of a hard cap."""
 
+PERSON_RULE = "person"
+"""Of an act that a person asked for by hand: no policy, no leader and no limit stands behind it."""
 IDLE_RULE, CAP_RULE, SCHEDULE_RULE, LIMIT_RULE = "idle", "cap", "schedule", "limit"
 """How a rule treats doubt.
 

@@ -157,14 +157,15 @@ class MarketReader:
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
         """Return (canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, sorted."""
         lots, lot_values = _format_lot_condition(selection, "l")
-        regions, region_values = _format_region_condition(selection)
-        sold = "TRUE" if selection.regions is None else _SOLD_IN_REGION.format(regions=regions)
+        regions, region_values = _format_row_condition(selection)
+        anywhere = selection.regions is None and selection.observed_since is None
+        sold = "TRUE" if anywhere else _SOLD_IN_REGION.format(regions=regions)
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
         """Return the cheapest selected offer with a known price per provider and tier in one class, cheapest first."""
         lots, lot_values = _format_lot_condition(selection, "l")
-        regions, region_values = _format_region_condition(selection)
+        regions, region_values = _format_row_condition(selection)
         values = [*region_values, gpu, gpu_count, *lot_values]
         return [_decode_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
@@ -175,7 +176,7 @@ class MarketReader:
         """
         order = OFFER_SORTS[require_one_of(sort, OFFER_SORTS, "sort")]
         lots, lot_values = _format_lot_condition(selection, "o")
-        regions, region_values = _format_region_condition(selection)
+        regions, region_values = _format_row_condition(selection)
         values = [*lot_values, *region_values, NO_LIMIT if limit is None else max(limit, 0)]
         return map(_decode_offer, self._rows(_OFFERS.format(lots=lots, regions=regions, order=order), values))
 
@@ -289,8 +290,12 @@ def _format_lot_condition(selection: OfferSelection, table: str) -> tuple[str, V
     )
 
 
-def _format_region_condition(selection: OfferSelection) -> tuple[str, Values]:
-    return _format_membership("o.region", selection.regions)
+def _format_row_condition(selection: OfferSelection) -> tuple[str, Values]:
+    since = selection.observed_since
+    return _join_conditions(
+        _format_membership("o.region", selection.regions),
+        ("TRUE", []) if since is None else ("o.observed_on >= ?", [since.isoformat()]),
+    )
 
 
 def _join_conditions(*parts: tuple[str, Values]) -> tuple[str, Values]:

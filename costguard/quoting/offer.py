@@ -86,6 +86,7 @@ class OfferSelection:
 
     A region limit keeps offers of exactly that region; "global" offers must be selected by "global", since one price for all
     regions does not mean that the machine will be in the wanted one. `gpus` are canonical. Counts are GPUs of one offer.
+    `observed_since`: the day on which a price must have been seen or confirmed.
     """
 
     providers: tuple[str, ...] | None = None
@@ -95,6 +96,7 @@ class OfferSelection:
     gpu_counts: tuple[int, ...] | None = None
     least_gpus: int | None = None
     most_gpus: int | None = None
+    observed_since: date | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ twice as fast at $3.50 is $17.60, cheaper and faster, so the first one is not on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,10 +20,13 @@ from costguard.sizing.speed.duration import Duration, Throughput
 from costguard.values.gpu import GIB, Gpu
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
+from costguard.values.resource import SPOT
 
 OVER_CAP = "over the cap"
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
 NO_LIMITS = JobLimits()
+ADVISED = 5
+"""Options that a quote shows unless it is asked for more."""
 SORT_KEYS = ("usd", "hours", "usd_per_hour", "provider")
 
 
@@ -183,18 +186,47 @@ def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption
     )
 
 
-def select_shown(options: tuple[QuoteOption, ...], top: int | None, first: int = 10) -> tuple[QuoteOption, ...]:
-    """Return the first `top`; None: the first ten, every marked option, and each provider's best."""
-    if top is not None:
-        return options[:top]
-    providers: set[str] = set()
-    kept = []
-    for place, option in enumerate(options):
-        provider = option.offer.provider if option.offer else ""
-        if place < first or option.marks or provider not in providers:
-            kept.append(option)
-        providers.add(provider)
-    return tuple(kept)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The few options to look at first, in the order of the ranking. `words`: what each is chosen for, by its rank from 1."""
+
+    options: tuple[QuoteOption, ...]
+    words: Mapping[int, str]
+
+
+def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advice:
+    """Choose `rows` of the ranked `options`: the cheapest on-demand, the cheapest spot, the fastest, and the best others.
+
+    Of the others there is one per provider and kind of GPU, so that one machine in four tiers does not fill the list.
+    """
+    ranked = list(enumerate(options, 1))
+    priced = [(rank, one) for rank, one in ranked if one.usd and one.hours and one.offer]
+    lasting = [pair for pair in priced if pair[1].offer and pair[1].offer.tier != SPOT]
+    spot = [pair for pair in priced if pair[1].offer and pair[1].offer.tier == SPOT]
+    chosen: dict[int, list[str]] = {}
+    for word, found in (
+        ("cheapest on-demand", min(lasting, key=lambda pair: _get_expected_usd(pair[1]), default=None)),
+        ("cheapest spot", min(spot, key=lambda pair: _get_expected_usd(pair[1]), default=None)),
+        ("fastest", min(priced, key=lambda pair: (_get_expected_hours(pair[1]), _get_expected_usd(pair[1])), default=None)),
+    ):
+        if found is not None:
+            chosen.setdefault(found[0], []).append(word)
+    if all(one.hours is None or one.duration is None for _, one in priced):  # a plain rental: all take as long
+        chosen = {rank: [word for word in words if word != "fastest"] for rank, words in chosen.items()}
+        chosen = {rank: words for rank, words in chosen.items() if words}
+    taken = {_get_class(options[rank - 1]) for rank in chosen}
+    for rank, one in ranked:
+        if len(chosen) >= rows:
+            break
+        if rank not in chosen and _get_class(one) not in taken:
+            chosen[rank] = []
+            taken.add(_get_class(one))
+    kept = sorted(chosen)[:rows] if len(chosen) > rows else sorted(chosen)
+    return Advice(options=tuple(options[rank - 1] for rank in kept), words={rank: ", ".join(chosen[rank]) for rank in kept})
+
+
+def _get_class(option: QuoteOption) -> tuple[str, str]:
+    return (option.offer.provider if option.offer else "", option.gpu.name)
 
 
 def explain_uncertainty(option: QuoteOption) -> str | None:

@@ -1,26 +1,46 @@
-"""The default format: tables with lines on a terminal, aligned text in a pipe.
+"""The default format: tables that fit the terminal, aligned text in a pipe.
 
 Example of a pipe: columns are two spaces apart and nothing is cut or wrapped, so that `grep` and `awk` match whole lines.
 
     #  provider  GPU          $/h
     1  vast      V100-16GB   0.09
 
-rich is imported only for a terminal: the import takes a third of the time of a quote, and a pipe does not need it.
+On a terminal a table gives way as `table_layout` says, and the last line says what `--wide` would add. rich is imported only
+for a terminal: the import takes a third of the time of a quote, and a pipe does not need it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from costguard.errors import to_one_line
-from costguard.views.document import Document, TableView
+from costguard.views.document import BAD, DIM, DOUBTFUL, GOOD, OVER, Document, TableView
+
+if TYPE_CHECKING:
+    from costguard.views.table_layout import TableLayout
+
+OPTIONS = ("wide",)
+"""`--wide` shows every column and every cell as it is, however long the lines become."""
+UNSTATED_WIDTH = 80
+"""Columns of a terminal that states none: serial lines, and pseudo-terminals whose size nobody set."""
+STYLES: Mapping[str, str] = {GOOD: "green", DOUBTFUL: "yellow", BAD: "bold red", OVER: "red", DIM: "dim"}
+"""How a tone looks, as rich writes styles; NO_COLOR and pipes leave it out."""
 
 
-def render(document: Document) -> str:
-    """Return text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are respected)."""
-    return _render_with_rich(document) if sys.stdout.isatty() else _render_aligned(document)
+def render(document: Document, *, wide: str = "") -> str:
+    """Return text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are respected).
+
+    `wide`: not empty where `--wide` was given.
+    """
+    return _render_for_terminal(document, wide=bool(wide)) if is_terminal() else _render_aligned(document)
+
+
+def is_terminal() -> bool:
+    """Return whether the answer goes to a terminal."""
+    return sys.stdout.isatty()
 
 
 def _render_aligned(document: Document) -> str:
@@ -43,42 +63,80 @@ def _align_table(table: TableView) -> list[str]:
     return [*([table.title] if table.title else []), *("  ".join(row).rstrip() for row in cells)]
 
 
-def _render_with_rich(document: Document) -> str:
-    """Return every part as rich renders it for this terminal."""
+def _render_for_terminal(document: Document, *, wide: bool) -> str:
+    """Return every part as rich draws it for this terminal."""
     import io
 
     from rich.console import Console
     from rich.text import Text
 
+    from costguard.views.table_layout import fit_table
+
+    width = _get_width()
+    tables = [(one, fit_table(one, None if wide else width)) for one in document.tables if one.rows]
+    widest = max((sum(c.width + 2 for c in laid.columns) for _, laid in tables), default=0)
     out = io.StringIO()
-    colours = None if os.environ.get("NO_COLOR") else True
-    console = Console(file=out, width=_get_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
+    console = Console(
+        file=out,
+        width=max(width, widest) if wide else width,
+        force_terminal=None if os.environ.get("NO_COLOR") else True,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
     for line in document.lead:
-        console.print(Text(to_one_line(line)))
-    for table in document.tables:
-        if table.rows:
-            console.print(_build_rich_table(table))
+        console.print(Text(to_one_line(line), style=_choose_line_style(line, plain="")))
+    for table, laid in tables:
+        console.print("")
+        if table.title:
+            console.print(Text(to_one_line(table.title), style="bold"))
+        console.print(_build_rich_table(table, laid))
+    if document.notes and tables:
+        console.print("")
     for note in document.notes:
-        console.print(Text(to_one_line(note), style="dim"))
-    return out.getvalue()
+        console.print(Text(to_one_line(note), style=_choose_line_style(note)))
+    for line in _describe_hidden([laid for _, laid in tables]):
+        console.print(Text(line, style="dim"))
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
-def _build_rich_table(table: TableView) -> object:
-    from rich import box
+def _build_rich_table(table: TableView, laid: TableLayout) -> object:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table.title or None, title_justify="left", title_style="bold")
-    for column in table.columns:
-        drawn.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(Text(to_one_line(cell)) for cell in row))
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in laid.columns:
+        drawn.add_column(
+            Text(column.heading),
+            justify="right" if column.right else "left",
+            width=column.width,
+            no_wrap=not column.wraps,
+            overflow="ellipsis",
+        )
+    tones = table.tones or ("",) * len(table.rows)
+    for number, tone in enumerate(tones):
+        drawn.add_row(*(Text(column.cells[number]) for column in laid.columns), style=STYLES.get(tone, ""))
     return drawn
 
 
+def _choose_line_style(line: str, *, plain: str = "dim") -> str:
+    return STYLES[BAD] if line.startswith(("WARNING", "BAD ")) else plain
+
+
+def _describe_hidden(layouts: Iterable[TableLayout]) -> Iterator[str]:
+    """Yield a line that says what `--wide` would add; nothing where all is shown."""
+    seen = list(layouts)
+    dropped = list(dict.fromkeys(filter(None, (name for laid in seen for name in laid.dropped))))
+    shortened = [name for name in dict.fromkeys(name for laid in seen for name in laid.shortened) if name not in dropped]
+    told = [f"adds {', '.join(dropped)}"] if dropped else []
+    told += [f"shows {', '.join(shortened)} in full"] if shortened else []
+    if told:
+        yield f"--wide {' and '.join(told)}."
+
+
 def _get_width() -> int:
-    """Return the number of columns: `$COLUMNS` if set, else the terminal's width."""
+    """Return the number of columns: `$COLUMNS` if set, else the terminal's width, else 80 where it does not say."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isdigit() and int(stated) > 0:
         return int(stated)
-    return os.get_terminal_size(sys.stdout.fileno()).columns
+    return os.get_terminal_size(sys.stdout.fileno()).columns or UNSTATED_WIDTH

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from costguard.system.clock import is_simulated, pass_simulated_time, read_monotonic
+from costguard.system.progress import report_progress
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -69,9 +70,18 @@ def wait_for_answer(line: SimpleQueue[A], seconds: float) -> A | None:
         return None
 
 
-def run_all(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = THREADS_MAX) -> dict[K, T | BaseException]:
-    """Return the result of each request, or its exception; TimeoutError for one without a result after `limit_s` in all."""
-    found = dict(_collect_answers(questions, limit_s, most))
+def run_all(
+    questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = THREADS_MAX, doing: str = ""
+) -> dict[K, T | BaseException]:
+    """Return the result of each request, or its exception; TimeoutError for one without a result after `limit_s` in all.
+
+    `doing`: what is reported as progress, with the number of results; "": nothing.
+    """
+    found = dict[K, T | BaseException]()
+    for name, answer in _collect_answers(questions, limit_s, most):
+        found[name] = answer
+        if doing:
+            report_progress(doing, len(found), len(questions))
     return {name: found.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
 
 

@@ -170,7 +170,7 @@ def _open_all(
 ) -> tuple[ConfiguredProvider, ...]:
     """Open each of `tables`; a provider that fails or hangs is returned with the reason."""
     questions = {name: partial(_open_provider, name, table, installed, around) for name, table in tables.items()}
-    answers = run_all(questions, limit_s=OPEN_LIMIT_S)
+    answers = run_all(questions, limit_s=OPEN_LIMIT_S, doing="opening accounts")
     return tuple(_to_configured_provider(name, answer, installed) for name, answer in answers.items())
 
 

@@ -78,7 +78,10 @@ def ask_live_offers(
     """
     able = {name: [one for one in accounts if isinstance(one, LiveOfferSource)] for name, accounts in sources.items()}
     questions = {name: _build_question(accounts, gpus) for name, accounts in able.items() if accounts}
-    answers = {name: _check_answer(answer, name) for name, answer in run_all(questions, limit_s=limit_s).items()}
+    answers = {
+        name: _check_answer(answer, name)
+        for name, answer in run_all(questions, limit_s=limit_s, doing="asking for prices").items()
+    }
     return LiveOffers(
         listings={name: answer for name, answer in answers.items() if isinstance(answer, OfferListing)},
         failed={name: _explain_failure(answer) for name, answer in answers.items() if not isinstance(answer, OfferListing)},
@@ -146,6 +149,7 @@ def _matches_selection(offer: Offer, selection: OfferSelection) -> bool:
     )
     least, most = selection.least_gpus or 0, selection.most_gpus
     fits = offer.gpu_count >= least and (most is None or offer.gpu_count <= most)
+    fits = fits and (selection.observed_since is None or offer.observed_on >= selection.observed_since)
     return fits and all(allowed is None or value in allowed for allowed, value in limits)
 
 

@@ -57,8 +57,15 @@ LOSS_UNKNOWN = "The ledger does not record what would be lost: costguard plan as
 """Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
-def keep_resource(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard keep`: make a lease. Raises NoAnswerError if a policy does not allow its length or number."""
+def keep_resource(
+    stated: str, *, length: str | None, why: str | None, lift: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard keep`: make a lease, or lift it.
+
+    Raises NoAnswerError if a policy does not allow its length or number.
+    """
+    if lift:
+        return _lift_overrides(stated, LEASE, config)
     settings, reason = read_settings(config), require_reason(why, "costguard keep ID --for 4h")
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = get_now()
@@ -92,7 +99,7 @@ def keep_resource(stated: str, *, length: str | None, why: str | None, config: s
 def protect_resource(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
     """Answer `costguard protect`: no act until it is lifted. Lifting does not remove protection by a provider or a label."""
     settings, now = read_settings(config), get_now()
-    reason = "" if lift else require_reason(why, "costguard protect ID")
+    reason = (why or "").strip()
     live = _find_resource(stated, settings, now)
     key, called = live.observation.key, format_resource(live.observation)
     with open_guard_store(settings) as book:
@@ -119,8 +126,12 @@ def protect_resource(stated: str, *, why: str | None, lift: bool = False, config
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
 
 
-def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> CommandAnswer:
+def snooze_alerts(
+    stated: str, *, length: str | None, why: str | None = None, lift: bool = False, config: str | None = None
+) -> CommandAnswer:
     """Answer `costguard snooze`: no notifications about a machine or a policy for a time; acts are not affected."""
+    if lift:
+        return _lift_overrides(stated, SNOOZE, config)
     settings, now = read_settings(config), get_now()
     lasts = parse_duration(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
     name = stated.removeprefix("policy:")
@@ -143,10 +154,26 @@ def snooze_alerts(stated: str, *, length: str | None, why: str | None = None, co
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
+def _lift_overrides(stated: str, what: str, config: str | None) -> CommandAnswer:
+    """Lift the leases or snoozes of the machine that `stated` names, or the snoozes of a policy."""
+    settings, now = read_settings(config), get_now()
+    name = stated.removeprefix("policy:")
+    of_policy = what == SNOOZE and name in {policy.name for policy in settings.policies}
+    live = None if of_policy else _find_resource(stated, settings, now)
+    key, called = (live.observation.key, format_resource(live.observation)) if live else (None, f"Policy {name}")
+    word = "kept" if what == LEASE else "snoozed"
+    with open_guard_store(settings) as book:
+        there = [w for w in book.load_open_overrides(now) if w.what == what and w.key == key and (key or w.subject == name)]
+        done = [book.lift_override(w.id, who=describe_user(), now=now) for w in there]
+    lead = f"{called} is no longer {word}." if done else f"{called} is not {word}: nothing to lift."
+    notes = ("Policies may act on it from the next run on.",) if done and what == LEASE else ()
+    return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+
+
 def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = None) -> CommandAnswer:
     """Answer `costguard freeze`: no acts at all until it is lifted."""
     settings, now = read_settings(config), get_now()
-    reason = "" if lift else require_reason(why, "costguard freeze")
+    reason = (why or "").strip()
     with open_guard_store(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
         if lift:

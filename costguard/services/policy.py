@@ -95,7 +95,7 @@ def arm_policy(name: str, level: str, *, why: str | None = None, config: str | N
     require_one_of(level, LEVELS, "LEVEL")
     before = find_armed_level(policy, _load_overrides(settings), at).level
     raised = LEVELS.index(level) > LEVELS.index(before)
-    reason = overrides.require_reason(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
+    reason = (why or "").strip()
     wish = _make_arming(policy, level, reason, at)
     shown = _plan_with_override(config, wish) if raised else None
     with overrides.open_guard_store(settings) as book:

@@ -26,6 +26,7 @@ from costguard.services.concurrency import NamedAnswer, QuestionPool, run_all, w
 from costguard.services.listing_validation import check_own_scopes, describe_failure, validate_listing
 from costguard.services.ports import Ledger
 from costguard.system.clock import Clock, read_monotonic
+from costguard.system.progress import report_progress
 from costguard.values.calendar import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import UtilizationSamples
@@ -154,6 +155,7 @@ class PollCycle:
             seat.crew.ask((seat.number, SCOPES, None), partial(_introduce, seat.source, alone=alone))
         try:
             while not all(seat.done for seat in self._seats):
+                report_progress("asking accounts what runs", sum(seat.done for seat in self._seats), len(self._seats))
                 gone = read_monotonic() - began
                 if gone >= self._limit_s:
                     self._close_overdue()
@@ -399,7 +401,7 @@ def measure_activity(
         if items and isinstance(source, UtilizationSource)
     }
     notes, count = list[str](), 0
-    for number, answer in run_all(questions, limit_s=limit_s).items():
+    for number, answer in run_all(questions, limit_s=limit_s, doing="asking for measures").items():
         if isinstance(answer, UtilizationSamples):
             ledger.record_samples(answer.samples)
             count += len(answer.samples)

@@ -76,5 +76,7 @@ def _fetch_balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, 
     from costguard.services.concurrency import run_all
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
-    said = run_all({number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S)
+    said = run_all(
+        {number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_LIMIT_S, doing="asking for balances"
+    )
     return tuple(one for one in said.values() if isinstance(one, PrepaidBalance))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
@@ -31,7 +32,7 @@ from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.ports import OfferSource
 from costguard.sizing.assumptions import format_effect, list_alternatives
-from costguard.sizing.job import Job, list_assumption_warnings
+from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
 from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
 from costguard.sizing.recipe import Parallelism
@@ -65,7 +66,7 @@ def build_quote(
     `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
     machine already runs, so no boot time is added.
     """
-    chosen = select_market(asked, counts)
+    chosen = select_offers(asked.limits, counts)
     found = list(
         _quote_rental(asked, chosen, market, facts)
         if isinstance(asked, Rental)
@@ -190,11 +191,15 @@ def _quote_rental(
         yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
 
 
-def select_market(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
-    """Return the part of the market that `asked.limits` allows."""
-    limits = asked.limits
+def select_offers(limits: JobLimits, counts: tuple[int, ...] | None) -> OfferSelection:
+    """Return the part of the market that `limits` allow."""
     return OfferSelection(
-        providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
+        providers=limits.providers,
+        regions=limits.regions,
+        tiers=limits.tiers,
+        gpus=limits.gpus,
+        gpu_counts=counts,
+        observed_since=None if limits.max_price_age is None else datetime.now(UTC).date() - limits.max_price_age,
     )
 
 

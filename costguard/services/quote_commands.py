@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import MarketReader, select_newest_market
-from costguard.quoting.offer import OfferSelection
-from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
+from costguard.quoting.places import CONTINENTS, expand_region
+from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, choose_advice
 from costguard.services import CommandAnswer
 from costguard.services.job_input import (
     JobInput,
@@ -33,6 +33,7 @@ from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_s
 from costguard.values import checks
 from costguard.values.gpu import GpuNames
 from costguard.values.money import Money, Rate
+from costguard.values.resource import COMMUNITY, TIERS
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
@@ -56,7 +57,10 @@ def answer_quote(
     calibration: str | None = None,
     config: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`. `every`: all options, limited by `top`."""
+    """Answer `costguard quote`: a job, or a rental of `count` GPUs for `hours`.
+
+    `top`: so many of the ranking; None: all for `every`, else the few that are advised.
+    """
     from costguard.quoting.quote import SORT_KEYS
     from costguard.services import quote as flow
     from costguard.views.quote import build_quote_document
@@ -75,11 +79,12 @@ def answer_quote(
     )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     with MarketReader(find_market_file(market, config)) as source:
-        check_limit_names(asked.limits, source)
+        asked = replace(asked, limits=resolve_limits(asked.limits, source))
         answer = flow.build_quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compare_with_template(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    visible = answer.options[:rows] if every else select_shown(answer.options, rows)
+    advice = None if every or rows is not None else choose_advice(answer.options)
+    visible = answer.options[:rows] if advice is None else advice.options
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
     document = build_quote_document(
         answer,
@@ -88,6 +93,7 @@ def answer_quote(
         plans=plans,
         explain=_build_explanation(visible) if explain else (),
         compared=compared,
+        words=advice.words if advice is not None else None,
     )
     return CommandAnswer(document=document, warnings=answer.warnings, refusal=_explain_no_option(answer))
 
@@ -151,6 +157,7 @@ def answer_offers(
 ) -> CommandAnswer:
     """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers."""
     from costguard.services import offers as flow
+    from costguard.services.quote import select_offers
     from costguard.views.market import build_offers_document
 
     checks.require_one_of(sort, flow.OFFER_SORTS, "--sort")
@@ -158,12 +165,9 @@ def answer_offers(
     stated = read_job_input(flags, None, facts)
     limits = parse_job_limits(read_subtable(stated.table, "limits"))
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
-    selection = OfferSelection(
-        providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
-    )
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
-        check_limit_names(limits, source)
+        selection = select_offers(resolve_limits(limits, source), counts)
         facts_of = source.describe_file()
         if live:
             from costguard.services.offers import answer_live_offers
@@ -268,6 +272,10 @@ def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...
     return list_option_tables(options[0]) if options else ()
 
 
+PRIVATE_HOSTS = frozenset(("vast",))
+"""Marketplaces on which private persons rent their machines out; the tier `community` is the same of other providers."""
+
+
 def _get_today() -> date:
     return datetime.now(UTC).date()
 
@@ -299,18 +307,40 @@ def find_market_file(stated: str | None, config: str | None) -> Path:
     return expand_path(chosen) if chosen else select_newest_market(MARKET, get_cache_path("market.sqlite"))
 
 
-def check_limit_names(limits: JobLimits, market: MarketReader) -> None:
-    """Raise UnknownNameError for a provider or region that the market does not have: it is probably a typo."""
-    for field, kind, stated, known_to in (
-        ("limits.providers", "provider", limits.providers, market.providers),
-        ("limits.regions", "region", limits.regions, market.regions),
-    ):
-        known = known_to() if stated else ()
+def resolve_limits(limits: JobLimits, market: MarketReader) -> JobLimits:
+    """Return `limits` in the names of the market: places become their regions, and excluded providers are left out.
+
+    Raises UnknownNameError for a provider or region that the market does not have: it is probably a typo.
+    """
+    known = market.providers() if limits.providers or limits.exclude or limits.secure_only else ()
+    for field, stated in (("limits.providers", limits.providers), ("limits.exclude", limits.exclude)):
         for name in stated or ():
             if name not in known:
                 near = checks.find_nearest_names(name, known)
-                listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
-                raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
+                raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"known: {', '.join(known)}")
+    left_out = {*(limits.exclude or ()), *(PRIVATE_HOSTS if limits.secure_only else ())}
+    providers, tiers = limits.providers, limits.tiers
+    if left_out:
+        providers = tuple(name for name in (known if providers is None else providers) if name not in left_out)
+    if limits.secure_only:
+        tiers = tuple(tier for tier in (TIERS if tiers is None else tiers) if tier != COMMUNITY)
+    regions = None if limits.regions is None else _expand_regions(limits.regions, market)
+    return replace(limits, providers=providers, tiers=tiers, regions=regions, exclude=None, secure_only=False)
+
+
+def _expand_regions(stated: Sequence[str], market: MarketReader) -> tuple[str, ...]:
+    if not stated:
+        return ()
+    known = market.regions()
+    found: dict[str, None] = {}
+    for name in stated:
+        named = expand_region(name, known)
+        if not named:
+            near = checks.find_nearest_names(name, (*known, *CONTINENTS))
+            hint = "costguard offers lists the market; eu, europe, us, de and other places name all regions in them"
+            raise UnknownNameError("region", name, field="limits.regions", nearest=near, hint=hint)
+        found |= dict.fromkeys(named)
+    return tuple(found)
 
 
 def read_asked_job(stated: JobInput, facts: ShippedFacts, *, strict: bool) -> Job:

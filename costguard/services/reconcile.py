@@ -77,7 +77,7 @@ def ask_for_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period,
     """Fetch the bill of each account in parallel; a provider without a billing API is reported as such."""
     reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
     questions = {number: partial(_fetch_bill, source, reach) for number, (_, source) in enumerate(sources)}
-    answers = run_all(questions, limit_s=BILLS_LIMIT_S)
+    answers = run_all(questions, limit_s=BILLS_LIMIT_S, doing="fetching bills")
     return [
         _to_bill_answer(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)
     ]

@@ -29,6 +29,7 @@ from costguard.settings import (
 )
 from costguard.settings.example import render_settings_file
 from costguard.system.atomic_file import write_file_atomically
+from costguard.values.checks import require_one_of
 from costguard.values.provider import (
     CHECK_BAD,
     CHECK_GOOD,
@@ -45,13 +46,19 @@ from costguard.views.setup import (
     AccountChecks,
     InstalledProvider,
     build_doctor_document,
+    build_example_document,
     build_init_document,
     build_providers_document,
 )
 
 
-def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config: str | None = None) -> CommandAnswer:
-    """Answer `costguard doctor`: check every configured provider; if none is configured, those with found credentials."""
+def answer_doctor(
+    *, only: tuple[str, ...] | None = None, all_checks: bool = False, offline: bool = False, config: str | None = None
+) -> CommandAnswer:
+    """Answer `costguard doctor`: check every configured provider; if none is configured, those with found credentials.
+
+    `all_checks`: people see a row for each check; programs always do.
+    """
     settings, notes = read_settings(config), list[str]()
     with open_providers(settings, only=only, found_too=not settings.providers) as every:
         clouds = [cloud for cloud in every if not isinstance(cloud.error, InputError)]  # of those found, without a table
@@ -68,7 +75,7 @@ def answer_doctor(*, only: tuple[str, ...] | None = None, offline: bool = False,
     ]
     findings = [AccountChecks(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own = _check_installation(settings)
-    document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)])
+    document = build_doctor_document(findings, own, notes=[*notes, *_list_reach(settings)], all_checks=all_checks)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="see the fixes above") if bad else None
     return CommandAnswer(document=document, warnings=tuple(notes), refusal=refusal)
@@ -199,7 +206,7 @@ def examine_accounts(
     questions: Mapping[int, Callable[[], AccountExamination]] = {
         number: _build_question(name, source, alone=names.count(name) == 1) for number, (name, source) in enumerate(sources)
     }
-    answers = run_all(questions, limit_s=limit_s)
+    answers = run_all(questions, limit_s=limit_s, doing="checking accounts")
     return tuple(_to_examination(sources[number][0], answer) for number, answer in answers.items())
 
 
@@ -266,10 +273,31 @@ def _to_examination(name: str, answer: AccountExamination | BaseException) -> Ac
     )
 
 
+def answer_example(name: str, *, path: str | None = None, force: bool = False) -> CommandAnswer:
+    """Answer `costguard init --example NAME`: write one of the shipped example files."""
+    from costguard.data import EXAMPLES
+
+    known = tuple(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
+    require_one_of(name, known, "--example")
+    target = check_free_path(path, force=force)
+    text = (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
+    check_settings(text, str(target))
+    _write_settings(target, text)
+    return CommandAnswer(document=build_example_document(str(target), name))
+
+
 def answer_init(
-    *, path: str | None = None, force: bool = False, budget: str | None = None, zone: str | None = None
+    *,
+    path: str | None = None,
+    force: bool = False,
+    budget: str | None = None,
+    zone: str | None = None,
+    notices: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked."""
+    """Answer `costguard init`: write a settings file that enables providers with found credentials. No provider is asked.
+
+    `notices`: where the warnings of an idle policy go, which is then part of the file, with a budget; None: neither.
+    """
     target = check_free_path(path, force=force)
     if zone is not None:
         load_zone(zone, "--zone")
@@ -277,22 +305,31 @@ def answer_init(
     with open_providers(Settings(), found_too=True) as clouds:
         found = tuple(cloud.name for cloud in clouds if cloud.error is None)
         unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
-    cap = _parse_cap(budget)
+    cap = _parse_cap(budget) or (GUARD_CAP if notices is not None else None)
     manifests = [installed.found[name].manifest for name in sorted(installed.found)]
-    text = render_settings_file(manifests, chosen=found, cap=cap, zone=zone)
+    text = render_settings_file(manifests, chosen=found, cap=cap, zone=zone, notices=notices)
     settings = check_settings(text, str(target))  # what is written can be read
     for name, table in settings.providers.items():
         check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
+    _write_settings(target, text)
+    looked = {
+        name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
+    }
+    usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
+    document = build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual, guarded=notices)
+    return CommandAnswer(document=document)
+
+
+GUARD_CAP = "200 USD"
+"""The monthly budget of `init --guard` where none was stated: that of one person with one rented GPU."""
+
+
+def _write_settings(target: Path, text: str) -> None:
     try:
         write_file_atomically(target, text.encode())
     except OSError as full:
         what = f"cannot be written: {full.strerror or type(full).__name__}"
         raise InputError(what, field=str(target), hint="name another place with --path") from None
-    looked = {
-        name: one.manifest.credentials for name, one in installed.found.items() if name not in found and name not in unready
-    }
-    usual = target.resolve() == expand_path(os.environ.get(CONFIG_VARIABLE) or FILE_NAME).resolve()
-    return CommandAnswer(document=build_init_document(str(target), found, looked, unready, cap=cap, zone=zone, usual=usual))
 
 
 def check_free_path(path: str | None, *, force: bool) -> Path:

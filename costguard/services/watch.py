@@ -34,6 +34,7 @@ from costguard.settings import Settings, read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
 from costguard.system.logs import configure_logging, get_log
+from costguard.system.process import is_on_terminal
 from costguard.values.checks import require
 from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
@@ -120,7 +121,7 @@ def run_watch(
             code = Watchdog(
                 _build_duties(made, show, every),
                 log=get_log(),
-                reload=partial(_reload_settings, made, show, interval, config),
+                reload=None if is_on_terminal() else partial(_reload_settings, made, show, interval, config),
                 heartbeat=partial(_beat_after_run, made, heartbeat),
             ).run()
         if code != UNFINISHED:

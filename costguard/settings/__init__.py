@@ -34,9 +34,9 @@
     base_url = "http://127.0.0.1:8080"
 
 Order of precedence: flags, then `COSTGUARD_SECTION__FIELD` in the environment, then the file, then the defaults here. The file
-is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else `costguard.toml` in the platform's config folder. The
-file is read without pydantic-settings: `quote` reads the settings, and importing that library takes longer than the whole
-quote.
+is `--config`, else `$COSTGUARD_CONFIG`, else `./costguard.toml`, else one in a folder above, up to your home, else
+`costguard.toml` in the platform's config folder. The file is read without pydantic-settings: `quote` reads the settings, and
+importing that library takes longer than the whole quote.
 """
 
 from __future__ import annotations
@@ -146,8 +146,27 @@ def _find_settings_file(stated: str | None) -> Path | None:
     if here.is_file():
         _require_own_file(here)
         return here
+    above = _find_above(Path.cwd())
+    if above is not None:
+        return above
     shared = _get_config_folder() / FILE_NAME
     return shared if shared.is_file() else None
+
+
+def _find_above(folder: Path) -> Path | None:
+    """Return the settings file of the nearest folder above `folder`, up to the home folder; another user's is passed by."""
+    from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
+
+    home = Path.home()
+    if folder == home or not folder.is_relative_to(home):
+        return None
+    for parent in folder.parents:
+        file = parent / FILE_NAME
+        if file.is_file() and not describe_foreign_writers(file) and not describe_foreign_owner(file):
+            return file
+        if parent == home:
+            return None
+    return None
 
 
 def _require_own_file(here: Path) -> None:

@@ -217,6 +217,7 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 
+CONSOLE = "console"
 HEADER_TEXT = """\
 # Settings of costguard. Every key is optional. A line that starts with `#` without a space is a disabled setting.
 # A variable COSTGUARD_SECTION__KEY overrides this file; a flag overrides both. This file holds no secrets: keys are read from
@@ -241,24 +242,51 @@ BUDGET_EXAMPLE = """
 """
 
 
-def render_settings_file(
-    manifests: Iterable[ProviderManifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
-) -> str:
-    """Return the text of the settings file.
+GUARD_START = """
+# What `costguard init --guard` put here: a policy that tells of idle GPUs, and may stop them once somebody has armed it with
+# `costguard policy arm idle-gpu stop`. Where a stop would lose data, a person is asked.
+[[policy]]
+name = "idle-gpu"
+arm = "stop"
+match = {{ gpu = true }}
+when = 'state == "idle" && confidence >= 0.9'
+for = "45m"
+then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
 
-    `chosen`: providers whose section is enabled. `cap`: cap of one monthly budget. `zone`: time zone of [defaults].
+[notify]
+{delivery}console_is_delivery = true
+[[notify.route]]
+to = {to}
+"""
+
+
+def render_settings_file(
+    manifests: Iterable[ProviderManifest],
+    *,
+    chosen: Collection[str] = (),
+    cap: str | None = None,
+    zone: str | None = None,
+    notices: str | None = None,
+) -> str:
+    """Return the text of the settings file; only sections with a chosen value are enabled.
+
+    `chosen`: providers whose section is enabled. `cap`: cap of one monthly budget. `zone`: time zone of [defaults]. `notices`:
+    where the warnings of an idle policy go, "console" or the source of an address; None: no policy.
     """
     values = {("defaults", "timezone"): zone} if zone else {}
     sections = dict.fromkeys(section for section, _ in FIELD_EXAMPLES)
     parts = [HEADER_TEXT, *(_render_section(section, values) for section in sections)]
     parts.append(BUDGET_EXAMPLE.format(off="" if cap else "#", name='"everything"', cap=json.dumps(cap or "3000 USD")))
+    if notices is not None:
+        parts.append(GUARD_START.format(to=json.dumps([notices]), delivery="" if notices == CONSOLE else "#"))
     parts.append(GUARD_EXAMPLE)
     parts += ["\n".join(_render_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
     return "".join(parts)
 
 
 def _render_section(section: str, values: Mapping[tuple[str, str], str]) -> str:
-    lines = ["", f"[{section}]"]
+    used = any(where == section and value for (where, _), value in values.items())
+    lines = ["", f"{'' if used else '#'}[{section}]"]
     for (where, key), (told, example) in FIELD_EXAMPLES.items():
         if where == section:
             value = values.get((where, key))

@@ -6,8 +6,10 @@ A job comes from a file, from flags, or from both (flags take precedence). In ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
@@ -33,7 +35,11 @@ HOURS_PER_YEAR = 8760
 SHAPE_KEYS = ("model", "path", "architecture")
 RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation"))
 DATASET_KEYS = ("examples", "tokens_per_example", "epochs")
-LIMIT_KEYS = ("max_usd", "max_hours", "providers", "regions", "tiers", "gpus", "max_gpus")
+PRICE_AGE = re.compile(r"(\d{1,4})([dw]?)", re.ASCII)
+LIMIT_KEYS = (
+    *("max_usd", "max_hours", "providers", "exclude", "regions", "tiers", "gpus", "max_gpus", "max_price_age"),
+    "secure_only",
+)
 RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours")
 TABLE_KEYS = ("dataset", "lora", "parallel", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
@@ -44,15 +50,21 @@ FindArchitecture = Callable[[str], Architecture]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """Limits of an answer. None: no limit. An empty tuple selects nothing."""
+    """Limits of an answer. None: no limit. An empty tuple selects nothing.
+
+    `exclude`: providers to leave out. `regions`: also continents and countries. `secure_only`: no machines in private hands.
+    """
 
     max_usd: Money | None = None
     max_hours: float | None = None
     providers: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     tiers: tuple[str, ...] | None = None
     gpus: tuple[str, ...] | None = None
     max_gpus: int = DEFAULT_MAX_GPUS
+    max_price_age: timedelta | None = None
+    secure_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +149,31 @@ def parse_job_limits(table: Table) -> JobLimits:
         if table.get("max_hours") is None
         else checks.require_number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
         providers=_read_names(table, "providers"),
+        exclude=_read_names(table, "exclude"),
         regions=_read_names(table, "regions"),
         tiers=tiers,
         gpus=_read_names(table, "gpus"),
+        max_price_age=_read_price_age(table.get("max_price_age")),
+        secure_only=_read_switch(table.get("secure_only", False), "limits.secure_only"),
         max_gpus=checks.require_whole_number(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
     )
+
+
+def _read_price_age(stated: object) -> timedelta | None:
+    """Return the age that prices may have at most: a number of days, or text such as 7d or 2w."""
+    if stated is None:
+        return None
+    found = PRICE_AGE.fullmatch(str(stated).strip()) if isinstance(stated, int | str) and not isinstance(stated, bool) else None
+    if found is None:
+        what = f"must be days or weeks, not {describe_value(stated)}"
+        raise InputError(what, field="limits.max_price_age", hint="write 7d, 2w, or a number of days")
+    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
+
+
+def _read_switch(stated: object, field: str) -> bool:
+    if not isinstance(stated, bool):
+        raise InputError(f"must be true or false, not {describe_value(stated)}", field=field, hint="write true")
+    return stated
 
 
 def merge_tables(under: Table, over: Table) -> dict[str, object]:

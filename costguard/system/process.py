@@ -9,7 +9,7 @@ import gc
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
@@ -29,6 +29,15 @@ def pause_gc() -> Iterator[None]:
     finally:
         if looking:
             gc.enable()
+
+
+def is_on_terminal() -> bool:
+    """Return whether standard input or output is a terminal: then a person began this, and the end of the terminal ends it."""
+    for number in (0, 1):
+        with suppress(OSError):
+            if os.isatty(number):
+                return True
+    return False
 
 
 def notify_systemd(*facts: str) -> bool:

@@ -44,6 +44,7 @@ from costguard.services import CommandAnswer
 from costguard.services.poll import poll_sources, verify_absences
 from costguard.services.report import ReportQuestion, build_full_statement
 from costguard.settings import expand_path, read_settings
+from costguard.system.progress import report_progress
 from costguard.testing.guard_player import GuardPlayer
 from costguard.testing.machine import SimulatedMachine
 from costguard.testing.story import StoryEvent
@@ -126,7 +127,9 @@ def play_world(url: str, *, seed: int, end: datetime, days: int = DEMO_DAYS, siz
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with LedgerWriter(url, rules=rules, ceilings=ceilings) as ledger:
         _check_unused(ledger, url)
-        for _, day in groupby(_list_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
+        by_day = groupby(_list_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date())
+        for number, (_, day) in enumerate(by_day):
+            report_progress("simulating two weeks of five clouds", number, days)
             ledger.record_polls(list(day))
     with SpendingReader(url, rules=rules, ceilings=lambda: ceilings) as books:
         spent = books.spent(end)

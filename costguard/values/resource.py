@@ -81,7 +81,8 @@ class Attribution:
 SPOT = "spot"
 
 
-TIERS = ("on-demand", SPOT, "reserved", "community", "secure")
+COMMUNITY = "community"
+TIERS = ("on-demand", SPOT, "reserved", COMMUNITY, "secure")
 """How something is rented. `spot` may be taken away; `community` and `secure` are RunPod's two clouds."""
 
 

@@ -19,6 +19,8 @@ SUM_PLACES, RATE_PLACES = 2, 4
 """Decimals that a sum and a rate are shown with, at least (DESIGN, section 5)."""
 
 LONGEST_REASON = 300
+WIDE_DIVISOR = 100
+"""An interval is shown if it is wider than the expected amount by this divisor."""
 LEAST_SHARE = 0.005
 LARGEST_SHARE = 10
 """A change that is a larger share of what it was is said in money alone."""
@@ -50,9 +52,14 @@ def get_currency_sign(currency: str) -> str:
 
 
 def format_interval(interval: MoneyInterval) -> str:
-    """Format as `12.34 (11.00 to 13.00)`, or `12.34` if low and high are equal to the cent."""
+    """Format as `12.34 (11.00 to 13.00)`, or `12.34` if low and high differ by at most 1 % of it: nobody decides by that."""
     low, expected, high = interval.format_ends().values()
-    return expected if low == high else f"{expected} ({low} to {high})"
+    return f"{expected} ({low} to {high})" if is_wide(interval) and low != high else expected
+
+
+def is_wide(interval: MoneyInterval) -> bool:
+    """Return whether low and high differ by more than 1 % of the expected amount."""
+    return (interval.high.nano - interval.low.nano) * WIDE_DIVISOR > abs(interval.expected.nano)
 
 
 def format_bounds(low: Money, high: Money, places: int) -> str:

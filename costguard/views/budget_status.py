@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 
 from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
 from costguard.values.money import Money
-from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval, format_interval_exact
-from costguard.views.document import Column, TableView, build_record, build_table
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_exact,
+    format_instant,
+    format_interval,
+    format_interval_exact,
+    format_local_time,
+)
+from costguard.views.columns import WORDS, ColumnFit
+from costguard.views.document import DOUBTFUL, OVER, PLAIN, Column, TableView, build_record, build_table
 
 PERCENT = 100
+BUDGET_FITS: Mapping[str, ColumnFit] = {
+    "period": ColumnFit(rank=6),
+    "share": ColumnFit(rank=2),
+    "holds": ColumnFit(rank=5),
+    "forecast": ColumnFit(rank=3),
+    "at worst over by": ColumnFit(rank=8),
+    "warning": ColumnFit(rank=7, least=18, how=WORDS),
+}
 
 
 def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
@@ -23,19 +42,28 @@ def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) ->
     return build_record(_list_budget_columns({standing.budget.name: overshoot} if overshoot is not None else {}), standing)
 
 
-def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
+def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money], at: datetime) -> TableView:
     """Return a table with one row per budget.
 
-    `overshoots`: by budget name, as in `build_budget_data`.
+    `overshoots`: by budget name, as in `build_budget_data`. `at`: from when hours are counted.
     """
+    shown = tuple(standings)
     headings = (
-        *("budget", "period", "cap>", "spent>", "share>", "holds>", "forecast>"),
-        *("cap reached in>", "at worst over by>", "warning"),
+        *("budget", "period", "cap>", "spent>", "share>", "holds>", "left>", "forecast>"),
+        *("runs out", "at worst over by>", "warning"),
     )
-    return build_table(_list_budget_columns(overshoots), standings, headings, title="Budgets")
+    table = build_table(_list_budget_columns(overshoots, at), shown, headings, title="Budgets")
+    return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
 
 
-def _list_budget_columns(overshoots: Mapping[str, Money]) -> tuple[Column[BudgetStatus], ...]:
+def _choose_tone(standing: BudgetStatus) -> str:
+    if standing.fraction >= 1:
+        return OVER
+    return DOUBTFUL if list_budget_warnings(standing) else PLAIN
+
+
+def _list_budget_columns(overshoots: Mapping[str, Money], at: datetime | None = None) -> tuple[Column[BudgetStatus], ...]:
+    """Return the columns. `at`: from when hours are counted; None: only for data, which has hours."""
     return (
         Column("name", "budget", lambda one: one.budget.name),
         Column("hard", "", lambda one: one.budget.hard),
@@ -48,12 +76,12 @@ def _list_budget_columns(overshoots: Mapping[str, Money]) -> tuple[Column[Budget
         ),
         Column("burn_per_hour", "", lambda one: format_interval_exact(one.burn, RATE_PLACES)),
         Column("holds", "holds>", lambda one: format_exact(one.holds), lambda one: one.holds.format()),
-        Column("left", "", lambda one: format_exact(one.left)),
+        Column("left", "left>", lambda one: format_exact(one.left), lambda one: one.left.format()),
         Column(
             "spent_share", "share>", lambda one: _to_number(one.fraction), lambda one: f"{float(PERCENT * one.fraction):.0f} %"
         ),
         Column("pace", "", lambda one: _to_number(one.pace)),
-        Column("time_to_cap_hours", "cap reached in>", lambda one: _to_number(one.time_to_cap_hours), _format_time_to_cap),
+        Column("time_to_cap_hours", "runs out", lambda one: _to_number(one.time_to_cap_hours), partial(_format_end, at=at)),
         Column(
             "worst_overshoot",
             "at worst over by>",
@@ -83,9 +111,12 @@ def _format_cap(standing: BudgetStatus) -> str:
     return f"{standing.budget.cap.format()} {standing.budget.cap.currency}"
 
 
-def _format_time_to_cap(standing: BudgetStatus) -> str:
+def _format_end(standing: BudgetStatus, at: datetime | None) -> str:
+    """Return when the cap is reached: `2026-11-24 03:29 UTC`, `reached`, or `-` for not in this period."""
     hours = standing.time_to_cap_hours
-    return "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached"
+    if hours is None:
+        return "-"
+    return "reached" if not hours or at is None else format_local_time(at + timedelta(hours=float(hours)), standing.budget.zone)
 
 
 def _build_warning_data(standing: BudgetStatus) -> list[dict[str, str]]:

@@ -7,8 +7,10 @@ format is one renderer, and a new answer is available in every format.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from costguard.views.columns import ColumnFit
 
 if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
     from costguard.metering.charge_item import ChargeItems
@@ -16,17 +18,28 @@ if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
 T = TypeVar("T")
 
 
+PLAIN, GOOD, DOUBTFUL, BAD, OVER, DIM = "", "good", "doubtful", "bad", "over", "dim"
+TONES = (PLAIN, GOOD, DOUBTFUL, BAD, OVER, DIM)
+"""What a row means: nothing special, well, doubtful (stale, unknown), wrong, over its budget, not at work (stopped, ended)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
     """A table for people, with cells as text; a column whose name ends in `>` is right-aligned.
 
-    `sums`: how many of the last rows are sums of the others.
+    - `sums`: how many of the last rows are sums of the others.
+    - `fits`: how columns give way on a narrow terminal, by heading without `>`, where it is not as in `views.columns`.
+    - `short`: shorter cells of a column, one per row, for a terminal on which the whole ones have no room.
+    - `tones`: what each row means, of TONES; empty: nothing.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     sums: int = 0
+    fits: Mapping[str, ColumnFit] = field(default_factory=dict)
+    short: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

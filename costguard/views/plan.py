@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.errors import shorten
-from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, OBSERVE, STEP_LEVELS, Proposal, Verdict
+from costguard.guard.policy import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, NOTIFY, OBSERVE, STEP_LEVELS, Proposal, Verdict
 from costguard.guard.signals import Activity
 from costguard.values.money import Money
 from costguard.values.text_format import (
@@ -24,11 +24,16 @@ from costguard.values.text_format import (
     get_currency_sign,
     limit_lines,
 )
+from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, ColumnFit
 from costguard.views.document import Document, TableView
 from costguard.views.policy import format_step
 
 SCHEMA = "costguard.plan/1"
 LONGEST_NAME = 48
+ID_TAIL = 6
+"""Characters of an id's end that tell two machines of one name apart."""
+REASONS_SHOWN = 3
+"""Reasons of an activity state that people are shown."""
 RESULT_ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
 RESULT_TEXTS = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT: "no"}
 
@@ -85,8 +90,8 @@ def build_plan_document(plan: PlanView) -> Document:
         data=data,
         records=tuple(record for row in rows for record in _list_step_records(row, plan.at)),
         lead=(*lead, _format_summary(plan, rows)),
-        tables=(_build_table(shown, plan.at),) if shown else (),
-        notes=(*limit_lines(_list_reasons(shown), "reasons"), *limit_lines(plan.notes, "notes")),
+        tables=tuple(_list_tables(shown, plan.at)),
+        notes=tuple(limit_lines(plan.notes, "notes")),
     )
 
 
@@ -101,11 +106,13 @@ def _get_sort_key(row: PlanRow) -> tuple[int, int, str, tuple[str, ...]]:
 
 def _format_summary(plan: PlanView, rows: Sequence[PlanRow]) -> str:
     lives = {row.verdict.life for row in rows}
-    going = sum(proposal.is_ready(plan.at) for row in rows for proposal in row.proposals)
-    held = sum(bool(proposal.held_by) for row in rows for proposal in row.proposals)
-    later = sum(len(row.proposals) for row in rows) - going - held
+    known = [row for row in rows if row.verdict.finding != CANNOT_SAY]
+    unknown = {row.verdict.life for row in rows} - {row.verdict.life for row in known}
+    going = sum(proposal.is_ready(plan.at) for row in known for proposal in row.proposals)
+    held = sum(bool(proposal.held_by) for row in known for proposal in row.proposals)
+    later = sum(len(row.proposals) for row in known) - going - held
     told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
-    return f"{format_local_time(plan.at)}: {told}."
+    return f"{format_local_time(plan.at)}: {told}{f', not measured yet: {len(unknown)}' if unknown else ''}."
 
 
 def _build_row_data(row: PlanRow, at: datetime) -> dict[str, object]:
@@ -177,37 +184,102 @@ def _list_hold_reasons(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     return ((str(one["reason"]), str(one["says"])) for one in (held if isinstance(held, list) else []))
 
 
-def _build_table(rows: Sequence[PlanRow], at: datetime) -> TableView:
-    return TableView(
-        title="",
-        columns=("machine", "owner", "$/h>", "policy", "finding", "work", "since", "step", "when", "held back by"),
-        rows=tuple(cells for row in rows for cells in _list_row_cells(row, at)),
+PLAN_FITS: Mapping[str, ColumnFit] = {
+    "machine": ColumnFit(least=14, how=MIDDLE),
+    "policy": ColumnFit(rank=6, least=8),
+    "work": ColumnFit(rank=5),
+    "since": ColumnFit(rank=7),
+    "next": ColumnFit(least=16, how=WORDS),
+    "held because": ColumnFit(least=20, how=WORDS),
+    "why": ColumnFit(rank=9, least=24),
+    "why not": ColumnFit(least=20, how=WORDS),
+}
+
+
+def _list_tables(rows: Sequence[PlanRow], at: datetime) -> Iterator[TableView]:
+    """Yield a table of what will be done, one of what is held, and one of machines about which nothing is known yet."""
+    unknown = [row for row in rows if row.verdict.finding == CANNOT_SAY]
+    judged = [row for row in rows if row.verdict.finding != CANNOT_SAY]
+    held = [row for row in judged if _list_held_acts(row)]
+    going = [row for row in judged if not _list_held_acts(row) and row.proposals]
+    rest = [row for row in judged if not _list_held_acts(row) and not row.proposals]
+    head = ("machine", "owner", "$/h>", "policy", "work", "since")
+    if going:
+        made = tuple((*_list_head_cells(row, at), _format_steps(row, at), _format_reasons(row)) for row in going)
+        yield _build_plan_table("Will be done", (*head, "next", "why"), made, going)
+    if held:
+        made = tuple(
+            (*_list_head_cells(row, at), _format_steps(row, at), _format_holds(row), _format_reasons(row)) for row in held
+        )
+        yield _build_plan_table("Would be done, but is held", (*head, "next", "held because", "why"), made, held)
+    if rest:
+        made = tuple((*_list_head_cells(row, at), RESULT_TEXTS[row.verdict.finding], _format_reasons(row)) for row in rest)
+        yield _build_plan_table("Nothing to do yet", (*head, "next", "why"), made, rest)
+    if unknown:
+        made = tuple(
+            (_format_machine_name(row), _format_owner(row), _format_rate(row), row.verdict.policy.name, _format_missing(row))
+            for row in unknown
+        )
+        yield _build_plan_table("Not measured yet", ("machine", "owner", "$/h>", "policy", "why not"), made, unknown)
+
+
+def _build_plan_table(
+    title: str, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], rows: Sequence[PlanRow]
+) -> TableView:
+    names = [shorten(row.name or row.verdict.life.key.id, LONGEST_NAME) for row in rows]
+    short = tuple(
+        f"{name} {ELLIPSIS}{row.verdict.life.key.id[-ID_TAIL:]}" if names.count(name) > 1 and row.name else name
+        for name, row in zip(names, rows, strict=True)
     )
+    return TableView(title=title, columns=columns, rows=cells, fits=PLAN_FITS, short={"machine": short})
 
 
-def _list_row_cells(row: PlanRow, at: datetime) -> Iterator[tuple[str, ...]]:
+def _list_held_acts(row: PlanRow) -> list[Proposal]:
+    """Return the acts on the machine, beyond messages, that something holds back."""
+    return [one for one in row.proposals if one.held_by and STEP_LEVELS[one.step.do] not in (OBSERVE, NOTIFY)]
+
+
+def _list_head_cells(row: PlanRow, at: datetime) -> tuple[str, ...]:
     verdict = row.verdict
-    work = f"{verdict.work.state} ({verdict.work.confidence:.2f})"
-    since = format_length(at - verdict.since) if verdict.since else "-"
-    finding = RESULT_TEXTS[verdict.finding]
-    if verdict.finding == CANNOT_SAY and verdict.truth.missing:
-        missing = verdict.truth.missing
-        finding = "no activity data yet" if missing == ("state",) else f"unknown: no data for {', '.join(missing)}"
-    head = (
+    return (
         _format_machine_name(row),
-        shorten(row.owner or "-", LONGEST_NAME),
+        _format_owner(row),
         _format_rate(row),
         verdict.policy.name,
-        finding,
-        work,
-        since,
+        f"{verdict.work.state} ({verdict.work.confidence:.2f})",
+        format_length(at - verdict.since) if verdict.since else "-",
     )
-    for number, proposal in enumerate(row.proposals):
+
+
+def _format_owner(row: PlanRow) -> str:
+    return shorten(row.owner or "-", LONGEST_NAME)
+
+
+def _format_steps(row: PlanRow, at: datetime) -> str:
+    """Return the steps and when each is due: `notify now; stop in 15 min`."""
+    told = []
+    for proposal in row.proposals:
         when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
-        held = ", ".join(says for _, says in proposal.held_by) or "-"
-        yield (*(head if number == 0 else ("",) * len(head)), format_step(proposal.step), when, held)
-    if not row.proposals:
-        yield (*head, "-", "-", "-")
+        told.append(f"{format_step(proposal.step)} {when}")
+    return "; ".join(told)
+
+
+def _format_holds(row: PlanRow) -> str:
+    """Return each reason for which an act is held, once."""
+    return "; ".join(dict.fromkeys(says for one in _list_held_acts(row) for _, says in one.held_by))
+
+
+def _format_missing(row: PlanRow) -> str:
+    """Return what is not known of a machine: no data at all, or the signals that are missing."""
+    missing = row.verdict.truth.missing
+    if missing and missing != ("state",):
+        return f"no data for {', '.join(missing)}"
+    return "; ".join(row.verdict.work.reasons[:2]) or "no activity data yet"
+
+
+def _format_reasons(row: PlanRow) -> str:
+    """Return the reasons of the activity state."""
+    return "; ".join(row.verdict.work.reasons[:REASONS_SHOWN])
 
 
 def _format_machine_name(row: PlanRow) -> str:
@@ -220,12 +292,3 @@ def _format_rate(row: PlanRow) -> str:
     if row.rate is None:
         return "unknown"
     return f"{'' if row.rate.currency == 'USD' else get_currency_sign(row.rate.currency)}{row.rate.format(RATE_PLACES)}"
-
-
-def _list_reasons(rows: Sequence[PlanRow]) -> Iterator[str]:
-    """Yield the reasons of each activity state, one line for each machine and policy that would act."""
-    for row in rows:
-        does = any(STEP_LEVELS[proposal.step.do] != OBSERVE for proposal in row.proposals)
-        reasons = "; ".join(row.verdict.work.reasons[:3])
-        if does and reasons:
-            yield f"{_format_machine_name(row)}: {row.verdict.work.state} because {reasons}."

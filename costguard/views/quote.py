@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,9 @@ from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, ex
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.sizing.memory.footprint import Footprint
 from costguard.values.gpu import GIB
-from costguard.views.document import Document, TableView
+from costguard.values.text_format import is_wide
+from costguard.views.columns import WORDS, ColumnFit
+from costguard.views.document import DOUBTFUL, PLAIN, Document, TableView
 from costguard.views.job import (
     build_interval_data,
     build_job_data,
@@ -31,6 +35,10 @@ if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay
 
 SCHEMA = "costguard.quote/1"
 REFUSALS_SHOWN = 6
+IN_BRACKETS = re.compile(r" \([^()]*\)")
+"""What each assumption changes: `--all` says it."""
+WHOLE_FROM = 10
+"""Dollars from which the ends of an interval need no cents where room is short."""
 
 
 def build_quote_document(
@@ -41,11 +49,12 @@ def build_quote_document(
     plans: tuple[Subscription, ...] = (),
     explain: tuple[TableView, ...] = (),
     compared: TemplateComparison | None = None,
+    words: Mapping[int, str] | None = None,
 ) -> Document:
     """Return the document for the options `shown` of `quote`.
 
     `today`: the day from which the age of prices is counted. `compared`: the claim of a template's source and costguard's
-    figures.
+    figures. `words`: what each of a few advised options is chosen for, by rank; None: all that was asked for is shown.
     """
     options, told = [_build_option_data(o, today) for o in shown], _build_template_parts(compared)
     data = {
@@ -62,12 +71,12 @@ def build_quote_document(
         records=tuple(_build_option_record(o, today) for o in shown),
         lead=(_format_title(quote),),
         tables=(
-            _build_option_table(quote, shown, today),
+            _build_option_table(quote, shown, today, words),
             *told[1],
             *explain,
-            *_list_plan_tables(plans, quote),
+            *(_list_plan_tables(plans, quote) if words is None else ()),
         ),
-        notes=(*told[2], *_list_notes(quote, shown, today)),
+        notes=(*told[2], *_list_notes(quote, shown, today, brief=words is not None, plans=plans)),
     )
 
 
@@ -93,10 +102,28 @@ def _format_title(quote: Quote) -> str:
     return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
 
-def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> TableView:
+QUOTE_FITS: Mapping[str, ColumnFit] = {
+    "#": ColumnFit(rank=8),
+    "region": ColumnFit(rank=9),
+    "split": ColumnFit(rank=7),
+    "needs GiB": ColumnFit(rank=6),
+    "$/h": ColumnFit(rank=3),
+    "price": ColumnFit(rank=2, heading="age"),
+    "note": ColumnFit(rank=1, least=9, how=WORDS),
+    "cost $ (80 % interval)": ColumnFit(heading="cost $"),
+    "tier": ColumnFit(),
+    "provider": ColumnFit(),
+    "GPU": ColumnFit(least=14),
+}
+
+
+def _build_option_table(
+    quote: Quote, shown: tuple[QuoteOption, ...], today: date, words: Mapping[int, str] | None
+) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
     timed = any(o.duration for o in shown)
-    rows = tuple(_build_option_row(o, ranks[id(o)], today, timed=timed) for o in shown)
+    told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
+    rows = tuple((*_build_option_row(o, ranks[id(o)], today, timed=timed), told[id(o)]) for o in shown)
     speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
     return TableView(
         title="",
@@ -114,7 +141,31 @@ def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], today: dat
             "note",
         ),
         rows=rows,
+        fits=QUOTE_FITS,
+        short={
+            "hours": tuple(_format_short_hours(o, timed=timed) for o in shown),
+            "cost $ (80 % interval)": tuple(_format_short_money(o) for o in shown),
+            "price": tuple(_format_price_age(o.offer, today).removesuffix(" old").removeprefix("stale ") for o in shown),
+        },
+        tones=tuple(DOUBTFUL if o.offer and o.offer.is_stale(today) else PLAIN for o in shown),
     )
+
+
+def _format_short_hours(o: QuoteOption, *, timed: bool) -> str:
+    """Return both ends in hours: `9.2-15.1`."""
+    if o.hours is None or not timed:
+        return format_hours_range(o.hours) if o.hours is None else format_hours(o.hours.expected)
+    low, high = (f"{end:.1f}" if end >= 1 else f"{end:.2f}" for end in (o.hours.low, o.hours.high))
+    return low if low == high else f"{low}-{high}"
+
+
+def _format_short_money(o: QuoteOption) -> str:
+    """Return the amount with its interval in whole dollars, where that says enough: `11.47 (9-15)`."""
+    if o.usd is None or o.usd.low == o.usd.high:
+        return _format_money(o)
+    low, high = float(o.usd.low.format()), float(o.usd.high.format())
+    ends = f"{low:.0f}-{high:.0f}" if low >= WHOLE_FROM else f"{low:.1f}-{high:.1f}"
+    return f"{o.usd.expected.format()} ({ends})"
 
 
 def _build_option_row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
@@ -132,14 +183,13 @@ def _build_option_row(o: QuoteOption, rank: int, today: date, *, timed: bool) ->
         format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected),
         _format_money(o),
         _format_price_age(o.offer, today),
-        ", ".join(o.marks),
     )
 
 
 def _format_money(o: QuoteOption) -> str:
     if o.usd is None:
         return "unknown"
-    if o.usd.low == o.usd.high:
+    if o.usd.low == o.usd.high or not is_wide(o.usd):
         return o.usd.expected.format()
     return f"{o.usd.expected.format()} ({o.usd.low.format()} - {o.usd.high.format()})"
 
@@ -150,10 +200,16 @@ def _format_price_age(offer: Offer | None, today: date) -> str:
     return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
 
 
-def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> list[str]:
+def _list_notes(
+    quote: Quote, shown: tuple[QuoteOption, ...], today: date, *, brief: bool, plans: tuple[Subscription, ...]
+) -> list[str]:
+    """Return what to know beside the table. `brief`: one line each for what was left out, and how to see it."""
     hidden = len(quote.options) - len(shown)
-    notes = [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."] if hidden else []
-    notes += _list_refusals(quote.refused)
+    notes = [] if brief or not hidden else [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."]
+    if brief:
+        notes += _list_left_out(quote, hidden, plans)
+    else:
+        notes += _list_refusals(quote.refused)
     first = next((o for o in shown if o.usd), None)
     most = explain_uncertainty(first) if first else None
     notes += [f"Of the assumptions, {most}."] if most else []
@@ -164,8 +220,18 @@ def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> li
         )
     for option in shown[:1]:
         notes += [f"First option: {n}." for n in option.notes]
-    notes += [f"Warning: {w}." for w in (*quote.warnings, *_list_stale_warnings(shown, today))]
+    warnings = (*quote.warnings, *_list_stale_warnings(shown, today))
+    notes += [f"Warning: {IN_BRACKETS.sub('', w) if brief and w.startswith('assumed') else w}." for w in warnings]
     return notes
+
+
+def _list_left_out(quote: Quote, hidden: int, plans: tuple[Subscription, ...]) -> list[str]:
+    """Return a line that says what `--all` would add; nothing if nothing was left out."""
+    providers = len({o.offer.provider for o in quote.options if o.offer})
+    parts = [f"{hidden} more options ({providers} provider{'s' if providers > 1 else ''})"] if hidden else []
+    parts += [f"{len(quote.refused)} refused"] if quote.refused else []
+    parts += ["subscriptions"] if _list_plan_tables(plans, quote) else []
+    return [f"{', '.join(parts)}: --all shows them."] if parts else []
 
 
 def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:

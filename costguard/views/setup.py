@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from costguard.values.provider import ABILITIES, CHECK_BAD, CHECK_GOOD, HealthCheck, ProviderManifest
-from costguard.views.document import Document, TableView
+from costguard.values.provider import ABILITIES, CHECK_BAD, CHECK_GOOD, CREDENTIALS_CHECK, HealthCheck, ProviderManifest
+from costguard.views.columns import MIDDLE, WORDS, ColumnFit
+from costguard.views.document import BAD, DOUBTFUL, PLAIN, Document, TableView
 
 INIT_SCHEMA = "costguard.init/1"
 
@@ -25,15 +26,19 @@ def build_init_document(
     cap: str | None,
     zone: str | None,
     usual: bool,
+    guarded: str | None = None,
 ) -> Document:
     """Return the document of a new settings file.
 
     - `found`: providers with credentials. `looked`: the places that were searched, for the other providers.
     - `unready`: what must be set before credentials can be searched.
-    - `usual`: the file is at a place where costguard reads it without --config.
+    - `usual`: the file is at a place where costguard reads it without --config. `guarded`: where the warnings of the idle
+        policy in it go; None: it has none.
     """
     config = "" if usual else f" --config {path}"
     steps = [f"costguard{config} doctor", f"costguard{config} status"]
+    if guarded is not None:
+        steps += [f"costguard{config} watch", f"costguard{config} policy arm idle-gpu stop"]
     data = {
         "schema": INIT_SCHEMA,
         "path": path,
@@ -49,14 +54,39 @@ def build_init_document(
     told = [f"{name}: not switched on. {why}" for name, why in sorted(unready.items())]
     lead = f"Wrote {path}, with {', '.join(found) or 'no provider'} switched on. It holds no key."
     budget = f"Budget: {cap} a month." if cap else "No budget: see [[budget]] in the file."
+    guard: tuple[str, ...] = ()
+    if guarded is not None:
+        guard = (f"Policy idle-gpu: it tells {guarded}, and stops nothing until it is armed.",)
     return Document(
-        data=data, records=records, lead=(lead, budget), notes=(*missing, *told, *(f"Next: {step}" for step in steps))
+        data=data,
+        records=records,
+        lead=(lead, budget, *guard),
+        notes=(*missing, *told, *(f"next: {step}" for step in steps)),
+    )
+
+
+EXAMPLE_SCHEMA = "costguard.example/1"
+
+
+def build_example_document(path: str, name: str) -> Document:
+    """Return the document of an example file that was written."""
+    data = {"schema": EXAMPLE_SCHEMA, "path": path, "example": name, "next": ["costguard doctor"]}
+    notes = ("next: name your providers in it, then costguard doctor",)
+    return Document(
+        data=data, records=({"path": path, "example": name},), lead=(f"Wrote {path}, the example {name}.",), notes=notes
     )
 
 
 DOCTOR_SCHEMA = "costguard.doctor/1"
 SIGNS = {CHECK_GOOD: "ok", CHECK_BAD: "BAD"}
 """How an outcome is shown in the table; the others by their own words."""
+OUTCOME_TONES = {SIGNS[CHECK_GOOD]: PLAIN, SIGNS[CHECK_BAD]: BAD}
+CHECK_FITS: Mapping[str, ColumnFit] = {
+    "provider": ColumnFit(),
+    "account": ColumnFit(least=8, how=MIDDLE),
+    "check": ColumnFit(least=14, how=WORDS),
+    "key": ColumnFit(rank=1, least=16),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +98,13 @@ class AccountChecks:
     checks: tuple[HealthCheck, ...]
 
 
-def build_doctor_document(findings: Sequence[AccountChecks], own: AccountChecks, *, notes: Sequence[str] = ()) -> Document:
+def build_doctor_document(
+    findings: Sequence[AccountChecks], own: AccountChecks, *, notes: Sequence[str] = (), all_checks: bool = False
+) -> Document:
     """Return the document of all checks.
 
-    `own`: the checks of the ledger. `notes`: explanations for users who expected more findings.
+    `own`: the checks of the ledger. `notes`: explanations for users who expected more findings. `all_checks`: the table has a
+    row for each check; else checks that are good are only counted, and those with the same finding share a row.
     """
     every = (*findings, own)
     counted = Counter(check.outcome for one in every for check in one.checks)
@@ -84,10 +117,16 @@ def build_doctor_document(findings: Sequence[AccountChecks], own: AccountChecks,
         "notes": list(notes),
     }
     records = tuple({"provider": o.provider, "account": o.account, **_build_check_data(c)} for o in every for c in o.checks)
-    table = TableView(title="", columns=("provider", "account", "check", "", "found"), rows=tuple(_list_check_rows(every)))
-    return Document(
-        data=data, records=records, tables=(table,), notes=(*_list_fixes(every), *notes, _format_check_counts(counted))
-    )
+    if all_checks:
+        rows = tuple(_list_check_rows(every))
+        tones = tuple(OUTCOME_TONES.get(row[3], DOUBTFUL) for row in rows)
+        columns = ("provider", "account", "check", "", "found")
+        table = TableView(title="", columns=columns, rows=rows, fits=CHECK_FITS, tones=tones)
+        told: tuple[str, ...] = tuple(_list_fixes(every))
+    else:
+        table, told = _build_brief_table(every), tuple(_list_findings(every))
+    more = "" if all_checks else " --all shows every check."
+    return Document(data=data, records=records, tables=(table,), notes=(*told, *notes, _format_check_counts(counted) + more))
 
 
 def _build_account_data(one: AccountChecks) -> Mapping[str, object]:
@@ -103,6 +142,42 @@ def _list_check_rows(every: Sequence[AccountChecks]) -> Iterator[tuple[str, ...]
         for number, check in enumerate(one.checks):
             name, account = (one.provider, one.account or "?") if number == 0 else ("", "")
             yield name, account, check.subject, SIGNS.get(check.outcome, check.outcome), check.told
+
+
+def _build_brief_table(every: Sequence[AccountChecks]) -> TableView:
+    """Return a table with one row per account: how many of its checks are good, how many are not, and its key."""
+    rows, tones = [], []
+    for one in every:
+        counted = Counter(SIGNS.get(check.outcome, check.outcome) for check in one.checks)
+        told = ", ".join(f"{count} {sign}" for sign, count in counted.items())
+        key = next(
+            (check.told for check in one.checks if check.subject == CREDENTIALS_CHECK and check.outcome == CHECK_GOOD), "-"
+        )
+        rows.append((one.provider, one.account or "?", told, key))
+        tones.append(BAD if counted[SIGNS[CHECK_BAD]] else PLAIN)
+    return TableView(
+        title="", columns=("provider", "account", "checks", "key"), rows=tuple(rows), fits=CHECK_FITS, tones=tuple(tones)
+    )
+
+
+def _list_findings(every: Sequence[AccountChecks]) -> Iterator[str]:
+    """Yield a line for each finding that is not good, with all that it is about and its fix; bad ones come first."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in every:
+        for check in one.checks:
+            if check.outcome != CHECK_GOOD:
+                sign = SIGNS.get(check.outcome, check.outcome)
+                found.setdefault((sign, one.provider, check.told, check.fix), []).append(check.subject)
+    for (sign, provider, told, fix), subjects in sorted(found.items(), key=lambda item: item[0][0] != SIGNS[CHECK_BAD]):
+        yield f"{sign} {provider}, {_join_subjects(subjects)}: {told}.{f' Fix: {fix}' if fix else ''}"
+
+
+def _join_subjects(subjects: Sequence[str]) -> str:
+    """Return `permission: stop, terminate` for two checks of one kind."""
+    kind, colon, _ = subjects[0].partition(": ")
+    if colon and all(subject.startswith(f"{kind}: ") for subject in subjects):
+        return f"{kind}: {', '.join(subject.removeprefix(f'{kind}: ') for subject in subjects)}"
+    return ", ".join(subjects)
 
 
 def _list_fixes(every: Sequence[AccountChecks]) -> Iterator[str]:

@@ -5,6 +5,7 @@ Amounts in the contract's fields are US dollars. Amounts in other currencies are
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -20,6 +21,7 @@ from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
 from costguard.values.money import ExchangeRate
+from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.text_format import (
     RATE_PLACES,
     describe_misdated_scope,
@@ -33,12 +35,16 @@ from costguard.values.text_format import (
     format_scope,
     format_scope_reason,
     get_currency_sign,
+    is_wide,
     limit_lines,
 )
 from costguard.views.budget_status import build_budget_data, build_budget_table
-from costguard.views.document import Document, TableView
+from costguard.views.columns import ELLIPSIS
+from costguard.views.document import DIM, DOUBTFUL, PLAIN, Document, TableView
 
 SCHEMA = "costguard.status/1"
+ID_TAIL = 6
+"""Characters of an id's end that tell two machines of one name apart."""
 LONGEST_NAME = 60
 """Characters of a name in the table, so that one cannot push the others off the screen. JSON and CSV hold all of it."""
 FLAT_KEYS = (
@@ -89,7 +95,7 @@ def build_status_document(
         "audit": audit or None,
     }
     tables = [_build_table(status)] if status.resources else []
-    tables += [build_budget_table(status.budgets, status.overshoots)] if status.budgets else []
+    tables += [build_budget_table(status.budgets, status.overshoots, status.at)] if status.budgets else []
     return Document(
         data=data,
         records=tuple(_build_record(one, status.at) for one in status.resources),
@@ -225,9 +231,11 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iter
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger has no account."
-    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour."
-    forecast = f"${format_interval(usd.forecast)} by its end, if the machines running now keep running"
-    yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}."
+    seen = sum(scope.seen for scope in status.scopes)
+    read = f"; {seen} of {len(status.scopes)} accounts read" if status.scopes else ""
+    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{read}."
+    month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
+    yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:
         rate, spent = (
             exchange.convert(usd.burn.stated).format(RATE_PLACES),
@@ -250,7 +258,37 @@ def _build_table(status: FleetStatus) -> TableView:
         title="",
         columns=("provider", "account", "region", "resource", "GPU", "tier", "state", "up>", "$/h>", "spent>", "owner", "work"),
         rows=tuple(_build_row(one, status) for one in status.resources),
+        short={
+            "resource": _list_short_names(status.resources),
+            "spent": tuple(_format_short_spend(one) for one in status.resources),
+        },
+        tones=tuple(_choose_tone(one) for one in status.resources),
     )
+
+
+def _list_short_names(resources: Sequence[ResourceBurn]) -> tuple[str, ...]:
+    """Return the name of each resource, with the end of its id only where two would look alike."""
+    names = [_shorten_name(one.live.observation.name or one.live.observation.key.id) for one in resources]
+    alike = Counter(names)
+    ids = [one.live.observation.key.id for one in resources]
+    return tuple(
+        f"{name} {ELLIPSIS}{id_[-ID_TAIL:]}" if alike[name] > 1 and name != id_ else name
+        for name, id_ in zip(names, ids, strict=True)
+    )
+
+
+def _format_short_spend(one: ResourceBurn) -> str:
+    """Return the amount alone, or both ends where they are far apart."""
+    spent = one.live.spent
+    code = "" if spent.low.currency == "USD" else get_currency_sign(spent.low.currency)
+    low, expected, high = spent.format_ends().values()
+    return f"{code}{low} to {high}" if is_wide(spent) and low != high else f"{code}{expected}"
+
+
+def _choose_tone(one: ResourceBurn) -> str:
+    if one.absent or one.unpriced or one.live.not_counted:
+        return DOUBTFUL
+    return PLAIN if one.live.observation.state == RUNNING or one.live.observation.kind != INSTANCE else DIM
 
 
 def _build_row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
@@ -304,9 +342,6 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
 
 
 def _list_notes(status: FleetStatus) -> Iterator[str]:
-    seen = sum(scope.seen for scope in status.scopes)
-    if status.scopes:
-        yield f"{seen} of {len(status.scopes)} accounts read successfully."
     yield from _list_silent_agents(status)
     absent = sum(one.absent for one in status.resources)
     if absent:
@@ -427,6 +462,5 @@ def list_runway_lines(status: FleetStatus) -> Iterator[str]:
         else:
             doubt = f"; {runway.why}" if runway.why else ""
             yield (
-                f"{left}, {format_length(runway.left)} at the current burn, until "
-                f"{format_local_time(status.at + runway.left)}{doubt}."
+                f"{left}, {format_length(runway.left)} at this burn, until {format_local_time(status.at + runway.left)}{doubt}."
             )

@@ -37,7 +37,7 @@ def test_the_demo_ends_with_a_ranked_quote_of_the_main_job(costguard: Command) -
     ran = costguard("demo")
     assert ran.code == 0
     assert ran.out.startswith("llama-3.1-8b (8.03B), qlora, bf16, nf4, seq 2048, batch 2, 50,000,000 tokens")
-    assert len(re.findall(r"^ *\d+  \w+ ", ran.out, re.MULTILINE)) >= 10
+    assert len(re.findall(r"^ *\d+  \w+ ", ran.out, re.MULTILINE)) >= 5
 
 
 def test_what_the_demo_says_it_runs_gives_the_same_quote(costguard: Command) -> None:

@@ -37,7 +37,7 @@ def test_what_is_bad_is_named_with_its_fix_and_is_exit_3(costguard: Command, set
     setup(Acme("one", [Account("one", checks=BAD_CHECKS)]), Acme("two"))
     ran = costguard("doctor")
     assert ran.code == 3
-    assert "one, reachable: export ACME_KEY=..." in ran.out
+    assert "Fix: export ACME_KEY=..." in ran.out
     assert "error: bad: one: reachable" in ran.err
     assert outcomes(costguard("doctor", "--json").data)["two"] == ["good", "good", "unsure"]
 

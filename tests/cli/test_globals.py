@@ -99,18 +99,28 @@ def test_a_mistyped_command_is_told_which_one_was_meant(costguard: Command, type
     costguard(typed).says(f"unknown command '{typed}'", f"did you mean {meant}", "costguard --help")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "instead"),
-    [
-        (("report", "--config", "x.toml"), "costguard --config FILE report"),
-        (("status", "--offline"), "costguard --offline status"),
-        (("watch", "--once", "--json-log"), "costguard --json-log watch"),
-    ],
-)
-def test_an_option_of_all_commands_behind_one_is_told_where_it_stands(
-    costguard: Command, arguments: tuple[str, ...], instead: str
+def test_an_option_of_all_commands_may_stand_behind_one(costguard: Command, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('[defaults]\ntimezone = "Mars/Olympus"\n')
+    before = costguard("--config", str(other), "report")
+    behind = costguard("report", "--config", str(other))
+    assert (before.code, before.err) == (behind.code, behind.err)
+    assert "Mars/Olympus" in behind.err
+    assert json.loads(costguard("quote", "--model", "nope", "--json-log").err)["exit"] == 2
+
+
+def test_settings_are_found_in_a_folder_above_up_to_the_home(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    costguard(*arguments).says(f"hint: put it before the command: {instead}")
+    inner = tmp_path / "home" / "work" / "deep"
+    inner.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    broken = '[defaults]\ntimezone = "Mars/Olympus"\n'
+    (tmp_path / "costguard.toml").write_text(broken)  # above the home: not ours to read
+    monkeypatch.chdir(inner)
+    assert "Mars" not in costguard("--offline", "status").err
+    (tmp_path / "home" / "costguard.toml").write_text(broken)
+    assert "Mars/Olympus" in costguard("--offline", "status").err
 
 
 def test_two_formats_at_once_are_refused(costguard: Command) -> None:

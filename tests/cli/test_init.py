@@ -47,7 +47,7 @@ def test_what_is_there_is_replaced_only_by_force(costguard: Command, tmp_path: P
 
 def test_another_place_is_said_in_what_to_do_next(costguard: Command, tmp_path: Path) -> None:
     ran = costguard("init", "--yes", "--path", "deep/er/mine.toml")
-    assert "Next: costguard --config deep/er/mine.toml doctor" in ran.out
+    assert "next: costguard --config deep/er/mine.toml doctor" in ran.out
     assert (tmp_path / "deep/er/mine.toml").is_file()
 
 
@@ -55,7 +55,7 @@ def test_where_a_variable_names_another_file_the_next_step_names_this_one(
     costguard: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COSTGUARD_CONFIG", "elsewhere.toml")
-    assert "Next: costguard --config costguard.toml doctor" in costguard("init", "--yes").out
+    assert "next: costguard --config costguard.toml doctor" in costguard("init", "--yes").out
 
 
 def test_one_that_needs_a_setting_first_is_not_said_to_lack_credentials(

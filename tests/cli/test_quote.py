@@ -144,8 +144,11 @@ def test_json_shows_every_option_and_the_table_says_how_many_it_hides(costguard:
     assert len(costguard("quote", *QLORA, "--market", path, "--json").data["options"]) == 30
     table = costguard("quote", *QLORA, "--market", path).out
     drawn = len(re.findall(r"^ *\d+  aws ", table, re.MULTILINE))
-    assert 10 <= drawn < 30
-    assert f"{30 - drawn} more options: --top 30 shows them all" in table
+    assert 1 <= drawn <= 5
+    assert f"{30 - drawn} more options (1 provider)" in table
+    assert "--all shows them." in table
+    every = costguard("quote", *QLORA, "--market", path, "--all").out
+    assert len(re.findall(r"^ *\d+  aws ", every, re.MULTILINE)) == 30
 
 
 def test_top_shows_exactly_so_many(costguard: Command, market: str) -> None:
@@ -365,7 +368,7 @@ def test_subscriptions_are_shown_beside_the_quote_and_never_ranked(costguard: Co
 
 
 def test_the_main_job_over_the_shipped_market_shows_the_five_clouds_and_others(costguard: Command) -> None:
-    ran = costguard("quote", *QLORA)
+    ran = costguard("quote", *QLORA, "--all")
     providers = {row.split()[1] for row in ran.out.splitlines() if re.match(r" *\d+  \w", row)}
     assert providers >= {"aws", "gcp", "runpod", "lambda", "vast"}
     assert len(providers) > 8

@@ -237,7 +237,6 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
         (("--result", "notes.txt", "--", "true"), "already exists and is not a run result"),
         (("--then", "reboot", "--", "true"), "unknown value 'reboot'"),
         (("--notices", "azure", "--", "true"), "unknown value 'azure'"),
-        (("--job", "job.toml", "--", "true"), "no GPU was found here"),
         (("--record", "notes.txt", "--", "true"), "cannot be read as the record of a job"),
         (("--rate", "cheap", "--", "true"), "is not an amount of money"),
     ):

@@ -76,7 +76,6 @@ then = [{ do = "notify" }, { after = "15m", do = "stop" }]
     (tmp_path / "costguard.toml").write_text(policy)
     assert costguard("policy", "arm", "idle-gpu", "observe").code == 0
     assert asked == []
-    costguard("policy", "arm", "idle-gpu", "stop").says("--why")
     data = costguard("policy", "arm", "idle-gpu", "stop", "--why", "watched it", "--json").data
     assert (data["before"], data["level"], data["plan"]["hash"]) == ("observe", "stop", "3f9a")
     assert len(asked) == 1

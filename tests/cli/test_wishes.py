@@ -117,8 +117,6 @@ def test_what_no_policy_concerns_may_be_kept_all_the_same(fleet: Command) -> Non
         (("keep", "train-1", "--why", "x"), ("--for",)),
         (("keep", "train-1", "--for", "-4h", "--why", "x"), ("--for", "45m")),
         (("keep", "train-1", "--for", "4h"), ("--why", "is missing")),
-        (("protect", "train-1"), ("--why",)),
-        (("freeze",), ("--why",)),
         (("phase", "download", "--for", "3h"), ("--id",)),
         (("approve", "train-1", "terminat"), ("ACT", "terminate")),
         (("policy", "arm", "idle-gpu"), ("policy arm NAME LEVEL",)),

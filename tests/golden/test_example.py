@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from costguard.data import EXAMPLES
 from costguard.guard.policy import Rails
 from costguard.providers.plugins import load_providers
 from costguard.settings import SECTIONS, check_settings, guard, notify, policies
@@ -79,7 +80,7 @@ def test_what_it_says_the_rails_are_they_are() -> None:
 
 @pytest.mark.parametrize("name", ["solo", "lab", "company"])
 def test_an_example_that_users_copy_is_taken_as_it_stands(name: str) -> None:
-    file = EXAMPLE.with_name(f"{name}.toml")
+    file = EXAMPLES / f"{name}.toml"
     settings = check_settings(file.read_text(), file.name)
     assert settings.policies
     assert settings.routes

@@ -83,14 +83,22 @@ def test_the_json_is_the_sample_to_the_letter(request: pytest.FixtureRequest) ->
 def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
     out = render(build_plan_document(PLAN))
     lines = out.splitlines()
-    assert lines[0] == "2026-11-02 12:00 UTC: 3 machines, 1 steps would be done now, 0 are due later, 1 are held back."
-    assert "aws train-1 (i-1)" in lines[3]
-    assert "now" in lines[3]
-    assert "in 10 min" in lines[4]
-    assert "ada keeps it until 16:00" in lines[4]
-    assert "unknown: no data for confidence" in lines[5]
+    assert (
+        lines[0]
+        == "2026-11-02 12:00 UTC: 3 machines, 1 steps would be done now, 0 are due later, 1 are held back, not measured yet: 1."
+    )
+    assert lines[2] == "Would be done, but is held"
+    for words in (
+        "aws train-1 (i-1)",
+        "notify the owner now; stop in 10 min",
+        "ada keeps it until 16:00",
+        "GPU duty 0 % since 11:10",
+    ):
+        assert words in lines[4]
+    assert lines[6] == "Not measured yet"
+    assert "no data for confidence" in lines[8]
+    assert "stop" not in lines[8]
     assert "busy" not in out
-    assert "idle because GPU duty 0 % since 11:10; CPU 0.01 cores." in out
     assert "lambda tells nothing of work" in out
 
 

@@ -13,7 +13,7 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import MarketReader, write_market
 from costguard.quoting.offer import Offer
-from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, select_shown
+from costguard.quoting.quote import ADVISED, CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, choose_advice
 from costguard.services.quote import build_quote
 from costguard.sizing.job import Job, JobLimits, parse_job
 from costguard.sizing.placement import Hardware
@@ -124,28 +124,28 @@ def test_caps_keep_exactly_what_is_expected_to_stay_below_them(
 
 
 @ANY_MARKET
-@given(offers=st.lists(OFFERS, max_size=25), top=st.none() | st.integers(1, 30), first=st.integers(0, 5))
-def test_what_is_shown_is_the_first_so_many_or_else_each_providers_best_and_all_that_is_marked(
-    tmp_path: Path, offers: list[Offer], top: int | None, first: int
-) -> None:
+@given(offers=st.lists(OFFERS, max_size=25))
+def test_advice_is_five_at_most_in_the_order_of_the_ranking_with_the_marked_ones(tmp_path: Path, offers: list[Offer]) -> None:
     options = asked(tmp_path, offers).options
-    visible = select_shown(options, top, first)
-    if top is not None:
-        assert visible == options[:top]
-        return
-    best = {o.offer.provider: o for o in reversed(options) if o.offer}
-    assert all(o in visible for o in best.values())
-    assert all(o in visible for o in options if o.marks)
-    assert visible[:first] == options[:first]
-    assert [o for o in options if o in visible] == list(visible)
+    advice = choose_advice(options)
+    assert len(advice.options) <= ADVISED
+    assert [o for o in options if o in advice.options] == list(advice.options)
+    priced = [o for o in options if o.usd and o.hours and o.offer]
+    words = " ".join(advice.words.values())
+    assert ("cheapest on-demand" in words) == any(o.offer and o.offer.tier != SPOT for o in priced)
+    assert ("cheapest spot" in words) == any(o.offer and o.offer.tier == SPOT for o in priced)
+    plain = [options[rank - 1] for rank, word in advice.words.items() if not word]
+    classes = [(o.offer.provider if o.offer else "", o.gpu.name) for o in plain]
+    assert len(classes) == len(set(classes))
 
 
-def test_a_marked_option_is_shown_however_far_down_it_stands(tmp_path: Path) -> None:
-    dear, fast = offer("vast", "L4", "5"), offer("vast", "H100-SXM", "900", count=8)
-    options = asked(tmp_path, [offer("vast", "L4", "1", tier="community"), dear, fast]).options
-    assert [o.offer for o in options if not o.marks] == [dear]
-    assert FASTEST in options[-1].marks
-    assert select_shown(options, None, 1) == (options[0], options[-1])
+def test_the_same_card_in_four_tiers_stands_once_and_the_fastest_however_far_down(tmp_path: Path) -> None:
+    same = [offer("runpod", "L4", f"{n}", tier=tier) for n, tier in enumerate(("community", "on-demand", "secure"), 1)]
+    fast = offer("vast", "H100-SXM", "900", count=8)
+    options = asked(tmp_path, [*same, fast]).options
+    advice = choose_advice(options)
+    assert [o.offer for o in advice.options] == [same[0], fast]
+    assert list(advice.words.values()) == ["cheapest on-demand", "fastest"]
 
 
 def test_spot_takes_longer_than_the_same_machine_on_demand(tmp_path: Path) -> None:

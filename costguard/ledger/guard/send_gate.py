@@ -8,7 +8,7 @@ from typing import NamedTuple
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.escalation import HookRun
 from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override, list_approved_acts
-from costguard.guard.policy import CAP_RULE, HOLD_REASONS, TERMINATE, Rails
+from costguard.guard.policy import CAP_RULE, HOLD_REASONS, PERSON_RULE, TERMINATE, Rails
 from costguard.ledger.db.codecs import KEY_COLUMNS, Query
 from costguard.ledger.guard.guard_state import LeaderLease, is_leader, load_leader_lease, load_open_overrides
 from costguard.values.instant import to_micros
@@ -27,10 +27,12 @@ class SendRefusal(NamedTuple):
 
 
 def find_refusal(ask: Query, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> SendRefusal | None:
-    """Return why `intent` may not be sent at `now`; None if it may.
+    """Return why `intent` may not be sent at `now`; None if it may. A person's act needs no leader and no room in the limits.
 
     `run`: the name of the guard run that the send counts in. `fleet`: how many machines run; None: as counted in the ledger.
     """
+    if intent.rule == PERSON_RULE:
+        return _find_override(intent, load_open_overrides(ask, now)) or _find_uncertain_intent(ask, intent)
     turn = load_leader_lease(ask)
     if not is_leader(turn, intent.epoch, now):
         return SendRefusal("not_acting", f"{HOLD_REASONS['not_acting']}: {_describe_leader(turn, intent.epoch)}")

@@ -17,7 +17,7 @@ from costguard.guard.alerts.alert import AlertState, DeliveryResult, NoticeDeliv
 from costguard.guard.context import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
 from costguard.guard.escalation import HookEnd, HookRun
 from costguard.guard.overrides import Override
-from costguard.guard.policy import EscalationState, Rails
+from costguard.guard.policy import PERSON_RULE, EscalationState, Rails
 from costguard.guard.signals import SampleColumns
 from costguard.ledger.db.address import translate_ledger_errors
 from costguard.ledger.db.codecs import Query
@@ -95,9 +95,10 @@ class GuardStore:
     def plan_intent(self, intent: Intent) -> bool:
         """Record a new intent; return False if an open one for its incarnation and act exists, or its epoch no longer leads."""
         with self._begin_write() as (ask, tell):
-            return guard_state.is_leader(
+            leads = intent.rule == PERSON_RULE or guard_state.is_leader(
                 guard_state.load_leader_lease(ask), intent.epoch, intent.moved_at
-            ) and intents.record_intent(ask, tell, intent)
+            )
+            return leads and intents.record_intent(ask, tell, intent)
 
     def move_intent(
         self,

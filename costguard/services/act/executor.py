@@ -29,7 +29,18 @@ from costguard.guard.evaluation import (
     find_open_intent,
 )
 from costguard.guard.overrides import find_owner
-from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, PolicyStep, Proposal
+from costguard.guard.policy import (
+    CAP_RULE,
+    DESTRUCTIVE,
+    HOOK,
+    IDLE_RULE,
+    PERSON_RULE,
+    STOP,
+    TERMINATE,
+    Policy,
+    PolicyStep,
+    Proposal,
+)
 from costguard.guard.policy_evaluation import compute_savings_rate, compute_waste, matches_target
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -58,6 +69,8 @@ WAITABLE_REASONS = frozenset(("grace", "untold", "rate", "hook", "workers_first"
 """What an intent may wait for; anything else cancels it."""
 RATE_REASONS = frozenset(("rate",))
 """What may be over once another one was refused."""
+PERSON_SENDS_WITHIN = timedelta(minutes=2)
+"""How long an intent of a person may wait for the command that wrote it; after that the command has died."""
 TRIES_MAX = 5
 
 
@@ -245,6 +258,8 @@ class ActionExecutor:
         """Cancel waiting intents that no policy wants any more, or that have a lasting hold."""
         for intent in intents:
             if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
+                continue
+            if intent.rule == PERSON_RULE and self.clock.now() - intent.moved_at < PERSON_SENDS_WITHIN:
                 continue
             mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
             held = [says for p in mine for reason, says in p.held_by if reason not in WAITABLE_REASONS]

@@ -28,10 +28,10 @@ from costguard.runs.progress import count_steps
 from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.job_input import JobInput, parse_hardware, read_job_input
-from costguard.services.quote_commands import apply_calibration, check_limit_names, find_market_file, read_asked_job
+from costguard.services.quote_commands import apply_calibration, find_market_file, read_asked_job, resolve_limits
 from costguard.services.run.machine_provider import guess_provider
 from costguard.settings import Settings, resolve_ledger_url
-from costguard.sizing.job import Job, Table
+from costguard.sizing.job import Job, JobLimits, Table
 from costguard.sizing.placement import Hardware
 from costguard.values.gpu import GpuNames
 from costguard.values.money import Rate
@@ -105,8 +105,14 @@ def estimate_run(asked: RunRequest, settings: Settings, record: JobRecord, now: 
         return RunEstimate(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
     job = apply_calibration(read_asked_job(stated, facts, strict=False), asked.calibration, asked.config)
     if hardware is None:
-        hint = "write --on H100:8, or --id ID of a machine in the ledger; without a job file it is run unquoted"
-        raise InputError("no GPU was found here, so the job cannot be quoted", field="--on", hint=hint)
+        capped = job.limits.max_usd is not None or job.limits.max_hours is not None
+        missing = "no GPU was found here: the job is run without a quote, and its time is recorded"
+        told = (
+            *notes,
+            *stated.notes,
+            f"{missing}{', and its limits are not checked' if capped else ''} (--on H100:8 quotes it)",
+        )
+        return RunEstimate(terms=JobTerms(machine=machine), stated=stated, live=live, seen=seen, notes=told)
     option, machine, warnings = _quote_here(asked, job, hardware, machine, live=live, facts=facts, now=now)
     per_step = asked.tokens_per_step or _compute_tokens_per_step(job, option)
     steps = count_steps(job.tokens, per_step)
@@ -147,12 +153,12 @@ def _quote_here(
 ) -> tuple[QuoteOption, JobMachine, tuple[str, ...]]:
     """Quote the job on this hardware at this price; if it is unknown, at the market's."""
     if machine.hourly is not None:
-        bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
+        bare = replace(job, limits=JobLimits(max_usd=job.limits.max_usd, max_hours=job.limits.max_hours))
         offer = _build_offer(machine, hardware, live, now)
         answer = flow.build_quote(bare, market=SingleOfferMarket(offer), facts=facts, on=hardware, booted=True)
     else:
         with MarketReader(find_market_file(asked.market, asked.config)) as source:
-            check_limit_names(job.limits, source)
+            job = replace(job, limits=resolve_limits(job.limits, source))
             here = guess_provider() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job

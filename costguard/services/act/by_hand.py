@@ -1,0 +1,317 @@
+"""`costguard stop` and `costguard terminate`: a person ends one machine, on the path that the guard's own acts take.
+
+    look -> may it? -> say what is lost and what goes on billing -> ask -> intent -> look again -> send once -> prove
+
+The intent is written before anything is sent, so that a watchdog on the same ledger knows of it, and nothing is sent twice.
+The leader lease and the limits of [rails] are for acts that nobody asked for; freezes, protections, leases and acts whose
+outcome is open hold a person's act as well, and each refusal names what lifts it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from secrets import token_hex
+
+from costguard.data import ShippedFacts
+from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError, shorten
+from costguard.guard.action_intents import (
+    DONE,
+    DOUBTFUL_STATES,
+    FAILED,
+    PROVING_STATES,
+    READY,
+    UNCONFIRMED,
+    Intent,
+)
+from costguard.guard.overrides import explain_untouchable, find_lease, find_phase, format_resource, resolve_resource
+from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE
+from costguard.guard.policy_evaluation import compute_burn_rate, compute_savings_rate
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.spans.books import SpendingReader
+from costguard.metering.inventory import Complete
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
+from costguard.providers.ports import InstanceSource
+from costguard.services import CommandAnswer
+from costguard.services.act.send_action import (
+    ActionPorts,
+    confirm_action,
+    find_action_ports,
+    look_at_resource,
+    read_boot_time_s,
+    send_action,
+    settle_action,
+)
+from costguard.services.configured_providers import SystemClock, list_sources, open_providers
+from costguard.services.guard_snapshot import encode_evidence
+from costguard.services.overrides import describe_user, open_guard_store
+from costguard.settings import Settings, read_settings, resolve_ledger_url
+from costguard.system.progress import report_progress
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey
+from costguard.values.text_format import RATE_PLACES, format_instant, format_length, get_currency_sign
+from costguard.views.document import Document
+
+SCHEMA = "costguard.act/1"
+POLICY = "by hand"
+"""What stands in an intent where others name their policy."""
+PROVE_WITHIN_S, LOOK_EVERY_S = 180.0, 5.0
+"""How long the effect is waited for, and how often it is looked for."""
+Ask = Callable[[str], bool]
+"""Asks a person a question and returns whether the answer is yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What an act by hand is done with: the settings, the ledger's guard part, and the clock."""
+
+    settings: Settings
+    book: GuardStore
+    clock: SystemClock
+
+    def find_objection(self, seen: Observation) -> tuple[str, str]:
+        """Return what forbids an act on `seen` at this moment, and what lifts it; ("", "") for nothing."""
+        now = self.clock.now()
+        wishes, before = self.book.load_open_overrides(now), self.book.load_protections()
+        seen_before = before[seen.key].at if seen.key in before else None
+        why = explain_untouchable(seen, wishes, self.settings.defaults.protect, seen_before, now)
+        if why:
+            lift = f"costguard protect {seen.key.id} --lift, or remove its label"
+            return why, "costguard freeze --lift" if "froze" in why else lift
+        life = identify_incarnation(seen)
+        held = find_lease(life, wishes, now) or find_phase(life, wishes, now)
+        if held is None:
+            return "", ""
+        until = f" until {format_instant(held.until)}" if held.until else ""
+        return (
+            f"{held.who} keeps it{until}: {held.why or held.subject}",
+            f"costguard keep {seen.key.id} --lift, if that is yours",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """A machine that a person named, as it was seen just now, and the acts of its account."""
+
+    live: LiveResource
+    seen: Observation
+    hands: ActionPorts
+    source: InstanceSource
+
+
+def end_resource(
+    stated: str,
+    act: str,
+    *,
+    yes: bool = False,
+    why: str = "",
+    config: str | None = None,
+    ask: Ask | None = None,
+) -> CommandAnswer:
+    """Stop or terminate the machine that `stated` names; `ask` None and not `yes` is refused before anything is sent.
+
+    Raises InputError for a name that fits none or several, NoAnswerError with the way on for a machine that must stay or an
+    act that its provider lacks, IncompleteError where the request was taken and its effect not seen in time.
+    """
+    settings, clock = read_settings(config), SystemClock()
+    live = _find_machine(stated, settings, clock.now())
+    with _open_target(live, settings) as target, open_guard_store(settings) as book:
+        desk = _Desk(settings, book, clock)
+        _check_ability(target, act)
+        _check_allowed(target, act, desk)
+        told = tuple(_list_consequences(target, act, clock.now()))
+        if not yes:
+            if ask is None:
+                raise InputError("there is no terminal to ask on", field=f"costguard {act}", hint="--yes answers in advance")
+            if not ask("\n".join((*told, f"{act.capitalize()} {format_resource(target.seen)}?"))):
+                return _answer(target, act, "not done", "nothing was sent", told)
+        intent = _plan(target, act, why, desk)
+        return _send(intent, target, told, desk, prove_within_s=PROVE_WITHIN_S)
+
+
+def _find_machine(stated: str, settings: Settings, now: datetime) -> LiveResource:
+    with SpendingReader(resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
+        return resolve_resource(stated, books.load_live(now))
+
+
+@contextmanager
+def _open_target(live: LiveResource, settings: Settings) -> Iterator[_Target]:
+    """Open the account of the machine and look at it; raises if its provider cannot be asked, or says that it is gone."""
+    key = live.observation.key
+    report_progress(f"asking {key.provider} about {key.id}")
+    with open_providers(settings, only=(key.provider,)) as clouds:
+        for cloud in clouds:
+            if cloud.error is not None:
+                raise cloud.error
+        source = next((one for one in list_sources(clouds) if _has_account(one, key)), None)
+        hands = find_action_ports(source)
+        if source is None or hands.inspector is None:
+            what = f"the settings have no account {key.account} of {key.provider} that can be asked about it"
+            raise InputError(what, field="providers", hint="costguard doctor says which accounts are configured")
+        look = look_at_resource(hands.inspector, key, SystemClock(), read_boot_time_s)
+        if look.seen is None:
+            raise NoAnswerError(f"{look.why}; nothing was sent", field=format_resource(live.observation), hint="try again")
+        yield _Target(live=live, seen=look.seen, hands=hands, source=source)
+
+
+def _has_account(source: InstanceSource, key: ResourceKey) -> bool:
+    try:
+        return any(scope[:2] == key[:2] for scope in source.list_scopes())
+    except CostguardError:
+        return False
+
+
+def _check_ability(target: _Target, act: str) -> None:
+    """Raise NoAnswerError where the machine is not at work, or its provider lacks the act; it says what there is instead."""
+    seen, handling, called = target.seen, target.seen.handling, format_resource(target.seen)
+    if seen.state in PROVING_STATES[act]:
+        raise NoAnswerError(f"it is {seen.state} already; nothing was sent", field=called)
+    able = target.hands.stopper if act == STOP else target.hands.terminator
+    offered = handling.stops if act == STOP else handling.terminates
+    if able is None or offered is False:
+        other = TERMINATE if act == STOP else STOP
+        loses = ", ".join(handling.terminate_loses) or "all data on it"
+        hint = f"costguard {other} {seen.key.id}" + (f" ends it for good and loses {loses}" if act == STOP else "")
+        raise NoAnswerError(f"{seen.key.provider} has no {act} for it", field=called, hint=hint)
+    if act in handling.protected:
+        hint = f"lift the protection in {seen.key.provider}'s console first: costguard never does"
+        raise NoAnswerError(f"{seen.key.provider} protects it against {act}", field=called, hint=hint)
+
+
+def _check_allowed(target: _Target, act: str, desk: _Desk) -> None:
+    """Raise NoAnswerError where somebody wants it to stay, or an earlier act on it is not settled."""
+    called = format_resource(target.seen)
+    against, hint = desk.find_objection(target.seen)
+    if against:
+        raise NoAnswerError(f"{against}; nothing was sent", field=called, hint=hint)
+    mine = (one for one in desk.book.load_open_intents() if one.life.key == target.seen.key)
+    doubtful = next((one for one in mine if one.state in DOUBTFUL_STATES), None)
+    if doubtful is not None:
+        asked = f"a {doubtful.act} of it was sent at {format_instant(doubtful.sent_at or doubtful.moved_at)} and is not settled"
+        raise NoAnswerError(f"{asked}; nothing was sent again", field=called, hint="costguard status shows it")
+    if identify_incarnation(target.seen) != identify_incarnation(target.live.observation):
+        hint = f"costguard status, then costguard {act} again"
+        raise NoAnswerError("it was restarted since the ledger saw it; nothing was sent", field=called, hint=hint)
+
+
+def _list_consequences(target: _Target, act: str, now: datetime) -> Iterator[str]:
+    """Yield what is lost for good, what is saved and what goes on billing."""
+    handling, live = target.seen.handling, target.live
+    loses = handling.stop_loses if act == STOP else handling.terminate_loses
+    yield f"Lost for good: {', '.join(loses)}." if loses else "Nothing is lost, as far as its provider says."
+    saves, burn = compute_savings_rate(live, now), compute_burn_rate(live, now)
+    if handling.committed:
+        yield f"It saves nothing: {handling.committed}."
+    elif saves is not None:
+        yield f"Saves {_format_rate(saves)} an hour."
+    if act == STOP and saves is not None and burn is not None:
+        rest = Rate(nano_per_hour=burn.nano_per_hour - saves.nano_per_hour, currency=burn.currency)
+        yield (
+            f"Goes on billing: {_format_rate(rest)} an hour for its disks."
+            if rest.nano_per_hour
+            else "Nothing of it goes on billing."
+        )
+    if act == STOP and handling.restart_doubtful:
+        yield "There may be no capacity to start it again."
+
+
+def _format_rate(rate: Rate) -> str:
+    return f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
+
+
+def _plan(target: _Target, act: str, why: str, desk: _Desk) -> Intent:
+    """Record the intent, in the place of one that waits for the guard."""
+    book, now = desk.book, desk.clock.now()
+    handling, life = target.seen.handling, identify_incarnation(target.seen)
+    for waiting in book.load_open_intents():
+        if waiting.life == life and waiting.act == act and waiting.state not in DOUBTFUL_STATES:
+            book.move_intent(waiting, "cancelled", now, outcome=f"{describe_user()} did it by hand")
+    loses = handling.stop_loses if act == STOP else handling.terminate_loses
+    facts = {"by": describe_user(), "name": target.seen.name, "seen": now}
+    intent = Intent(
+        id=token_hex(8),
+        life=life,
+        act=act,
+        policy=POLICY,
+        rule=PERSON_RULE,
+        why=f"{describe_user()}: {why or f'costguard {act}'}",
+        evidence=encode_evidence(facts, None, compute_savings_rate(target.live, now)),
+        state=READY,
+        created_at=now,
+        moved_at=now,
+        lose=loses,
+        irreversible=bool(loses) or act == TERMINATE,
+    )
+    if not book.plan_intent(intent):
+        hint = "costguard status shows what is open; try again in a minute"
+        raise NoAnswerError(f"a {act} of it is open already; nothing was sent", field=format_resource(target.seen), hint=hint)
+    return intent
+
+
+def _send(intent: Intent, target: _Target, told: tuple[str, ...], desk: _Desk, *, prove_within_s: float) -> CommandAnswer:
+    """Send the request once, and look until the effect is proven."""
+
+    def still(seen: Observation) -> str:
+        return desk.find_objection(seen)[0]
+
+    book, clock, called = desk.book, desk.clock, format_resource(target.seen)
+    began = time.monotonic()
+    report_progress(f"{intent.act} of {target.seen.key.id}")
+    acted = send_action(intent, target.hands, book, clock, still)
+    if acted.broken:
+        raise CostguardError(f"the ledger failed: {acted.broken}", hint="look at the machine in its provider's console")
+    if not acted.sent:
+        raise NoAnswerError(f"{acted.held or acted.intent.outcome}; nothing was sent", field=called, hint="try again")
+    now, absences = acted.intent, 0
+    while now.state in DOUBTFUL_STATES and now.state != UNCONFIRMED and time.monotonic() - began < prove_within_s:
+        report_progress(f"waiting until {target.seen.key.provider} shows it as {PROVING_STATES[intent.act][0]}")
+        time.sleep(min(LOOK_EVERY_S, max(0.0, prove_within_s - (time.monotonic() - began))))
+        now = settle_action(now, target.hands, book, clock, still, settling=timedelta(seconds=prove_within_s)).intent
+        if now.state in DOUBTFUL_STATES and intent.act == TERMINATE:
+            absences = absences + 1 if _is_absent(target) else 0
+            at = clock.now()
+            now = confirm_action(now, None, book, still, absences=absences, asked_at=at, now=at).intent if absences else now
+    if now.state == DONE:
+        took = format_length(timedelta(seconds=time.monotonic() - began))
+        return _answer(target, intent.act, "done", f"proven after {took}: {now.outcome}", told)
+    if now.state == FAILED:
+        raise NoAnswerError(f"its provider refused: {now.outcome}", field=called, hint="costguard doctor checks the key")
+    answer = _answer(target, intent.act, "sent", f"{now.outcome}, and its effect is not seen yet", told)
+    hint = f"costguard status shows it; a running watchdog goes on looking; else look in {target.seen.key.provider}'s console"
+    wrong = IncompleteError(f"the {intent.act} was sent, and is not proven after {prove_within_s:.0f} s", hint=hint)
+    return CommandAnswer(document=answer.document, refusal=wrong)
+
+
+def _is_absent(target: _Target) -> bool:
+    """Return whether a complete listing does not contain the machine; one such listing proves nothing by itself (H04)."""
+    poll = target.source.poll(target.live.scope)
+    return isinstance(poll.inventory, Complete) and all(one.key != target.seen.key for one in poll.inventory.items)
+
+
+def _answer(target: _Target, act: str, result: str, why: str, told: tuple[str, ...]) -> CommandAnswer:
+    key = target.seen.key
+    data = {
+        "schema": SCHEMA,
+        "act": act,
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": target.seen.name,
+        "result": result,
+        "why": why,
+        "consequences": list(told),
+    }
+    record = {name: value for name, value in data.items() if name not in ("schema", "consequences")}
+    lead = f"{act.capitalize()} of {format_resource(target.seen)}: {result}; {shorten(why, 200)}."
+    after = told if result != "not done" else ()
+    following = (
+        (f"next: costguard status, or costguard terminate {key.id} to end its disks as well",)
+        if act == STOP and result == "done"
+        else ()
+    )
+    return CommandAnswer(document=Document(data=data, records=(record,), lead=(lead,), notes=(*after, *following)))

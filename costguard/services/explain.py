@@ -1,0 +1,129 @@
+"""`costguard explain CODE` and `costguard models`: what the ids in answers mean, and the models that are built in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from costguard.data import ShippedFacts
+from costguard.errors import UnknownNameError, shorten
+from costguard.guard.policy import HOLD_REASONS
+from costguard.services import CommandAnswer
+from costguard.values.checks import find_nearest_names
+from costguard.views.columns import WORDS, ColumnFit
+from costguard.views.document import Document, TableView
+
+MODEL_FITS = {"also called": ColumnFit(rank=1, least=20, how=WORDS)}
+SCHEMA, MODELS_SCHEMA = "costguard.explain/1", "costguard.models/1"
+
+
+class Explanation(NamedTuple):
+    """A code: where it appears, what it means, and what to do about it."""
+
+    where: str
+    meaning: str
+    remedy: str
+
+
+HOLD_REMEDIES = {
+    "protected": "costguard protect ID --lift, or remove the label, if it may be stopped",
+    "leased": "wait until the lease ends, or costguard keep ID --lift",
+    "frozen": "costguard freeze --lift",
+    "not_armed": "costguard policy arm NAME stop, or accept the digest that costguard policy lint shows",
+    "grace": "nothing: the owner was told, and has this time to answer",
+    "untold": "look at the route and its channel: costguard doctor, costguard policy lint",
+    "hook": "look at the hook's output in costguard audit; the stop follows 5 minutes after a failed one",
+    "working": "nothing: it works; end what works on it, or change the policy's condition",
+    "not_confident": "give the machine costguard's agent: costguard agent enrol ID",
+    "unknown": "give the machine costguard's agent: costguard agent enrol ID",
+    "controller": "scale its controller down: the group or job that would start it again",
+    "no_act": "its provider has no stop: costguard terminate ID ends it for good",
+    "irreversible": "costguard approve ID stop, or allow_irreversible = true in the policy",
+    "first_seen": "wait: it is new here ([rails] first_seen)",
+    "workers_first": "nothing: its workers are stopped first, and it follows",
+    "not_ours": 'give it an owner label, or name its account in [watch] claims, such as claims = ["runpod"]',
+    "rate": "wait, or costguard approve ID stop; [rails] acts holds the limits",
+    "breaker": "costguard breaker show, and costguard breaker close if they truly idle",
+    "quarantine": "wait for a complete listing; costguard status says which account is in doubt",
+    "clock": "set this machine's clock (NTP)",
+    "gap": "nothing: the next run acts",
+    "ledger": "free disk space, or mend the ledger: costguard db check",
+    "older_ledger": "use the ledger that was used last: [ledger] url",
+    "in_doubt": "wait: an act was sent, and is looked for until it is proven",
+    "stale": "costguard doctor says why its account cannot be asked",
+    "dry_run": "run costguard watch without --dry-run",
+    "not_acting": "nothing: one watchdog acts on a ledger, the others stand by",
+    "not_accepted": "read costguard plan, then costguard plan --accept HASH",
+    "asked": "costguard approve ID ACT, if you agree",
+    "phase": "wait until the phase ends",
+    "provider_protection": "lift it in the provider's console: costguard never does",
+}
+"""What to do about each of HOLD_REASONS."""
+OTHER_CODES = {
+    "within_budget": Explanation("quote, run", "the money fits into every budget that matches", "nothing"),
+    "budget_cap": Explanation(
+        "run", "spent, held and new money together exceed the cap", "raise the cap, or choose a cheaper offer"
+    ),
+    "no_budget": Explanation("run", "no budget matches, so that nothing limits it", "add a [[budget]]"),
+    "idle": Explanation("status, plan", "all that is measured of it is at rest", "costguard plan says what follows"),
+    "active": Explanation("status, plan", "something that counts as work was measured", "nothing"),
+    "hung": Explanation(
+        "status, plan", "its GPUs spin at low power, and no step follows", "look at the job: it waits for something"
+    ),
+    "warming": Explanation("status, plan", "it is being set up", "nothing"),
+    "unknown_price": Explanation(
+        "status, report", "no price is known: the bounds say what it may cost", "costguard prices refresh"
+    ),
+    "exit 1": Explanation("exit code", "something failed", "read the error; --debug shows where"),
+    "exit 2": Explanation("exit code", "what was written cannot be used", "write what the hint says"),
+    "exit 3": Explanation("exit code", "the question was understood, and the answer is no", "read why"),
+    "exit 4": Explanation("exit code", "the answer leaves something out (--strict), or is not proven yet", "try again later"),
+    "exit 130": Explanation("exit code", "it was interrupted", "nothing"),
+}
+
+
+def list_explanations() -> dict[str, Explanation]:
+    """Return every code with its explanation."""
+    held = {code: Explanation("plan, watch, audit", told, HOLD_REMEDIES[code]) for code, told in HOLD_REASONS.items()}
+    return {**held, **{code: one for code, one in OTHER_CODES.items() if code not in held}}
+
+
+def answer_explain(code: str | None) -> CommandAnswer:
+    """Answer `costguard explain`: one code, or all of them."""
+    known = list_explanations()
+    if code is not None and code not in known:
+        near = find_nearest_names(code, tuple(known))
+        raise UnknownNameError("code", code, field="CODE", nearest=near, hint="costguard explain lists all")
+    chosen = known if code is None else {code: known[code]}
+    records = tuple({"code": name, **one._asdict()} for name, one in chosen.items())
+    data = {"schema": SCHEMA, "codes": list(records)}
+    if code is not None:
+        one = chosen[code]
+        lead = (f"{code} ({one.where}): {one.meaning}.", f"next: {one.remedy}")
+        return CommandAnswer(document=Document(data=data, records=records, lead=lead))
+    rows = tuple((name, one.meaning, one.remedy) for name, one in chosen.items())
+    table = TableView(title="", columns=("code", "what", "instead"), rows=rows)
+    return CommandAnswer(document=Document(data=data, records=records, tables=(table,)))
+
+
+def answer_models(wanted: str | None) -> CommandAnswer:
+    """Answer `costguard models`: the built-in models, or those with `wanted` in their name or another spelling of it."""
+    facts, records = ShippedFacts(), []
+    for name, aliases in sorted(facts.list_models().items()):
+        if wanted is None or any(wanted.lower() in one.lower() for one in (name, *aliases)):
+            one = facts.get_architecture(name)
+            layers = sum(block.layers for block in one.blocks)
+            records.append({"model": name, "parameters": one.parameters, "layers": layers, "also": list(aliases)})
+    rows = tuple(
+        (
+            str(r["model"]),
+            f"{float(str(r['parameters'])) / 1e9:.2f}",
+            str(r["layers"] or "-"),
+            ", ".join(cast("list[str]", r["also"])),
+        )
+        for r in records
+    )
+    table = TableView(title="", columns=("model", "B parameters>", "layers>", "also called"), rows=rows, fits=MODEL_FITS)
+    lead = () if records else (f"No built-in model has '{shorten(wanted or '')}' in its name.",)
+    notes = ("Any other model: --model FILE, its config.json.",)
+    data = {"schema": MODELS_SCHEMA, "models": records}
+    return CommandAnswer(document=Document(data=data, records=tuple(records), lead=lead, tables=(table,), notes=notes))

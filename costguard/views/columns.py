@@ -1,0 +1,67 @@
+"""How each column of a table behaves on a terminal that is too narrow for it.
+
+Columns of the same heading mean the same in all tables, so that this is written once, by heading. A table may say otherwise
+(`TableView.fits`).
+
+Example: at 80 columns `status` drops region, account and tier, in this order, and `--wide` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CUT, MIDDLE, WORDS = "cut", "middle", "words"
+"""Ways to shorten a cell: at its end, in its middle (an id: both ends tell), or on several lines between words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFit:
+    """How a column gives way.
+
+    `rank`: 0 stays; of the others the highest is dropped first. `least`: the width to which it may be shortened, in cells of
+    the terminal; 0: it is never shortened. `how`: CUT, MIDDLE or WORDS. `heading`: a shorter one; "": the same.
+    """
+
+    rank: int = 0
+    least: int = 0
+    how: str = CUT
+    heading: str = ""
+
+
+ELLIPSIS = "\u2026"
+"""Stands for what is left out of a cell."""
+STAYS = ColumnFit()
+COMMON_FITS: Mapping[str, ColumnFit] = {
+    "#": ColumnFit(rank=3),
+    "account": ColumnFit(rank=8, least=8, how=MIDDLE),
+    "region": ColumnFit(rank=9, least=9),
+    "zone": ColumnFit(rank=9, least=9),
+    "tier": ColumnFit(rank=7),
+    "owner": ColumnFit(rank=5, least=5),
+    "provider": ColumnFit(rank=2),
+    "resource": ColumnFit(least=12, how=MIDDLE),
+    "machine": ColumnFit(least=12, how=MIDDLE),
+    "name": ColumnFit(least=12, how=MIDDLE),
+    "id": ColumnFit(rank=4, least=10, how=MIDDLE),
+    "GPU": ColumnFit(rank=1),
+    "up": ColumnFit(rank=6),
+    "state": ColumnFit(),
+    "instance": ColumnFit(rank=6, least=10),
+    "split": ColumnFit(rank=8),
+    "needs GiB": ColumnFit(rank=7),
+    "source": ColumnFit(rank=9, least=16, how=WORDS),
+    "confidence": ColumnFit(rank=6),
+    "since": ColumnFit(rank=7),
+    **dict.fromkeys(
+        ("why", "what", "found", "how", "note", "notes", "plans", "evidence", "formula", "what it costs", "instead", "says"),
+        ColumnFit(least=18, how=WORDS),
+    ),
+}
+"""Fits by heading; a column of another heading stays, and is cut only where nothing else is left to give way."""
+
+
+def find_fit(heading: str, fits: Mapping[str, ColumnFit]) -> ColumnFit:
+    """Return the fit of the column `heading`, without its `>`: of `fits` or the common one."""
+    plain = heading.removesuffix(">")
+    return fits.get(plain) or COMMON_FITS.get(plain) or STAYS

@@ -1,0 +1,138 @@
+"""Fit a table into a terminal: which columns are shown, with which cells, and how wide.
+
+First the shorter cells are taken, then columns are shortened, then columns are dropped by rank. Nothing is broken within a
+word, a name or a number: what has no room ends in an ellipsis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from costguard.errors import to_one_line
+from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, find_fit
+from costguard.views.document import TableView
+
+GAP = 2
+"""Spaces between two columns."""
+NARROWEST = 3
+"""Cells of a column that had to give way although it stays: a letter or two and the ellipsis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidColumn:
+    """A column as it is shown.
+
+    `name`: its whole heading. `wraps`: its cells may take several lines. `middle`: they are cut in the middle.
+    """
+
+    name: str
+    heading: str
+    right: bool
+    width: int
+    wraps: bool
+    middle: bool
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """The columns shown, in order; `dropped`: the headings of those left out; `shortened`: of those with cells cut."""
+
+    columns: tuple[LaidColumn, ...]
+    dropped: tuple[str, ...]
+    shortened: tuple[str, ...]
+
+
+def fit_table(table: TableView, width: int | None) -> TableLayout:
+    """Return the layout of `table` in `width` cells; None: as wide as it is."""
+    whole = [_build_column(table, number, table.rows) for number in range(len(table.columns))]
+    if width is None or _measure(whole) <= width:
+        return TableLayout(columns=tuple(whole), dropped=(), shortened=())
+    briefs = [_shorten_cells(table, column) for column in whole]
+    kept, dropped = list(range(len(briefs))), list[int]()
+    while _measure_least(table, [briefs[n] for n in kept]) > width:
+        ranked = [n for n in kept if find_fit(briefs[n].name, table.fits).rank]
+        if not ranked:
+            break
+        gone = max(ranked, key=lambda n: (find_fit(briefs[n].name, table.fits).rank, n))
+        kept.remove(gone)
+        dropped.append(gone)
+    shown = _fit_widths(table, [briefs[n] for n in kept], width)
+    cut = tuple(
+        one.name
+        for one, n in zip(shown, kept, strict=True)
+        if one.cells != whole[n].cells or (one.width < whole[n].width and not one.wraps)
+    )
+    return TableLayout(
+        columns=tuple(shown), dropped=tuple(whole[n].heading for n in sorted(dropped)), shortened=tuple(filter(None, cut))
+    )
+
+
+def cut_text(text: str, width: int, *, middle: bool) -> str:
+    """Return `text` in at most `width` characters, with an ellipsis for what is left out."""
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return ELLIPSIS[:width]
+    if not middle:
+        return text[: width - 1].rstrip() + ELLIPSIS
+    tail = text[-((width - 1) // 2) :].lstrip(f"{ELLIPSIS} ") if width > NARROWEST - 1 else ""
+    return text[: width - 1 - len(tail)] + ELLIPSIS + tail
+
+
+def _build_column(table: TableView, number: int, rows: Sequence[Sequence[str]]) -> LaidColumn:
+    stated = table.columns[number]
+    heading = stated.removesuffix(">")
+    cells = tuple(to_one_line(row[number]) for row in rows)
+    how = find_fit(stated, table.fits).how
+    return LaidColumn(
+        name=heading,
+        heading=heading,
+        right=stated.endswith(">"),
+        width=max(map(len, (heading, *cells))),
+        wraps=how == WORDS,
+        middle=how == MIDDLE,
+        cells=cells,
+    )
+
+
+def _shorten_cells(table: TableView, column: LaidColumn) -> LaidColumn:
+    """Return the column with its shorter cells and heading, if the table has some."""
+    cells = tuple(map(to_one_line, table.short.get(column.name, column.cells)))
+    heading = find_fit(column.name, table.fits).heading or column.heading
+    return replace(column, heading=heading, width=max(map(len, (heading, *cells))), cells=cells)
+
+
+def _measure(columns: Sequence[LaidColumn]) -> int:
+    return sum(one.width for one in columns) + GAP * (len(columns) - 1)
+
+
+def _get_least(table: TableView, column: LaidColumn) -> int:
+    """Return the least width of a column: its stated one, or its own where it is never shortened."""
+    least = find_fit(column.name, table.fits).least
+    return min(column.width, max(least, len(column.heading))) if least else column.width
+
+
+def _measure_least(table: TableView, columns: Sequence[LaidColumn]) -> int:
+    return sum(_get_least(table, one) for one in columns) + GAP * (len(columns) - 1)
+
+
+def _fit_widths(table: TableView, columns: Sequence[LaidColumn], width: int) -> list[LaidColumn]:
+    """Return the columns as wide as `width` allows: the widest of those that may be shortened gives way first."""
+    widths = [one.width for one in columns]
+    leasts = [_get_least(table, one) for one in columns]
+    for floors in (leasts, [min(NARROWEST, one) for one in leasts]):
+        while (over := sum(widths) + GAP * (len(widths) - 1) - width) > 0:
+            wide = [n for n in range(len(widths)) if widths[n] > floors[n]]
+            if not wide:
+                break
+            widest = max(wide, key=widths.__getitem__)
+            second = max((widths[n] for n in wide if n != widest), default=0)
+            widths[widest] = max(floors[widest], widths[widest] - over, min(second, widths[widest] - 1))
+    return [_set_width(one, to) for one, to in zip(columns, widths, strict=True)]
+
+
+def _set_width(column: LaidColumn, width: int) -> LaidColumn:
+    cells = column.cells if column.wraps else tuple(cut_text(cell, width, middle=column.middle) for cell in column.cells)
+    return replace(column, heading=cut_text(column.heading, width, middle=False), width=width, cells=cells)

@@ -1,0 +1,274 @@
+"""`costguard stop` and `terminate` against RunPod's and Lambda's fakes over loopback: one request, or none and the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.data import ShippedFacts
+from costguard.guard.action_intents import DONE, EXECUTING, READY, VERIFYING, Intent
+from costguard.guard.policy import PERSON_RULE, STOP, TERMINATE, Rails
+from costguard.ledger.guard.store import GuardStore
+from costguard.ledger.reports.reader import ReportReader
+from costguard.metering.observation import identify_incarnation
+from costguard.services.act import by_hand
+from costguard.settings import read_settings
+from tests.conftest import Command
+from tests.contract.rig import Rig
+from tests.fakes.server import serving
+from tests.providers.lambda_.rig import LambdaRig
+from tests.providers.runpod.rig import RunpodRig
+
+POD_STOP = r"POST /v2/pods/[^/]+/action"
+
+
+class Lab:
+    """Pods of one fake and an account of the other, polled once; `run` is the command line."""
+
+    def __init__(self, run: Command, rigs: tuple[Rig, ...], ledger: str) -> None:
+        self.run, self.rigs, self.ledger = run, rigs, ledger
+        self.pods = rigs[0]
+
+    @property
+    def stops(self) -> int:
+        return self.pods.fake.calls(POD_STOP)
+
+    def book(self) -> GuardStore:
+        return GuardStore(self.ledger, rails=Rails())
+
+    def pod(self) -> dict[str, object]:
+        """The first pod, as `status` says it."""
+        ran = self.run("--offline", "status", "--json")
+        return next(
+            one for one in json.loads(ran.out)["resources"] if one["provider"] == "runpod" and one["kind"] == "instance"
+        )
+
+
+@pytest.fixture
+def lab(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    rigs: tuple[Rig, ...] = (RunpodRig(), LambdaRig())
+    for rig in rigs:
+        rig.clock.at = datetime.now(UTC)
+        rig.put(2)
+        for name, value in rig.environ().items():
+            monkeypatch.setenv(name, value)
+
+    def pass_time(_seconds: float) -> None:
+        for rig in rigs:
+            rig.clock.at += timedelta(seconds=60)
+
+    monkeypatch.setattr("costguard.services.act.by_hand.time.sleep", pass_time)
+    monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 15.0)
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    with serving(rigs[0].fake) as first, serving(rigs[1].fake) as second:
+        tables = [(rig.provider, rig.table(base)) for rig, base in zip(rigs, (first, second), strict=True)]
+        lines = [f'[ledger]\nurl = "{ledger}"\n']
+        lines += [
+            f"[providers.{name}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in table.items()) for name, table in tables
+        ]
+        (tmp_path / "costguard.toml").write_text("\n".join(lines))
+        assert costguard("status").code == 0
+        yield Lab(costguard, rigs, ledger)
+
+
+def test_a_stop_is_sent_once_proven_and_told_with_what_it_loses(lab: Lab) -> None:
+    pod = lab.pod()
+    ran = lab.run("stop", str(pod["id"]), "--yes", "--why", "the run is over")
+    assert ran.code == 0, ran.err
+    assert "done; proven after" in ran.out
+    assert "Lost for good: 50 GB of container disk." in ran.out
+    assert "Goes on billing: $" in ran.out
+    assert lab.stops == 1
+    assert lab.pods.state_of(str(pod["id"])) == "stopped"
+    with lab.book() as book:
+        (intent,) = book.load_intents_since(datetime.now(UTC) - timedelta(minutes=5))
+        assert (intent.state, intent.rule, intent.act) == (DONE, PERSON_RULE, STOP)
+        assert "the run is over" in intent.why
+    again = lab.run("stop", str(pod["id"]), "--yes")
+    assert (again.code, lab.stops) == (3, 1)
+    assert "is stopped already; nothing was sent" in again.err
+
+
+def test_a_stop_needs_no_watchdog_and_no_room_in_the_limits(lab: Lab) -> None:
+    for pod in [
+        one["id"]
+        for one in json.loads(lab.run("--offline", "status", "--json").out)["resources"]
+        if one["provider"] == "runpod"
+    ]:
+        assert lab.run("stop", str(pod), "--yes").code == 0
+    assert lab.stops == 2
+
+
+def test_a_provider_without_a_stop_says_so_and_names_terminate(lab: Lab) -> None:
+    ran = lab.run("--offline", "status", "--json")
+    machine = next(one for one in json.loads(ran.out)["resources"] if one["provider"] == "lambda" and one["kind"] == "instance")
+    refused = lab.run("stop", machine["id"], "--yes")
+    assert refused.code == 3
+    assert "lambda has no stop" in refused.err
+    assert f"costguard terminate {machine['id']} ends it for good" in refused.err
+    ended = lab.run("terminate", machine["id"], "--yes", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["result"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "hint"),
+    [
+        (("protect",), "protects it", "costguard protect"),
+        (("keep", "--for", "4h", "--why", "one more run"), "keeps it until", "costguard keep"),
+        (("freeze",), "froze all acts", "costguard freeze --lift"),
+    ],
+)
+def test_a_machine_that_must_stay_is_refused_with_why_and_the_way_on(
+    lab: Lab, before: tuple[str, ...], told: str, hint: str
+) -> None:
+    pod = str(lab.pod()["id"])
+    word, *rest = before
+    assert lab.run(word, *([] if word == "freeze" else [pod]), *rest).code == 0
+    ran = lab.run("stop", pod, "--yes")
+    assert ran.code == 3
+    assert told in ran.err
+    assert hint in ran.err
+    assert lab.stops == 0
+    assert lab.run(word, *([] if word == "freeze" else [pod]), "--lift").code == 0
+    assert lab.run("stop", pod, "--yes").code == 0
+
+
+def test_a_name_of_two_machines_and_an_unknown_one_are_refused(lab: Lab) -> None:
+    for name, told in (("k3v9x2m", "matches 2 resources"), ("nobody", "no machine is called 'nobody'")):
+        ran = lab.run("stop", name, "--yes")
+        assert ran.code == 2
+        assert told in ran.err
+    assert lab.stops == 0
+
+
+def test_a_provider_that_does_not_answer_is_asked_for_nothing(lab: Lab) -> None:
+    pod = str(lab.pod()["id"])
+    lab.pods.fake.fault("", "html", status=503)
+    ran = lab.run("stop", pod, "--yes")
+    assert ran.code == 3
+    assert "cannot be looked up" in ran.err
+    assert "nothing was sent" in ran.err
+    assert lab.stops == 0
+
+
+def test_without_a_terminal_it_asks_for_yes_in_advance(lab: Lab) -> None:
+    ran = lab.run("stop", str(lab.pod()["id"]))
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert lab.stops == 0
+
+
+def test_an_answer_that_is_lost_is_proven_and_not_sent_again(lab: Lab) -> None:
+    lab.pods.fake.fault(POD_STOP, "did", times=1)
+    ran = lab.run("stop", str(lab.pod()["id"]), "--yes")
+    assert ran.code == 0, ran.err
+    assert lab.stops == 1
+
+
+def test_a_stop_that_has_no_effect_is_told_as_not_proven(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_hand, "PROVE_WITHIN_S", 0.3)
+    lab.pods.fake.deaf = True
+    pod = str(lab.pod()["id"])
+    ran = lab.run("stop", pod, "--yes")
+    assert ran.code == 4
+    assert "is not proven" in ran.err
+    assert lab.stops == 1
+    again = lab.run("stop", pod, "--yes")
+    assert again.code == 3
+    assert "is not settled" in again.err
+    assert lab.stops == 1
+
+
+def test_the_guards_own_act_whose_outcome_is_open_is_not_doubled(lab: Lab) -> None:
+    now = datetime.now(UTC)
+    pod = str(lab.pod()["id"])
+    life = identify_incarnation(by_hand._find_machine(pod, read_settings(None), now).observation)
+    with lab.book() as book:
+        epoch = book.acquire_leader_lease("a:1", now, timedelta(minutes=3))
+        intent = Intent(
+            id="guard", life=life, act=STOP, policy="idle-gpu", rule="idle", why="", evidence="{}", state=READY,
+            created_at=now, moved_at=now, epoch=epoch or 0,
+        )  # fmt: skip
+        assert book.plan_intent(intent)
+        executing = book.move_intent(intent, EXECUTING, now, sends=1, sent_at=now, expires_at=now + timedelta(seconds=30))
+        assert executing is not None
+        assert book.move_intent(executing, VERIFYING, now, outcome="accepted")
+    ran = lab.run("stop", pod, "--yes")
+    assert ran.code == 3
+    assert "is not settled; nothing was sent again" in ran.err
+    assert lab.stops == 0
+
+
+def test_an_act_that_waits_for_its_grace_gives_way_to_the_person(lab: Lab) -> None:
+    now = datetime.now(UTC)
+    pod = str(lab.pod()["id"])
+    life = identify_incarnation(by_hand._find_machine(pod, read_settings(None), now).observation)
+    with lab.book() as book:
+        epoch = book.acquire_leader_lease("a:1", now, timedelta(minutes=3))
+        waits = Intent(
+            id="guard", life=life, act=STOP, policy="idle-gpu", rule="idle", why="", evidence="{}", state="grace",
+            created_at=now, moved_at=now, epoch=epoch or 0,
+        )  # fmt: skip
+        assert book.plan_intent(waits)
+    assert lab.run("stop", pod, "--yes").code == 0
+    with lab.book() as book:
+        states = {intent.id: intent.state for intent in book.load_intents_since(now - timedelta(minutes=1))}
+    assert states.pop("guard") == "cancelled"
+    assert list(states.values()) == [DONE]
+
+
+def answer(lab: Lab, said: str, tmp_path: Path) -> str:
+    """What `costguard stop` says on a real terminal to whom answers `said`."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "costguard", "stop", str(lab.pod()["id"])]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path, env=os.environ) as process:
+        os.close(theirs)
+        drawn = b""
+        while b"[y/N]" not in drawn:
+            drawn += os.read(ours, 1024)
+        os.write(ours, said.encode())
+        with suppress(OSError):  # the end of a terminal is an error
+            while part := os.read(ours, 1024):
+                drawn += part
+        process.wait()
+    os.close(ours)
+    return " ".join(drawn.decode().split())
+
+
+def test_on_a_terminal_it_says_what_is_lost_and_no_means_no(lab: Lab, tmp_path: Path) -> None:
+    drawn = answer(lab, "n\n", tmp_path)
+    assert "Lost for good: 50 GB of container disk." in drawn
+    assert "nothing was sent" in drawn
+    assert lab.stops == 0
+
+
+def test_on_a_terminal_yes_means_yes(lab: Lab, tmp_path: Path) -> None:
+    assert "done; proven after" in answer(lab, "y\n", tmp_path)
+    assert lab.stops == 1
+
+
+def test_a_person_does_not_pass_for_the_guard_in_the_report_of_savings(lab: Lab) -> None:
+    assert lab.run("stop", str(lab.pod()["id"]), "--yes").code == 0
+    now = datetime.now(UTC)
+    with ReportReader(lab.ledger, rules=ShippedFacts().get_billing_rules()) as books:
+        assert books.load_actions(now - timedelta(hours=1), now + timedelta(minutes=1)) == []
+    with lab.book() as book:
+        assert [one.state for one in book.load_intents_since(now - timedelta(hours=1))] == [DONE]
+
+
+def test_terminate_of_a_pod_is_an_act_of_its_own(lab: Lab) -> None:
+    ran = lab.run("terminate", str(lab.pod()["id"]), "--yes")
+    assert ran.code == 0, ran.err
+    with lab.book() as book:
+        (intent,) = book.load_intents_since(datetime.now(UTC) - timedelta(minutes=5))
+    assert (intent.act, intent.irreversible) == (TERMINATE, True)

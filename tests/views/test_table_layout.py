@@ -1,0 +1,93 @@
+"""Tables give way to the terminal: columns go by rank, cells are cut with an ellipsis, and nothing is broken within a word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.renderers.table import render
+from costguard.views.columns import ELLIPSIS, MIDDLE, WORDS, ColumnFit
+from costguard.views.document import Document, TableView
+from costguard.views.table_layout import GAP, cut_text, fit_table
+
+FITS = {
+    "id": ColumnFit(rank=2, least=6, how=MIDDLE),
+    "state": ColumnFit(),
+    "why": ColumnFit(rank=1, least=8, how=WORDS),
+    "region": ColumnFit(rank=3),
+}
+ROWS = (
+    ("i-0123456789abcdef", "running", "no signal has arrived for an hour", "us-east-1"),
+    ("i-fedcba9876543210", "stopped", "somebody stopped it by hand", "eu-west-1"),
+)
+TABLE = TableView(title="", columns=("id", "state", "why", "region"), rows=ROWS, fits=FITS)
+WORD = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=14)
+CELL = st.lists(WORD, max_size=5).map(" ".join)
+
+
+def measured(table: TableView, width: int) -> int:
+    laid = fit_table(table, width)
+    return sum(column.width for column in laid.columns) + GAP * (len(laid.columns) - 1)
+
+
+def test_what_fits_is_shown_as_it_is() -> None:
+    laid = fit_table(TABLE, 200)
+    assert [column.cells for column in laid.columns] == list(zip(*ROWS, strict=True))
+    assert (laid.dropped, laid.shortened) == ((), ())
+
+
+def test_the_highest_rank_goes_first_and_rank_nought_stays() -> None:
+    gone = [fit_table(TABLE, width).dropped for width in (34, 24, 12)]
+    assert gone == [("region",), ("id", "region"), ("id", "why", "region")]
+
+
+def test_the_widest_of_those_that_may_be_shortened_gives_way_first() -> None:
+    laid = fit_table(TABLE, 60)
+    assert not laid.dropped
+    assert {column.name: column.width for column in laid.columns} == {"id": 18, "state": 7, "why": 20, "region": 9}
+
+
+def test_an_id_is_cut_in_its_middle() -> None:
+    assert cut_text("i-0123456789abcdef", 9, middle=True) == f"i-01{ELLIPSIS}cdef"
+    assert cut_text("running", 4, middle=False) == f"run{ELLIPSIS}"
+    assert [cut_text("running", width, middle=True) for width in (0, 1, 2)] == ["", ELLIPSIS, f"r{ELLIPSIS}"]
+
+
+def test_shorter_cells_are_taken_before_anything_is_dropped() -> None:
+    table = TableView(
+        title="", columns=("name", "region"), rows=(("train-1 (i-0123456789)", "us-east-1"),), short={"name": ("train-1",)}
+    )
+    laid = fit_table(table, 20)
+    assert [column.cells for column in laid.columns] == [("train-1",), ("us-east-1",)]
+    assert (laid.dropped, laid.shortened) == ((), ("name",))
+
+
+@given(st.lists(st.tuples(CELL, CELL, CELL, CELL), min_size=1, max_size=5), st.integers(20, 120))
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(rows: list[tuple[str, ...]], width: int) -> None:
+    table = TableView(title="", columns=("id", "state", "why", "region"), rows=tuple(rows), fits=FITS)
+    assert measured(table, width) <= width
+    words = {word for row in rows for cell in row for word in cell.split()}
+    for column in fit_table(table, width).columns:
+        for cell in column.cells:
+            assert all(word in words or ELLIPSIS in word for word in cell.split())
+
+
+@given(st.lists(st.tuples(CELL, CELL, CELL, CELL), min_size=1, max_size=5), st.integers(20, 120))
+def test_drawn_lines_stay_within_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(width))
+        patch.setenv("NO_COLOR", "1")
+        patch.setattr("costguard.renderers.table.is_terminal", lambda: True)
+        table = TableView(title="", columns=("id", "state", "why", "region"), rows=tuple(rows), fits=FITS)
+        drawn = render(Document(data={}, tables=(table,), notes=("one two three",)))
+    assert max(map(len, drawn.splitlines())) <= width
+
+
+def test_what_was_dropped_or_cut_is_named_in_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("costguard.renderers.table.is_terminal", lambda: True)
+    drawn = render(Document(data={}, tables=(TABLE,)))
+    assert " ".join(drawn.splitlines()[-2:]).strip() == "--wide adds region and shows id in full."
+    assert "--wide" not in render(Document(data={}, tables=(TABLE,)), wide="yes")
