@@ -98,7 +98,7 @@ focus-validator: .venv/.user
 	@$(BIN)/python scripts/focus_validator.py $(FILE)
 
 golden: .venv/.dev
-	@$(BIN)/python -m pytest -q tests/golden tests/renderers tests/cli/test_focus.py tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py --write-golden
+	@$(BIN)/python -m pytest -q tests/golden tests/renderers tests/cli/test_focus.py tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py tests/scripts/test_list_messages.py --write-golden
 
 market: .venv/.dev
 	@$(BIN)/python scripts/build_market.py

@@ -223,10 +223,16 @@ def run_cli(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to e
         hint = "free disk space, or write to another place"
         return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
-        what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
-        hint = "this is a bug in costguard; run with --debug and report it"
-        return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
+        return _print_unexpected(error, arguments, json_log=json_log, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _print_unexpected(error: Exception, arguments: list[str], *, json_log: bool, debug: bool) -> int:
+    if _is_completing(arguments):  # a shell shows what is written here between the words that somebody types
+        return CostguardError.exit_code
+    what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
+    hint = "this is a bug in costguard; run with --debug and report it"
+    return _print_error(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
 
 
 def _is_completing(arguments: list[str]) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.data import ShippedFacts
 from costguard.ledger.agents.records import load_agents
 from costguard.ledger.db.codecs import Query
@@ -143,7 +144,7 @@ def build_report(
     `beside`: see `report.build_full_statement`.
     """
     from costguard.services.report import ReportQuestion, build_full_statement
-    from costguard.views.report import build_report_document
+    from costguard.views.report import add_budgets, build_report_document
 
     with _open_books(settings, ReportReader) as accounts, pause_gc():
         question = ReportQuestion(
@@ -152,9 +153,23 @@ def build_report(
         found = build_full_statement(
             accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside
         )
+        standings = _load_standings(settings, accounts, of.period, now) if settings.budgets and beside else ()
     items = LedgerChargeItems(books=lambda: _open_books(settings), period=of.period, as_of=now)
     exchange = settings.display.find_exchange(min(of.period.end, now))
-    return found, replace(build_report_document(found, exchange), items=items)
+    at = min(now, of.period.end)
+    return found, replace(add_budgets(build_report_document(found, exchange), standings, at), items=items)
+
+
+def _load_standings(settings: Settings, books: SpendingReader, period: Period, now: datetime) -> tuple[BudgetStatus, ...]:
+    """Return the budgets as they stand now, or as they stood at the end of a period that is over."""
+    from costguard.services.status import load_budget_statuses
+
+    if now < period.end:
+        with LedgerReader(resolve_ledger_url(settings)) as reader, reader.snapshot() as ask:
+            holds = load_counting_holds(ask, now)
+        return load_budget_statuses(books=books, budgets=settings.budgets, holds=holds, live=books.load_live(now), now=now)
+    last = period.end - timedelta(microseconds=1)
+    return load_budget_statuses(books=books, budgets=settings.budgets, holds=(), live=(), now=last)
 
 
 @overload

@@ -42,18 +42,25 @@ def build_budget_data(standing: BudgetStatus, overshoot: Money | None = None) ->
     return build_record(_list_budget_columns({standing.budget.name: overshoot} if overshoot is not None else {}), standing)
 
 
-def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money], at: datetime) -> TableView:
+def build_budget_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money] | None, at: datetime) -> TableView:
     """Return a table with one row per budget.
 
-    `overshoots`: by budget name, as in `build_budget_data`. `at`: from when hours are counted.
+    `overshoots`: by budget name, as in `build_budget_data`; None: not asked for. `at`: from when hours are counted.
     """
     shown = tuple(standings)
-    headings = (
-        *("budget", "period", "cap>", "spent>", "share>", "holds>", "left>", "forecast>"),
-        *("runs out", "at worst over by>", "warning"),
-    )
-    table = build_table(_list_budget_columns(overshoots, at), shown, headings, title="Budgets")
+    worst = () if overshoots is None else ("at worst over by>",)
+    headings = ("budget", "period", "cap>", "spent>", "share>", "holds>", "left>", "forecast>", "runs out", *worst, "warning")
+    table = build_table(_list_budget_columns(overshoots or {}, at), shown, headings, title="Budgets")
     return replace(table, fits=BUDGET_FITS, tones=tuple(_choose_tone(one) for one in shown))
+
+
+def describe_budget(standing: BudgetStatus, at: datetime) -> str:
+    """Return one line: `Budget all: 263.49 of 200.00 USD (132 %), left -63.49, reached`."""
+    share = f"{float(PERCENT * standing.fraction):.0f} %"
+    end = _format_end(standing, at)
+    ends = "" if end == "-" else f", {end}" if end == "reached" else f", runs out {end}"
+    spent = f"{standing.spent.high.format()} of {_format_cap(standing)} ({share})"
+    return f"Budget {standing.budget.name}: {spent}, left {standing.left.format()}{ends}"
 
 
 def _choose_tone(standing: BudgetStatus) -> str:

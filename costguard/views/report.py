@@ -6,9 +6,11 @@ JSON and CSV contain sums to the nano-unit, so that the groups add up to the tot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.errors import IncompleteError
 from costguard.metering.inventory import CoverageGap, UncoveredScope
 from costguard.reporting.statement import CostGroup, CurrencySums, Statement
@@ -28,6 +30,7 @@ from costguard.values.text_format import (
     limit_lines,
 )
 from costguard.views.bills import build_bill_comparison_data, list_bill_comparison_lines
+from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.document import Document, TableView
 from costguard.views.report_charts import list_headline_figures, list_report_charts
 from costguard.views.report_sections import (
@@ -78,6 +81,13 @@ def build_report_document(statement: Statement, exchange: ExchangeRate | None = 
         charts=tuple(list_report_charts(statement)),
         figures=tuple(list_headline_figures(statement)),
     )
+
+
+def add_budgets(document: Document, standings: Sequence[BudgetStatus], at: datetime) -> Document:
+    """Return the report with its budgets as they stood at `at`: spent, forecast, what is left and when it runs out."""
+    data = {**document.data, "budgets": [build_budget_data(one) for one in standings]}
+    tables = (*document.tables, build_budget_table(standings, None, at)) if standings else document.tables
+    return replace(document, data=data, tables=tables)
 
 
 def list_not_counted(statement: Statement) -> Iterator[str]:

@@ -21,6 +21,7 @@ from costguard.values.text_format import (
     format_local_time,
     get_currency_sign,
 )
+from costguard.views.budget_status import describe_budget
 from costguard.views.status import list_runway_lines, list_status_warnings
 
 WINDOW, SPARK_PARTS = timedelta(hours=1), 12
@@ -132,6 +133,7 @@ def _list_head_lines(status: FleetStatus) -> Iterator[str]:
         code = get_currency_sign(other.currency)
         yield f"Apart from that: {code}{other.burn.stated.format(RATE_PLACES)}/h, {code}{format_interval(other.to_date)} so far"
     yield from list_runway_lines(status)
+    yield from (describe_budget(one, status.at) for one in status.budgets)
 
 
 def _build_top_row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sample]) -> TopRow:
