@@ -81,3 +81,19 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     assert json.loads(ran(*python, "-m", "costguard", *quote, cwd=home, **paths))["schema"] == "costguard.quote/1"
     assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "watch", "--once", cwd=home, **paths)
     assert "is consistent" in ran(*python, "-m", "costguard", "db", "check", cwd=home, **paths)
+    for name in ("solo", "lab", "company"):
+        assert f"the example {name}" in ran(
+            *(*python, "-m", "costguard", "init", "--example", name, "--path", f"{name}.toml"), cwd=home, **paths
+        )
+    for shell in ("bash", "zsh", "fish"):
+        told = ran(*python, "-m", "costguard", cwd=home, _COSTGUARD_COMPLETE=f"source_{shell}", **paths)
+        assert "costguard" in told
+    completed = {"_COSTGUARD_COMPLETE": "complete_bash", "COMP_WORDS": "costguard st", "COMP_CWORD": "1"}
+    assert ran(*python, "-m", "costguard", cwd=home, **completed, **paths).split() == ["status", "stop"]
+
+
+def test_the_licence_is_in_it(wheel: Path) -> None:
+    (name,) = [one for one in ZipFile(wheel).namelist() if one.endswith("dist-info/licenses/LICENSE")]
+    assert b"Apache License" in ZipFile(wheel).read(name)
+    (about,) = [one for one in ZipFile(wheel).namelist() if one.endswith("dist-info/METADATA")]
+    assert b"License-Expression: Apache-2.0" in ZipFile(wheel).read(about)

@@ -76,6 +76,8 @@ def _list_free_changes(job: Job) -> Iterator[JobChange]:
     r = job.recipe
     if r.attention == "eager":
         yield _change_recipe(job, "attention", "flash", "none: same result, faster")
+    if r.trains and not r.fused_loss and job.architecture.has_head and job.architecture.vocab and not job.beside:
+        yield _change_recipe(job, "fused_loss", value=True, cost="none: the loss in chunks (Liger, torchtune)")
     if r.micro_batch > 1:
         yield _change_recipe(job, "micro_batch", 1, "more passes a step" if r.trains else "fewer sequences at once")
 
@@ -149,9 +151,14 @@ def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
         yield _change_recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
 
 
+def _format(value: object) -> str:
+    """Return the value as it is written in a job file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _change_recipe(job: Job, field: str, value: str | int, cost: str) -> JobChange:
     changed = replace(job, recipe=replace(job.recipe, **{field: value}))  # type: ignore[arg-type]  # checked at birth
-    return JobChange(field=field, was=str(getattr(job.recipe, field)), becomes=str(value), cost=cost, job=changed)
+    return JobChange(field=field, was=_format(getattr(job.recipe, field)), becomes=_format(value), cost=cost, job=changed)
 
 
 def _change_parallelism(job: Job, field: str, **change: str | int | bool) -> JobChange:
