@@ -6,7 +6,7 @@ The weekend shows a timeline, one notice as people receive it, the savings and t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
@@ -16,6 +16,7 @@ from costguard.reporting.statement import Statement
 from costguard.values.calendar import Period
 from costguard.values.money import NANO, Money, MoneyInterval, divide_half_even
 from costguard.values.text_format import format_exact, format_instant, format_interval_exact
+from costguard.views.columns import WORDS, ColumnFit
 from costguard.views.document import Document, TableView
 from costguard.views.report import build_report_document
 
@@ -26,6 +27,12 @@ LONGEST_COLUMN = 72
 _MARKS = {BY_WORLD: "  ", TOLD_TO_PEOPLE: "! ", DONE_BY_COSTGUARD: "* "}
 _MACHINE_PARTS = re.compile(r" \(\d[\d.]*x[^)]*\)")
 _UTC_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
+
+WEEKEND_FITS: Mapping[str, ColumnFit] = {
+    "what": ColumnFit(least=34, how=WORDS),
+    "why": ColumnFit(rank=6, least=20, how=WORDS),
+    "so far": ColumnFit(rank=5),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +153,7 @@ def _build_timeline_table(weekend: Weekend) -> TableView:
         )
         for one in weekend.moments
     )
-    return TableView(title="", columns=("when", "machine", "what", "why", "so far>"), rows=rows)
+    return TableView(title="", columns=("when", "machine", "what", "why", "so far>"), rows=rows, fits=WEEKEND_FITS)
 
 
 def _build_savings_table(weekend: Weekend) -> TableView:

@@ -1,0 +1,56 @@
+"""Budgets as people read them: what is spent, what is left, and the day on which the cap is reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from costguard.budgets.budget import MONTH, Budget
+from costguard.budgets.budget_status import BudgetStatus
+from costguard.values.calendar import Period
+from costguard.values.money import Money, MoneyInterval
+from costguard.views.budget_status import build_budget_table, describe_budget
+from costguard.views.document import DOUBTFUL, OVER, PLAIN
+
+
+def exact(dollars: str) -> MoneyInterval:
+    money = Money.parse(dollars)
+    return MoneyInterval(low=money, expected=money, high=money)
+
+
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+STANDING = BudgetStatus(
+    budget=Budget(name="all", cap=Money.parse("200"), period=MONTH),
+    period=Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC)),
+    spent=exact("150"),
+    burn=exact("10"),
+    holds=Money.parse("20"),
+    forecast=exact("199"),
+    fraction=Fraction(3, 4),
+    pace=None,
+    time_to_cap_hours=Fraction(5),
+)
+
+
+def test_one_line_says_what_is_left_and_when_it_runs_out() -> None:
+    assert describe_budget(STANDING, NOON) == (
+        "Budget all: 150.00 of 200.00 USD (75 %), left 30.00, runs out 2026-11-02 17:00 UTC"
+    )
+    assert describe_budget(replace(STANDING, time_to_cap_hours=None), NOON).endswith("left 30.00")
+    assert describe_budget(replace(STANDING, time_to_cap_hours=Fraction(0)), NOON).endswith("left 30.00, reached")
+
+
+def test_the_table_has_the_worst_case_only_where_it_was_asked_for() -> None:
+    asked, plain = build_budget_table((STANDING,), {}, NOON), build_budget_table((STANDING,), None, NOON)
+    assert set(asked.columns) - set(plain.columns) == {"at worst over by>"}
+    assert "2026-11-02 17:00 UTC" in plain.rows[0]
+    assert "30.00" in plain.rows[0]
+
+
+def test_a_row_has_the_tone_of_its_budget() -> None:
+    over = replace(STANDING, fraction=Fraction(5, 4))
+    calm = replace(STANDING, time_to_cap_hours=None, pace=Fraction(0), forecast=exact("160"))
+    tones = build_budget_table((over, STANDING, calm), None, NOON).tones
+    assert tones[0] == OVER
+    assert set(tones) <= {OVER, DOUBTFUL, PLAIN}
