@@ -84,3 +84,23 @@ def test_a_terminal_gets_lines_of_its_width(market: str) -> None:
         drawn = on_a_terminal(market, TERM="xterm", NO_COLOR="1", COLUMNS=str(width))
         assert max(map(len, drawn.splitlines())) <= width
     assert "p5.48xlarge" in drawn
+
+
+@pytest.mark.parametrize("width", [1, 7, 20])
+def test_a_tiny_terminal_without_utf8_is_drawn_without_a_traceback(market: str, width: int) -> None:
+    tiny = {
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "COLUMNS": str(width),
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
+    drawn = on_a_terminal(market, **tiny)
+    assert "Traceback" not in drawn
+    assert "\u2026" not in drawn
+
+
+def test_a_terminal_that_states_no_width_gets_eighty_columns(market: str) -> None:
+    drawn = on_a_terminal(market, TERM="xterm", NO_COLOR="1")
+    assert 40 < max(map(len, drawn.splitlines())) <= 80
