@@ -92,7 +92,10 @@ def keep_resource(
         f"({format_length(lasts)}): {costs}.{renewals}"
     )
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
-    notes = ("A lease does not stop a hard cap. It ends when the machine restarts.",)
+    notes = (
+        "A lease does not stop a hard cap. It ends when the machine restarts.",
+        f"next: costguard keep {seen.key.id} --lift ends it before its time",
+    )
     return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
 
 
@@ -184,8 +187,9 @@ def freeze_actions(*, why: str | None, lift: bool = False, config: str | None = 
             return CommandAnswer(document=build_override_document("lifted" if done else "none", done, lead=(lead,)))
         wish = _make_resource_override(FREEZE, reason, now)
         book.add_override(wish)
-    lead = "All acts are frozen, including hard caps. Polls and messages continue. To lift it: costguard freeze --lift"
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,)))
+    lead = "All acts are frozen, including hard caps. Polls and messages continue."
+    notes = ("next: costguard freeze --lift, once acts may go on",)
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=notes))
 
 
 def declare_phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> CommandAnswer:
@@ -219,7 +223,8 @@ def approve_action(stated: str, act: str, *, why: str | None = None, config: str
     until = format_local_time(_compute_end(now, APPROVAL_LENGTH))
     lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else LOSS_UNKNOWN
-    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told,)))
+    following = "next: nothing where a watchdog runs, which does it in its next run; else costguard watch --once"
+    return CommandAnswer(document=build_override_document("recorded", (wish,), lead=(lead,), notes=(told, following)))
 
 
 def describe_user() -> str:
@@ -326,7 +331,8 @@ def show_breaker(*, config: str | None = None) -> CommandAnswer:
         f"It closes at {format_local_time(ends)}, or {format_length(rails.breaker_recovery)} after most of them work again.",
         *("  " + "/".join(key) for key in held.keys),
     )
-    return CommandAnswer(document=Document(data=data, records=records, lead=lead))
+    notes = ("next: costguard breaker close, if they truly idle; costguard approve ID stop for one of them",)
+    return CommandAnswer(document=Document(data=data, records=records, lead=lead, notes=notes))
 
 
 def close_breaker(why: str | None, *, config: str | None = None) -> CommandAnswer:

@@ -269,7 +269,7 @@ def build_simulated_bill_document(played: SimulatedBillCheck, *, kept: str | Non
         records=tuple(_build_cloud_record(cloud) for cloud in played.clouds),
         lead=lead,
         tables=(_build_cloud_table(played),),
-        notes=tuple(notes),
+        notes=(*notes, "next: costguard init --guard, with a key of your own cloud in its usual place (docs/START.md)"),
     )
 
 

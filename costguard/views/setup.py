@@ -126,7 +126,9 @@ def build_doctor_document(
     else:
         table, told = _build_brief_table(every), tuple(_list_findings(every))
     more = "" if all_checks else " --all shows every check."
-    return Document(data=data, records=records, tables=(table,), notes=(*told, *notes, _format_check_counts(counted) + more))
+    following = "next: costguard status" if not counted[CHECK_BAD] else "next: mend what is BAD, then costguard doctor again"
+    counts = (_format_check_counts(counted) + more, following)
+    return Document(data=data, records=records, tables=(table,), notes=(*told, *notes, *counts))
 
 
 def _build_account_data(one: AccountChecks) -> Mapping[str, object]:
