@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_terminal_and_a_notebook_come_to_one_age(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.process(700, "bash", tty=PTS | 3)
     machine.terminal("pts/3", time.time() - 500)
-    with answering({"GET /api/kernels": listed(kernel("busy"))}) as (_, port):  # type: ignore[dict-item]
+    last = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    with answering({"GET /api/kernels": listed(kernel("busy", last=last))}) as (_, port):  # type: ignore[dict-item]
         runs(machine, port)
         seen = ActivityProbe(machine.around).look(time.time(), within_s=20)
     assert seen.signals["connections"] == 2.0
