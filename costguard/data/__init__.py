@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.offer import Subscription, read_subscriptions
+from costguard.quoting.price_drift import PriceDrift, read_price_drift
 from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
@@ -91,6 +92,10 @@ class ShippedFacts:
         """Every shipped workload template by its name."""
         return self._templates
 
+    def get_price_drift(self) -> Mapping[str, PriceDrift]:
+        """How prices move with their age, by drift class."""
+        return self._price_drift
+
     def get_subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
         return read_subscriptions(_read_rows(FOLDER / "subscriptions.csv"))
@@ -133,6 +138,10 @@ class ShippedFacts:
     def _storage_rows(self) -> dict[str, list[dict[str, str]]]:
         """Plug-in -> its rows of `storage_rates.csv`."""
         return {name: list(_read_provider_rows(name, folder, "storage_rates.csv")) for name, folder in _find_provider_folders()}
+
+    @cached_property
+    def _price_drift(self) -> dict[str, PriceDrift]:
+        return read_price_drift(_read_rows(FOLDER / "price_drift.csv"))
 
     @cached_property
     def _billing_rules(self) -> dict[str, BillingRule]:

@@ -27,10 +27,18 @@ from costguard.values.money import Rate
 APPLICATION_ID = 0x43474D4B
 """Marks the file as ours: "CGMK" in ASCII."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2: offers point to a vintage, which holds drift class and days; a lot is listed per vintage."""
 
 SCHEMA = """
 CREATE TABLE sources (source_id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE vintages (
+    vintage_id INTEGER PRIMARY KEY,
+    drift TEXT NOT NULL,
+    pricing TEXT NOT NULL,
+    observed_on TEXT NOT NULL,
+    observed_to TEXT NOT NULL
+) STRICT;
 CREATE TABLE offers (
     offer_id INTEGER PRIMARY KEY,
     gpu TEXT NOT NULL,
@@ -40,8 +48,7 @@ CREATE TABLE offers (
     region TEXT NOT NULL,
     tier TEXT NOT NULL,
     instance_type TEXT NOT NULL,
-    pricing TEXT NOT NULL,
-    observed_on TEXT NOT NULL,
+    vintage_id INTEGER NOT NULL REFERENCES vintages,
     source_id INTEGER NOT NULL REFERENCES sources,
     vcpus REAL,
     ram_gb REAL,
@@ -53,21 +60,22 @@ CREATE TABLE lots (
     gpu_count INTEGER NOT NULL,
     provider TEXT NOT NULL,
     tier TEXT NOT NULL,
-    PRIMARY KEY (gpu, gpu_count, provider, tier)
+    vintage_id INTEGER NOT NULL,
+    PRIMARY KEY (gpu, gpu_count, provider, tier, vintage_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE market (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
 
 INDEXES = """
-CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, nano_usd_per_hour, region, instance_type);
+CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, vintage_id, nano_usd_per_hour, region, instance_type);
 """
 
 SUMMARY_SQL = """
-INSERT INTO lots SELECT DISTINCT gpu, gpu_count, provider, tier FROM offers ORDER BY 1, 2, 3, 4;
+INSERT INTO lots SELECT DISTINCT gpu, gpu_count, provider, tier, vintage_id FROM offers ORDER BY 1, 2, 3, 4, 5;
 INSERT INTO market SELECT 'offers', count(*) FROM offers;
 INSERT INTO market SELECT 'unpriced', count(*) FROM offers WHERE nano_usd_per_hour IS NULL;
-INSERT INTO market SELECT 'oldest', coalesce(min(observed_on), '') FROM offers;
-INSERT INTO market SELECT 'newest', coalesce(max(observed_on), '') FROM offers;
+INSERT INTO market SELECT 'oldest', coalesce(min(observed_on), '') FROM offers JOIN vintages USING (vintage_id);
+INSERT INTO market SELECT 'newest', coalesce(max(observed_on), '') FROM offers JOIN vintages USING (vintage_id);
 INSERT INTO market SELECT 'providers', coalesce(group_concat(provider, ','), '')
     FROM (SELECT DISTINCT provider FROM offers ORDER BY provider);
 """
@@ -92,9 +100,14 @@ def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Map
     connection.execute("BEGIN")
     source_ids = {source: number for number, source in enumerate(sorted({offer.source for offer in offers}), start=1)}
     connection.executemany("INSERT INTO sources (source, source_id) VALUES (?, ?)", source_ids.items())
+    vintage_ids = {vintage: number for number, vintage in enumerate(sorted(set(map(_get_vintage, offers))), start=1)}
     connection.executemany(
-        "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        ((number, *_encode_offer(offer, source_ids)) for number, offer in enumerate(offers, start=1)),
+        "INSERT INTO vintages (drift, pricing, observed_on, observed_to, vintage_id) VALUES (?, ?, ?, ?, ?)",
+        ((*vintage, number) for vintage, number in vintage_ids.items()),
+    )
+    connection.executemany(
+        "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        ((number, *_encode_offer(offer, source_ids, vintage_ids)) for number, offer in enumerate(offers, start=1)),
     )
     connection.executemany("INSERT INTO market VALUES (?, ?)", sorted(facts.items()))
     connection.execute("COMMIT")
@@ -109,7 +122,18 @@ def _sort_key(offer: Offer) -> tuple[object, ...]:
     return (offer.gpu, offer.gpu_count, offer.provider, offer.tier, price, *names)
 
 
-def _encode_offer(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | int | float | None, ...]:
+Vintage = tuple[str, str, str, str]
+"""Stated drift class, pricing, and the first and the last day on which the price may have been seen; "": the first is exact."""
+
+
+def _get_vintage(offer: Offer) -> Vintage:
+    until = "" if offer.observed_to is None else offer.observed_to.isoformat()
+    return (offer.drift, offer.pricing, offer.observed_on.isoformat(), until)
+
+
+def _encode_offer(
+    offer: Offer, source_ids: Mapping[str, int], vintage_ids: Mapping[Vintage, int]
+) -> tuple[str | int | float | None, ...]:
     return (
         offer.gpu,
         offer.gpu_count,
@@ -118,8 +142,7 @@ def _encode_offer(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | in
         offer.region,
         offer.tier,
         offer.instance_type,
-        offer.pricing,
-        offer.observed_on.isoformat(),
+        vintage_ids[_get_vintage(offer)],
         source_ids[offer.source],
         offer.vcpus,
         offer.ram_gb,
@@ -131,7 +154,7 @@ def _encode_offer(offer: Offer, source_ids: Mapping[str, int]) -> tuple[str | in
 OFFER_SORTS = {
     "usd_per_hour": "o.nano_usd_per_hour",
     "usd_per_gpu_hour": "o.nano_usd_per_hour / o.gpu_count",
-    "age": "o.observed_on DESC, o.nano_usd_per_hour",
+    "age": "v.observed_on DESC, o.nano_usd_per_hour",
     "provider": "o.provider, o.nano_usd_per_hour",
 }
 """The orders in which offers can be listed, and their SQL; offers without a price come last in all of them."""
@@ -163,11 +186,15 @@ class MarketReader:
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
     def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
-        """Return the cheapest selected offer with a known price per provider and tier in one class, cheapest first."""
+        """Return the cheapest selected offer with a known price per provider, tier and vintage in one class, cheapest first.
+
+        A vintage is a drift class and a day: between two of them the one that was cheaper when it was seen need not be cheaper
+        today. A spot offer has the on-demand rate of the same machine, where the file knows one.
+        """
         lots, lot_values = _format_lot_condition(selection, "l")
         regions, region_values = _format_row_condition(selection)
         values = [*region_values, gpu, gpu_count, *lot_values]
-        return [_decode_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
+        return [_decode_offer(row, row[16]) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
     def list_offers(self, selection: OfferSelection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
         """Return the selected offers in the order `sort` (one of `OFFER_SORTS`), unknown prices last.
@@ -236,7 +263,7 @@ WHERE tier IN ('on-demand', 'secure', 'community') AND nano_usd_per_hour IS NOT 
 
 _OF_PROVIDERS = """
 SELECT provider, count(*), sum(nano_usd_per_hour IS NULL), min(observed_on), max(observed_on)
-FROM offers GROUP BY provider ORDER BY provider
+FROM offers JOIN vintages USING (vintage_id) GROUP BY provider ORDER BY provider
 """
 
 _CLASSES = """
@@ -245,23 +272,30 @@ SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l WHERE {lots} AND {sold} ORDER 
 
 _SOLD_IN_REGION = """
 EXISTS (
-    SELECT 1 FROM offers AS o
-    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier AND {regions}
+    SELECT 1 FROM offers AS o JOIN vintages AS v USING (vintage_id)
+    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier
+        AND o.vintage_id = l.vintage_id AND {regions}
 )
 """
 
 _COLUMNS = """
-o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.tier, o.nano_usd_per_hour, o.observed_on, s.source, o.pricing,
-o.vcpus, o.ram_gb, o.disk_gb, o.note
+o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.tier, o.nano_usd_per_hour, v.observed_on, s.source, v.pricing,
+o.vcpus, o.ram_gb, o.disk_gb, o.note, v.drift, v.observed_to
+"""
+
+_ON_DEMAND = """
+SELECT min(d.nano_usd_per_hour) FROM offers AS d
+WHERE o.tier = 'spot' AND d.gpu = o.gpu AND d.gpu_count = o.gpu_count AND d.provider = o.provider AND d.tier = 'on-demand'
+    AND d.region IN (o.region, 'global') AND d.instance_type = o.instance_type
 """
 
 _BEST = f"""
-SELECT {_COLUMNS}
-FROM lots AS l CROSS JOIN offers AS o CROSS JOIN sources AS s
-WHERE o.offer_id = (
+SELECT {_COLUMNS}, ({_ON_DEMAND})
+FROM lots AS l CROSS JOIN vintages AS v CROSS JOIN offers AS o CROSS JOIN sources AS s
+WHERE v.vintage_id = l.vintage_id AND o.offer_id = (
     SELECT o.offer_id FROM offers AS o
     WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier
-        AND o.nano_usd_per_hour > 0 AND {{regions}}
+        AND o.vintage_id = l.vintage_id AND o.nano_usd_per_hour > 0 AND {{regions}}
     ORDER BY o.nano_usd_per_hour, o.region, o.instance_type LIMIT 1
 ) AND s.source_id = o.source_id AND l.gpu = ? AND l.gpu_count = ? AND {{lots}}
 ORDER BY o.nano_usd_per_hour, o.provider, o.tier
@@ -269,7 +303,7 @@ ORDER BY o.nano_usd_per_hour, o.provider, o.tier
 
 _OFFERS = f"""
 SELECT {_COLUMNS}
-FROM offers AS o CROSS JOIN sources AS s USING (source_id)
+FROM offers AS o CROSS JOIN sources AS s USING (source_id) CROSS JOIN vintages AS v USING (vintage_id)
 WHERE {{lots}} AND {{regions}}
 ORDER BY o.nano_usd_per_hour IS NULL, {{order}}, o.offer_id
 LIMIT ?
@@ -294,7 +328,7 @@ def _format_row_condition(selection: OfferSelection) -> tuple[str, Values]:
     since = selection.observed_since
     return _join_conditions(
         _format_membership("o.region", selection.regions),
-        ("TRUE", []) if since is None else ("o.observed_on >= ?", [since.isoformat()]),
+        ("TRUE", []) if since is None else ("v.observed_on >= ?", [since.isoformat()]),
     )
 
 
@@ -311,7 +345,7 @@ def _format_bound(comparison: str, bound: int | None) -> tuple[str, Values]:
     return ("TRUE", []) if bound is None else (f"{comparison} ?", [bound])
 
 
-def _decode_offer(row: tuple[Any, ...]) -> Offer:
+def _decode_offer(row: tuple[Any, ...], on_demand: int | None = None) -> Offer:
     return Offer(
         provider=row[0],
         region=row[1],
@@ -327,6 +361,9 @@ def _decode_offer(row: tuple[Any, ...]) -> Offer:
         ram_gb=row[11],
         disk_gb=row[12],
         note=row[13],
+        drift=row[14],
+        observed_to=date.fromisoformat(row[15]) if row[15] else None,
+        on_demand_rate=None if on_demand is None else Rate(nano_per_hour=on_demand),
     )
 
 

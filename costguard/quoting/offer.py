@@ -1,7 +1,7 @@
 """An offer: hardware for rent at a rate observed on a day; and a selection of offers.
 
-Example: RunPod's H100 at $3.99, observed on 2026-10-10, is 42 days old on 2026-11-21. List prices count as fresh for 30 days,
-so it is shown as "stale 42d": it is still used, but its age is shown.
+Example: RunPod's H100 at $3.99, observed on 2026-10-10, is 42 days old on 2026-11-21. What that age means for the price depends
+on its drift class (`quoting/price_drift.py`).
 
 A `Subscription` sells access rather than machines (Google Colab). It is shown beside a quote but never ranked. Example: 8 hours
 on an L4 at 2.1 to 4.8 compute units an hour take 17 to 38 of the 100 units a month of Colab Pro, if an L4 is assigned at all; a
@@ -10,6 +10,7 @@ session that ends after 12 hours ends the run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -17,17 +18,28 @@ from datetime import date
 from costguard.errors import InputError
 from costguard.values.interval import Interval
 from costguard.values.money import Money, Rate
-from costguard.values.resource import TIERS
+from costguard.values.resource import COMMUNITY, SPOT, TIERS
 
-FRESH_DAYS = {"standard": 30, "dynamic": 2}
-"""Days for which a price is taken to hold, by how it is made (FOCUS's words for it).
+PRICINGS = ("standard", "dynamic")
+"""How a price is made, in FOCUS's words: from a provider's price list, or by demand, by bids or by hosts."""
 
-standard: from a provider's price list. Lists move a few times a year and without notice: AWS cut P4 and P5 in June 2025,
-RunPod raised every secure H100, H200 and Blackwell between 2026-10-07 and 2026-10-10. dynamic: made by demand, by bids or by
-hosts. AWS spot moves within hours, GCP spot at most daily, Vast offers come and go by the minute."""
+HYPERSCALERS = frozenset({"aws", "azure", "gcp", "oci"})
+"""Providers whose on-demand lists hold for years."""
 
-AHEAD_DAYS = 1
-"""Days a price may seem to come from the future: the observer's day may begin earlier than ours."""
+HYPERSCALER, HYPERSCALER_NEW, LISTED, COMMUNITY_PRICE, SPOT_PRICE, ASK, BID = DRIFT_CLASSES = (
+    "hyperscaler",
+    "hyperscaler-new",
+    "list",
+    "community",
+    "spot",
+    "ask",
+    "bid",
+)
+"""How fast a price moves: a hyperscaler's on-demand price, the same of its newest GPUs, another provider's price list (RunPod's
+secure machines too), a community's machines, spot, a host's ask on a marketplace, and the least bid there."""
+
+NEWEST_GPUS = re.compile(r"G?[BH]200|G?B300|RTX-PRO-\d+-Blackwell.*|MI3[25]\dX")
+"""GPUs that hyperscalers began to sell since 2025: their list prices are cut within months (AWS cut P5 by 44 % in June 2025)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +49,10 @@ class Offer:
     `region` is the provider's name of it; "global" means one price for every region. `instance_type` is the provider's name, or
     "H100-SXM x8" if it has none. `gpu` is canonical. `vcpus`, `ram_gb` and `disk_gb` are of the whole offer, None: unknown.
     `note` is what a person should read before renting ("median of 32 offers").
+
+    `observed_on` is the day on which the price was seen; of an undated copy the earliest possible one, and `observed_to` the
+    latest. `drift`: one of DRIFT_CLASSES; "": as its provider, tier and pricing imply. `on_demand_rate`: of a spot machine, what
+    the same machine costs on demand; None: unknown.
     """
 
     provider: str
@@ -53,6 +69,9 @@ class Offer:
     ram_gb: float | None = None
     disk_gb: float | None = None
     note: str = ""
+    drift: str = ""
+    observed_to: date | None = None
+    on_demand_rate: Rate | None = None
 
     def __post_init__(self) -> None:
         if not (self.provider and self.region and self.instance_type and self.gpu and self.source):
@@ -61,23 +80,34 @@ class Offer:
             raise InputError(f"must be 1 or more, not {self.gpu_count!r}", field=f"offer {self.instance_type}.gpu_count")
         if self.tier not in TIERS:
             raise InputError(f"must be one of {', '.join(TIERS)}", field=f"offer {self.instance_type}.tier")
-        if self.pricing not in FRESH_DAYS:
-            raise InputError(f"must be one of {', '.join(FRESH_DAYS)}", field=f"offer {self.instance_type}.pricing")
+        if self.pricing not in PRICINGS:
+            raise InputError(f"must be one of {', '.join(PRICINGS)}", field=f"offer {self.instance_type}.pricing")
+        if self.drift and self.drift not in DRIFT_CLASSES:
+            raise InputError(f"must be one of {', '.join(DRIFT_CLASSES)}", field=f"offer {self.instance_type}.drift")
+        if self.observed_to is not None and self.observed_to < self.observed_on:
+            raise InputError("is before observed_on", field=f"offer {self.instance_type}.observed_to")
+
+    @property
+    def drift_class(self) -> str:
+        """Return the stated drift class, or the one that provider, tier and pricing imply."""
+        if self.drift:
+            return self.drift
+        if self.tier in (SPOT, COMMUNITY):
+            return SPOT_PRICE if self.tier == SPOT else COMMUNITY_PRICE
+        if self.pricing == "dynamic":
+            return ASK
+        if self.provider in HYPERSCALERS:
+            return HYPERSCALER_NEW if NEWEST_GPUS.fullmatch(self.gpu) else HYPERSCALER
+        return LISTED
+
+    @property
+    def undated_days(self) -> int:
+        """Return how many days lie between the earliest and the latest day on which the price may have been seen."""
+        return (self.observed_to - self.observed_on).days if self.observed_to else 0
 
     def count_age_days(self, today: date) -> int:
         """Return the whole days since the price was observed; negative if it is dated in the future."""
         return (today - self.observed_on).days
-
-    def is_stale(self, today: date) -> bool:
-        """Return whether the price is older than FRESH_DAYS of its kind, or dated in the future."""
-        return not -AHEAD_DAYS <= self.count_age_days(today) <= FRESH_DAYS[self.pricing]
-
-    def format_staleness(self, today: date) -> str:
-        """Return the text of the age: "stale 41d", "dated 3d ahead", or "" for a fresh price."""
-        age = self.count_age_days(today)
-        if not self.is_stale(today):
-            return ""
-        return f"stale {age}d" if age > 0 else f"dated {-age}d ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
