@@ -29,6 +29,9 @@ def command(
     tier: o.Tier = None,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="One row for each region of a machine, not one with their range.")
+    ] = False,
     market: o.Market = None,
     live: Annotated[
         bool, typer.Option("--live", help="Ask the configured providers, and show their prices with the market's.")
@@ -48,6 +51,7 @@ def command(
         top=50 if top is None else o.parse_number(top, "top"),
         market=market,
         live=live,
+        every=every,
         strict=strict,
         offline=ctx.obj.offline,
         config=ctx.obj.config,

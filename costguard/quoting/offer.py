@@ -26,6 +26,9 @@ PRICINGS = ("standard", "dynamic")
 HYPERSCALERS = frozenset({"aws", "azure", "gcp", "oci"})
 """Providers whose on-demand lists hold for years."""
 
+MARKETPLACES = frozenset({"vast"})
+"""Where hosts ask and renters bid: no price there is of a list."""
+
 HYPERSCALER, HYPERSCALER_NEW, LISTED, COMMUNITY_PRICE, SPOT_PRICE, ASK, BID = DRIFT_CLASSES = (
     "hyperscaler",
     "hyperscaler-new",
@@ -38,8 +41,8 @@ HYPERSCALER, HYPERSCALER_NEW, LISTED, COMMUNITY_PRICE, SPOT_PRICE, ASK, BID = DR
 """How fast a price moves: a hyperscaler's on-demand price, the same of its newest GPUs, another provider's price list (RunPod's
 secure machines too), a community's machines, spot, a host's ask on a marketplace, and the least bid there."""
 
-NEWEST_GPUS = re.compile(r"G?[BH]200|G?B300|RTX-PRO-\d+-Blackwell.*|MI3[25]\dX")
-"""GPUs that hyperscalers began to sell since 2025: their list prices are cut within months (AWS cut P5 by 44 % in June 2025)."""
+NEWEST_GPUS = re.compile(r"G?[BH]200(-.*)?|G?B300|RTX-PRO-\d+-Blackwell.*|MI3[25]\dX")
+"""GPUs that hyperscalers began to sell since 2025: their list prices are cut within months (AWS cut P5 by 44 % in 2025-06)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,8 @@ class Offer:
     `note` is what a person should read before renting ("median of 32 offers").
 
     `observed_on` is the day on which the price was seen; of an undated copy the earliest possible one, and `observed_to` the
-    latest. `drift`: one of DRIFT_CLASSES; "": as its provider, tier and pricing imply. `on_demand_rate`: of a spot machine, what
-    the same machine costs on demand; None: unknown.
+    latest. `drift`: one of DRIFT_CLASSES; "": as its provider, tier and pricing imply. `on_demand_rate`: of a spot machine,
+    what the same machine costs on demand; None: unknown.
     """
 
     provider: str
@@ -92,6 +95,8 @@ class Offer:
         """Return the stated drift class, or the one that provider, tier and pricing imply."""
         if self.drift:
             return self.drift
+        if self.provider in MARKETPLACES:
+            return BID if self.tier == SPOT else ASK
         if self.tier in (SPOT, COMMUNITY):
             return SPOT_PRICE if self.tier == SPOT else COMMUNITY_PRICE
         if self.pricing == "dynamic":

@@ -2,11 +2,11 @@
 
 With the age of a price in days, its drift class gives
 
-    h    = min(most, start + growth * sqrt(max(age - grace_days, 0)))        the 80 % interval is the price times exp(-h) to exp(h)
+    h    = min(most, start + growth * sqrt(max(age - grace_days, 0)))     the 80 % interval is the price times exp(-h) to exp(h)
     mean = exp(trend_per_day * min(max(age - grace_days, 0), trend_days))    the expected price is the price times mean
 
-Example: a spot price of $20.00 seen 100 days ago, with start 0, growth 0.034, grace_days 14 and most 0.75, has h = 0.315: today it
-is between $14.60 and $27.41 with 80 % probability. The constants are fitted by `scripts/fit_price_drift.py` to dated prices.
+Example: a spot price of $20.00 seen 100 days ago, with start 0, growth 0.034, grace_days 14 and most 0.75, has h = 0.315: today
+it is between $14.60 and $27.41 with 80 % probability. The constants are fitted by `scripts/fit_price_drift.py` to dated prices.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class PriceDrift:
     ranked_days: int | None
 
     def estimate_factor(self, age_days: int) -> Interval:
-        """Return today's price over the one seen `age_days` ago: the 80 % interval and the expected factor."""
+        """Return today's price over the one seen `age_days` ago: the 80 % interval and the expected factor; exactly 1 at 0."""
+        if age_days <= 0:
+            return Interval.exactly(1.0)
         moving = max(age_days - self.grace_days, 0.0)
         half = min(self.most, self.start + self.growth * math.sqrt(moving))
         mean = math.exp(self.trend_per_day * min(moving, self.trend_days))
@@ -96,11 +98,16 @@ class AgedPrice:
         return f"{self.age_days}d old" if self.fresh else f"seen {self.age_days}d ago"
 
 
+def shorten_age(text: str) -> str:
+    """Return what `AgedPrice.format_age` says without its words, for narrow tables: "326d"."""
+    return re.sub(r"(?:seen )?(\d+d) (?:old|ago)", r"\1", text)
+
+
 def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> AgedPrice | None:
     """Return what the price of `offer` is likely to be `today`; None for an unknown price.
 
-    The high end of a spot price is at most what the same machine costs on demand. A price dated more than AHEAD_DAYS in the future
-    is never fresh, and moves as one of that age would: one of the two clocks is wrong.
+    The high end of a spot price is at most what the same machine costs on demand. A price dated more than AHEAD_DAYS in the
+    future is never fresh, and moves as one of that age would: one of the two clocks is wrong.
     """
     if offer.rate is None:
         return None

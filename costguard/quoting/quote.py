@@ -2,6 +2,9 @@
 
 Example: 10 h expected (8 to 13) on an offer of $2.00 an hour with $0.10 of disk is $20.10 expected ($16.08 to $26.13); an offer
 twice as fast at $3.50 is $17.60, cheaper and faster, so the first one is not on the Pareto front.
+
+A price is as old as it is: the cost uses what it is likely to be today (`quoting/price_drift.py`). "Cheapest" and "fastest" go
+to prices that are still fresh; an older one that seems cheaper is marked "maybe cheaper".
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from costguard.quoting.offer import Offer
+from costguard.quoting.price_drift import AgedPrice
 from costguard.quoting.storage import StorageRate
 from costguard.sizing.job import Job, JobLimits
 from costguard.sizing.memory.footprint import Footprint
@@ -22,8 +26,10 @@ from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.resource import SPOT
 
-OVER_CAP = "over the cap"
+OVER_CAP, NOT_RANKED = "over the cap", "not ranked"
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
+MAYBE_CHEAPER, MAYBE_CHEAPEST = "maybe cheaper", "maybe cheapest"
+"""Of a price past its time to live: expected below the cheapest fresh one; and the first, where no price is fresh."""
 NO_LIMITS = JobLimits()
 ADVISED = 5
 """Options that a quote shows unless it is asked for more."""
@@ -46,13 +52,14 @@ class QuoteOption:
     """One way to run the job. `offer` None: the given hardware is not in the market.
 
     `hours` are wall-clock hours of the whole run; None if the number of tokens was not stated. `usd` covers machines and disk;
-    None if the price or the hours are unknown.
+    None if the price or the hours are unknown. `price`: what the offer's hourly price is likely to be today, for one node.
     """
 
     gpu: Gpu
     gpu_count: int
     nodes: int = 1
     offer: Offer | None = None
+    price: AgedPrice | None = None
     placement: Placement | None = None
     throughput: Throughput | None = None
     duration: Duration | None = None
@@ -64,8 +71,13 @@ class QuoteOption:
 
     @property
     def rate(self) -> Rate | None:
-        """Return the hourly rate of all nodes; None: unknown."""
+        """Return the hourly rate of all nodes as it was seen; None: unknown."""
         return self.offer.rate.multiply(self.nodes) if self.offer and self.offer.rate else None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether the price is known and within its time to live."""
+        return self.price is not None and self.price.fresh
 
     @property
     def footprint(self) -> Footprint | None:
@@ -112,6 +124,7 @@ class TimedPlacement:
 def build_option(
     timed: TimedPlacement,
     offer: Offer | None,
+    price: AgedPrice | None = None,
     *,
     duration: Duration | None,
     storage: StorageRate | None,
@@ -119,17 +132,18 @@ def build_option(
     limits: JobLimits = NO_LIMITS,
     notes: tuple[str, ...] = (),
 ) -> QuoteOption:
-    """Build the option of `offer` for a timed class of hardware.
+    """Build the option of `offer` at `price` for a timed class of hardware.
 
     `duration`: on that offer, including interruptions; `gb`: disk on each node.
     """
     place, hours = timed.placement, duration.hours if duration else None
-    usd, disk = price_option(offer, place.nodes, hours, storage, gb)
+    usd, disk = price_option(price, place.nodes, hours, storage, gb)
     return QuoteOption(
         gpu=place.gpu,
         gpu_count=place.gpu_count,
         nodes=place.nodes,
         offer=offer,
+        price=price,
         placement=place,
         throughput=timed.throughput,
         duration=duration,
@@ -141,16 +155,42 @@ def build_option(
 
 
 def price_option(
-    offer: Offer | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
+    price: AgedPrice | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
 ) -> tuple[MoneyInterval | None, MoneyInterval | None]:
     """Return the cost of machines with disk, and of the disk alone, for `hours`; None if a figure is unknown."""
-    if offer is None or offer.rate is None or hours is None:
+    if price is None or hours is None:
         return None, None
-    machines = _price_each(hours, offer.rate.multiply(nodes).multiply_seconds)
+    machines = price_machines(price.multiply(nodes), hours)
     if storage is None or not gb:
         return machines, None
     disk = _price_each(hours, partial(storage.compute_cost, gb * nodes))
     return machines.add(disk), disk
+
+
+def price_machines(price: AgedPrice, hours: Interval) -> MoneyInterval:
+    """Return the cost of `hours` at `price`: two independent errors, so their logarithms add as squares do.
+
+    Example: 10 h (8 to 12.5) at $2.00 (1.60 to 2.50) an hour is $20.00 (14.59 to 27.42), and not 12.80 to 31.25.
+    """
+    at_expected = _price_each(hours, price.expected.multiply_seconds)
+    if price.is_exact:
+        return at_expected
+    seconds = math.ceil(hours.expected * 3600)
+    at_low, at_high = price.low.multiply_seconds(seconds), price.high.multiply_seconds(seconds)
+    middle = at_expected.expected
+    low = _spread(middle, at_expected.low, at_low)
+    high = _spread(middle, at_expected.high, at_high)
+    most = price.high.multiply_seconds(math.ceil(hours.high * 3600))
+    return MoneyInterval(low=min(low, middle), expected=middle, high=max(middle, min(high, most)))
+
+
+def _spread(middle: Money, one: Money, other: Money) -> Money:
+    """Return the end of an interval around `middle` whose two errors alone would move it to `one` and to `other`."""
+    if min(middle.nano, one.nano, other.nano) <= 0:
+        return min(one, other)
+    far = math.hypot(math.log(one.nano / middle.nano), math.log(other.nano / middle.nano))
+    sign = 1 if one.nano + other.nano > 2 * middle.nano else -1
+    return Money(nano=round(middle.nano * math.exp(sign * far)), currency=middle.currency)
 
 
 def explain_cap_breach(option: QuoteOption, limits: JobLimits) -> str | None:
@@ -173,17 +213,28 @@ def list_cap_warnings(usd: MoneyInterval | None, hours: Interval | None, limits:
 
 
 def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption, ...]:
-    """Sort options by `sort`, unknown figures last, and mark the cheapest, the fastest and those on the Pareto front."""
+    """Sort options by `sort`, unknown figures last, and mark the cheapest, the fastest and those on the Pareto front.
+
+    Only fresh prices get these marks. Older ones that are expected to cost less than the cheapest of them are "maybe cheaper".
+    """
     ordered = sorted(options, key=_build_sort_key(sort))
     priced = [o for o in ordered if o.usd and o.hours]
-    cheapest = min(priced, key=lambda o: (_get_expected_usd(o), _get_expected_hours(o)), default=None)
-    fastest = min(priced, key=lambda o: (_get_expected_hours(o), _get_expected_usd(o)), default=None)
-    front = {id(o) for o in _find_pareto_front(priced)}
-    marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front}
+    fresh = [o for o in priced if o.is_fresh]
+    cheapest = min(fresh, key=_get_usd_then_hours, default=None)
+    fastest = min(fresh, key=lambda o: (_get_expected_hours(o), _get_expected_usd(o)), default=None)
+    front = {id(o) for o in _find_pareto_front(fresh)}
+    marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front, **_mark_maybe(priced, cheapest)}
     marked = {chosen for who in marks.values() for chosen in who}
     return tuple(
         replace(o, marks=tuple(m for m, who in marks.items() if id(o) in who)) if id(o) in marked else o for o in ordered
     )
+
+
+def _mark_maybe(priced: list[QuoteOption], cheapest: QuoteOption | None) -> dict[str, set[int]]:
+    if cheapest is None:
+        return {MAYBE_CHEAPEST: {id(min(priced, key=_get_usd_then_hours, default=None))}}
+    least = _get_expected_usd(cheapest)
+    return {MAYBE_CHEAPER: {id(o) for o in priced if not o.is_fresh and _get_expected_usd(o) < least}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,23 +248,29 @@ class Advice:
 def choose_advice(options: tuple[QuoteOption, ...], rows: int = ADVISED) -> Advice:
     """Choose `rows` of the ranked `options`: the cheapest on-demand, the cheapest spot, the fastest, and the best others.
 
-    Of the others there is one per provider and kind of GPU, so that one machine in four tiers does not fill the list.
+    Each of the three is one with a fresh price; where none is, the first of the others with "maybe" before the word. Of the
+    others there is one per provider and kind of GPU, so that one machine in four tiers does not fill the list.
     """
     ranked = list(enumerate(options, 1))
     priced = [(rank, one) for rank, one in ranked if one.usd and one.hours and one.offer]
     lasting = [pair for pair in priced if pair[1].offer and pair[1].offer.tier != SPOT]
     spot = [pair for pair in priced if pair[1].offer and pair[1].offer.tier == SPOT]
     chosen: dict[int, list[str]] = {}
-    for word, found in (
-        ("cheapest on-demand", min(lasting, key=lambda pair: _get_expected_usd(pair[1]), default=None)),
-        ("cheapest spot", min(spot, key=lambda pair: _get_expected_usd(pair[1]), default=None)),
-        ("fastest", min(priced, key=lambda pair: (_get_expected_hours(pair[1]), _get_expected_usd(pair[1])), default=None)),
+    timed = any(one.duration for _, one in priced)  # of a plain rental all take as long
+    for word, among, key in (
+        ("cheapest on-demand", lasting, _get_usd_then_hours),
+        ("cheapest spot", spot, _get_usd_then_hours),
+        ("fastest", priced if timed else [], lambda one: (_get_expected_hours(one), _get_expected_usd(one))),
     ):
-        if found is not None:
-            chosen.setdefault(found[0], []).append(word)
-    if all(one.hours is None or one.duration is None for _, one in priced):  # a plain rental: all take as long
-        chosen = {rank: [word for word in words if word != "fastest"] for rank, words in chosen.items()}
-        chosen = {rank: words for rank, words in chosen.items() if words}
+        fresh = [pair for pair in among if pair[1].is_fresh]
+        if among:
+            rank, _ = min(fresh or among, key=lambda pair, key=key: key(pair[1]))  # type: ignore[misc]  # a bound default
+            chosen.setdefault(rank, []).append(word if fresh else f"maybe {word}")
+    for rank, one in ranked:
+        if MAYBE_CHEAPER in one.marks:
+            words = chosen.setdefault(rank, [])
+            words += [] if words else [MAYBE_CHEAPER]
+            break
     taken = {_get_class(options[rank - 1]) for rank in chosen}
     for rank, one in ranked:
         if len(chosen) >= rows:
@@ -239,6 +296,15 @@ def explain_uncertainty(option: QuoteOption) -> str | None:
     name = max(spreads, key=lambda n: spreads[n])
     money = option.rate.multiply_seconds(math.ceil(spreads[name] * 3600))
     return f"{name} matters most: it alone moves the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
+
+
+def explain_price_age(option: QuoteOption) -> str | None:
+    """Explain how much the age of its price may move the cost of `option`; None if the price is taken as it was seen."""
+    if option.price is None or option.price.is_exact or option.hours is None:
+        return None
+    price, seconds = option.price.multiply(option.nodes), math.ceil(option.hours.expected * 3600)
+    low, high = price.low.multiply_seconds(seconds), price.high.multiply_seconds(seconds)
+    return f"was seen {option.price.age_days} d ago, which alone makes its cost ${low.format()} to ${high.format()}"
 
 
 def refuse_for_memory(placed: Placement) -> QuoteRefusal:
@@ -294,6 +360,10 @@ def _build_sort_key(sort: str) -> Callable[[QuoteOption], tuple[object, ...]]:
         return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
 
     return key
+
+
+def _get_usd_then_hours(option: QuoteOption) -> tuple[float, float]:
+    return (_get_expected_usd(option), _get_expected_hours(option))
 
 
 def _get_expected_usd(option: QuoteOption) -> float:

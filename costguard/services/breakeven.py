@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import date
+
 from costguard.errors import InputError
 from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price
 from costguard.services.ports import OfferSource
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
@@ -25,10 +29,12 @@ def compute_purchase(
     resale: Money | None,
     hours_week: float | None,
     market: OfferSource,
+    drift: Mapping[str, PriceDrift],
+    today: date,
 ) -> PurchaseAnswer:
     """Compute the answer from stated figures; missing ones are assumed, with a warning each.
 
-    They come from the GPU's datasheet and the cheapest on-demand offer.
+    They come from the GPU's datasheet and the on-demand offer that is likely to be the cheapest `today`.
     """
     for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
         require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
@@ -37,15 +43,15 @@ def compute_purchase(
     if price is None:
         price = _assume_list_price(gpu, count, warnings)
     if rate is None:
-        offer = _find_cheapest_offer(gpu, count, market)
-        rate = offer.rate
+        offer, aged = _find_cheapest_offer(gpu, count, market, drift, today)
+        rate = aged.expected
         warnings.append(f"the rental price is {offer.provider}'s {offer.tier} price of {offer.observed_on.isoformat()}")
+        warnings += _list_age_warnings(price, aged)
     if power_w is None and gpu is not None and gpu.tdp_w is not None:
         power_w = gpu.tdp_w * count
         warnings.append(f"power was not stated: the GPU's {power_w:.0f} W assumed, its host left out")
     if usd_per_kwh is None and power_w is not None:
         warnings.append(f"the price of electricity was not stated: ${USD_PER_KWH} per kWh assumed")
-    assert rate is not None  # noqa: S101 - `best` returns offers of known price only
     per_kwh = usd_per_kwh or USD_PER_KWH
     return PurchaseAnswer(
         gpu=gpu,
@@ -71,10 +77,23 @@ def _assume_list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Mone
     return Money.parse(round(gpu.price_usd) * count, field="--price")
 
 
-def _find_cheapest_offer(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
+def _list_age_warnings(price: Money, rent: AgedPrice) -> list[str]:
+    """Return what an old rental price leaves open: the hours before power and resale at both ends of its 80 % interval."""
+    if rent.is_exact:
+        return []
+    ends = [compute_break_even(price, rate).plain_hours for rate in (rent.high, rent.low)]
+    hours = f"{ends[0]:,.0f} to {ends[1]:,.0f} hours before power and resale"
+    today = f"today ${rent.low.format()} to ${rent.high.format()} an hour, so {hours}"
+    return [f"it was seen {rent.age_days} d ago: {today}; costguard prices refresh asks for today's"]
+
+
+def _find_cheapest_offer(
+    gpu: Gpu | None, count: int, market: OfferSource, drift: Mapping[str, PriceDrift], today: date
+) -> tuple[Offer, AgedPrice]:
     if gpu is None:
         raise InputError("the rental is not specified", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
     offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in EXCLUDED_TIERS]
-    if not offers:
+    priced = [(offer, price) for offer in offers if (price := age_price(offer, drift, today)) and not price.unranked]
+    if not priced:
         raise InputError(f"no offer in the market for {gpu.name} x{count}", field="--rate", hint="write --rate 4")
-    return offers[0]
+    return min(priced, key=lambda pair: pair[1].expected.nano_per_hour)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from costguard.data import MARKET
+from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
 from costguard.ledger.market import MarketReader, refresh_market, select_newest_market
 from costguard.providers.ports import InstanceSource, LiveOfferSource
@@ -163,6 +163,7 @@ def answer_live_offers(
     limit: int | None,
     strict: bool,
     today: date,
+    every: bool = False,
 ) -> CommandAnswer:
     """Answer `costguard offers --live`: live rows beside those of `source`. `settings` None: no provider is asked.
 
@@ -177,7 +178,10 @@ def answer_live_offers(
         asked = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
     found, fresh = merge_offers(asked, source, selection, sort=sort, limit=limit)
     warnings = (*notes, *list_live_offer_warnings(asked))
-    document = build_offers_document(found, source.describe_file(), today=today, warnings=warnings, live=fresh)
+    drift = ShippedFacts().get_price_drift()
+    document = build_offers_document(
+        found, source.describe_file(), drift=drift, today=today, warnings=warnings, live=fresh, every=every
+    )
     nothing = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(
         document=document, warnings=warnings, refusal=(explain_incomplete(asked) if strict else None) or nothing

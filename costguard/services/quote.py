@@ -1,21 +1,24 @@
 """Build a quote: job -> memory on each kind of GPU -> does it fit? -> hours -> cost -> ranking, or refusals.
 
 Memory and hours depend on the kind and number of GPUs, not on the provider: each (GPU, count) class is computed once, and only
-the cheapest offer of each provider and tier in it is priced. Missing fields are assumed; each assumption is varied to show its
-effect. A template's claim is compared with the quote on the hardware that its source names.
+the offer of each provider and tier that is likely to be the cheapest today is priced, and beside it the cheapest one with a
+fresh price. Missing fields are assumed; each assumption is varied to show its effect. A template's claim is compared with the
+quote on the hardware that its source names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price
 from costguard.quoting.quote import (
     NO_LIMITS,
+    NOT_RANKED,
     Quote,
     QuoteOption,
     QuoteRefusal,
@@ -60,17 +63,20 @@ def build_quote(
     counts: tuple[int, ...] | None = None,
     sort: str = "usd",
     booted: bool = False,
+    today: date | None = None,
+    drift: Mapping[str, PriceDrift] | None = None,
 ) -> Quote:
     """Return every way to run `asked`, ranked by `sort`, and the refused ones with reasons.
 
     `on`: stated hardware; None: the whole market. `counts`: allowed numbers of GPUs an instance; None: any. `booted`: the
-    machine already runs, so no boot time is added.
+    machine already runs, so no boot time is added. `today`: the day for which prices are estimated (None: now, in UTC).
+    `drift`: how prices move, by drift class (None: as shipped).
     """
-    chosen = select_offers(asked.limits, counts)
+    today = today or datetime.now(UTC).date()
+    chosen = select_offers(asked.limits, counts, today)
+    shop = Shop(market=market, chosen=chosen, drift=facts.get_price_drift() if drift is None else drift, today=today)
     found = list(
-        _quote_rental(asked, chosen, market, facts)
-        if isinstance(asked, Rental)
-        else _quote_job(asked, chosen, market, facts, on, booted=booted)
+        _quote_rental(asked, shop, facts) if isinstance(asked, Rental) else _quote_job(asked, shop, facts, on, booted=booted)
     )
     options, over = [], []
     refused = [f for f in found if isinstance(f, QuoteRefusal)]
@@ -91,14 +97,57 @@ def build_quote(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """The part of the market that a quote may use, with prices as of `today`."""
+
+    market: OfferSource
+    chosen: OfferSelection
+    drift: Mapping[str, PriceDrift]
+    today: date
+
+    def list_classes(self) -> list[tuple[str, int]]:
+        """Return (canonical GPU, GPUs of an offer) of every selected offer."""
+        return self.market.list_classes(self.chosen)
+
+    def find_candidates(self, gpu: str, gpu_count: int) -> Iterator[tuple[Offer, AgedPrice] | QuoteRefusal]:
+        """Yield per provider and tier the offers worth pricing, and a refusal for each that must not be ranked."""
+        lots: dict[tuple[str, str], list[tuple[Offer, AgedPrice]]] = {}
+        for offer in self.market.find_best(gpu, gpu_count, self.chosen):
+            price = age_price(offer, self.drift, self.today)
+            if price is not None:
+                lots.setdefault((offer.provider, offer.tier), []).append((offer, price))
+        for lot in lots.values():
+            yield from (_refuse_to_rank(offer, price) for offer, price in lot if price.unranked)
+            yield from _choose_likely_cheapest([pair for pair in lot if not pair[1].unranked])
+
+
+def _choose_likely_cheapest(lot: list[tuple[Offer, AgedPrice]]) -> Iterable[tuple[Offer, AgedPrice]]:
+    """Return the offer of a lot with the lowest expected price, and where that is not fresh the lowest fresh one."""
+    if not lot:
+        return ()
+    best = min(lot, key=_get_expected_rate)
+    fresh = min((pair for pair in lot if pair[1].fresh), key=_get_expected_rate, default=best)
+    return (best,) if fresh is best else (best, fresh)
+
+
+def _get_expected_rate(pair: tuple[Offer, AgedPrice]) -> int:
+    return pair[1].expected.nano_per_hour
+
+
+def _refuse_to_rank(offer: Offer, price: AgedPrice) -> QuoteRefusal:
+    named = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}"
+    return QuoteRefusal(gpu=offer.gpu, gpu_count=offer.gpu_count, offer=named, reason=f"{NOT_RANKED}: {price.unranked}")
+
+
 def _quote_job(
-    job: Job, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts, on: Hardware | None, *, booted: bool
+    job: Job, shop: Shop, facts: ShippedFacts, on: Hardware | None, *, booted: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
     """Yield each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
     boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
-    for name, gpu_count in _list_gpu_classes(chosen, market, on):
+    for name, gpu_count in [(on.gpu.name, on.gpu_count)] if on else shop.list_classes():
         gpu = gpus.get(name)
         if gpu is None:
             yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU")
@@ -118,18 +167,11 @@ def _quote_job(
             yield refuse_for_memory(placed)
         else:
             timed = _time_placement(job, placed, facts, boot)
-            offers = market.find_best(name, gpu_count, chosen)
             yield from (
-                _price_offers(job, timed, offers, facts, disk, always=on is not None)
+                _price_offers(job, timed, shop, facts, disk, always=on is not None)
                 if isinstance(timed, TimedPlacement)
                 else (timed,)
             )
-
-
-def _list_gpu_classes(chosen: OfferSelection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
-    if on is not None:
-        return [(on.gpu.name, on.gpu_count)]
-    return market.list_classes(chosen)
 
 
 def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Interval) -> TimedPlacement | QuoteRefusal:
@@ -147,21 +189,24 @@ def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Inte
 
 
 def _price_offers(
-    job: Job, timed: TimedPlacement, offers: list[Offer], facts: ShippedFacts, disk: int, *, always: bool
+    job: Job, timed: TimedPlacement, shop: Shop, facts: ShippedFacts, disk: int, *, always: bool
 ) -> Iterator[QuoteOption | QuoteRefusal]:
-    """Yield one option per provider and tier of this class; with `always`, one without a price if there is no offer."""
+    """Yield the options of each provider and tier in this class; with `always`, one without a price if there is no offer."""
     place = timed.placement
+    found = list(shop.find_candidates(place.gpu.name, place.gpu_count))
+    yield from (one for one in found if isinstance(one, QuoteRefusal))
+    offers = [one for one in found if not isinstance(one, QuoteRefusal)]
     if not offers and always:
         unsold = ("no selected offer of this hardware has a known price",)
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
-    elif not offers:
+    elif not found:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
     rates = facts.get_storage_rates()
-    for offer in offers:
+    for offer, price in offers:
         lacking = refuse_for_host_memory(place, offer)
         took = _add_interruptions(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
         storage = rates.get(offer.provider)
-        yield lacking or build_option(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
+        yield lacking or build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
 
 
 def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: ShippedFacts) -> Duration | None:
@@ -178,28 +223,30 @@ def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: Shi
     )
 
 
-def _quote_rental(
-    asked: Rental, chosen: OfferSelection, market: OfferSource, facts: ShippedFacts
-) -> Iterator[QuoteOption | QuoteRefusal]:
+def _quote_rental(asked: Rental, shop: Shop, facts: ShippedFacts) -> Iterator[QuoteOption | QuoteRefusal]:
     """Yield each provider's best offer of the hardware for the stated hours."""
     gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
-    offers = market.find_best(asked.gpu, asked.gpu_count, chosen)
-    if not offers and (asked.gpu, asked.gpu_count) in market.list_classes(chosen):
+    found = list(shop.find_candidates(asked.gpu, asked.gpu_count))
+    if not found and (asked.gpu, asked.gpu_count) in shop.list_classes():
         yield QuoteRefusal(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
-    for offer in offers:
-        usd, disk = price_option(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
-        yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
+    for one in found:
+        if isinstance(one, QuoteRefusal):
+            yield one
+            continue
+        offer, price = one
+        usd, disk = price_option(price, 1, hours, rates.get(offer.provider), asked.disk_gb)
+        yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, price=price, hours=hours, usd=usd, storage_usd=disk)
 
 
-def select_offers(limits: JobLimits, counts: tuple[int, ...] | None) -> OfferSelection:
-    """Return the part of the market that `limits` allow."""
+def select_offers(limits: JobLimits, counts: tuple[int, ...] | None, today: date) -> OfferSelection:
+    """Return the part of the market that `limits` allow on the day `today`."""
     return OfferSelection(
         providers=limits.providers,
         regions=limits.regions,
         tiers=limits.tiers,
         gpus=limits.gpus,
         gpu_counts=counts,
-        observed_since=None if limits.max_price_age is None else datetime.now(UTC).date() - limits.max_price_age,
+        observed_since=None if limits.max_price_age is None else today - limits.max_price_age,
     )
 
 
@@ -294,14 +341,20 @@ EXCLUDED_TIER = "spot"
 
 
 def compare_with_claim(
-    template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: ShippedFacts
+    template: WorkloadTemplate,
+    job: Job,
+    changed: tuple[str, ...],
+    *,
+    market: OfferSource,
+    facts: ShippedFacts,
+    today: date | None = None,
 ) -> TemplateComparison:
     """Compare the claim of `template` with a quote; nothing is compared if flags changed the job."""
     claim = template.claim
     if claim is None or changed:
         return TemplateComparison(template=template, changed=changed)
     on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
-    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on)
+    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today)
     kept = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
     lacking = next((r.reason for r in answer.refused), None)
     return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)

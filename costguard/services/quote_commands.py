@@ -80,7 +80,7 @@ def answer_quote(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     with MarketReader(find_market_file(market, config)) as source:
         asked = replace(asked, limits=resolve_limits(asked.limits, source))
-        answer = flow.build_quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
+        answer = flow.build_quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts, today=_get_today())
         compared = _compare_with_template(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
@@ -89,7 +89,6 @@ def answer_quote(
     document = build_quote_document(
         answer,
         visible,
-        today=_get_today(),
         plans=plans,
         explain=_build_explanation(visible) if explain else (),
         compared=compared,
@@ -153,9 +152,13 @@ def answer_offers(
     live: bool = False,
     strict: bool = False,
     offline: bool = False,
+    every: bool = False,
     config: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers."""
+    """Answer `costguard offers`: the market, filtered. `live`: also request live offers of the configured providers.
+
+    `every`: a row for each region of a machine, instead of one row with their range.
+    """
     from costguard.services import offers as flow
     from costguard.services.quote import select_offers
     from costguard.views.market import build_offers_document
@@ -167,17 +170,27 @@ def answer_offers(
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     most = checks.require_whole_number(top, "--top", least=0) or None
     with MarketReader(find_market_file(market, config)) as source:
-        selection = select_offers(resolve_limits(limits, source), counts)
+        selection = select_offers(resolve_limits(limits, source), counts, _get_today())
         facts_of = source.describe_file()
         if live:
             from costguard.services.offers import answer_live_offers
 
             asked = read_settings(config) if not offline else None
             return answer_live_offers(
-                source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_get_today()
+                source,
+                selection,
+                asked,
+                notes=stated.notes,
+                sort=sort,
+                limit=most,
+                strict=strict,
+                today=_get_today(),
+                every=every,
             )
         found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
-    document = build_offers_document(found, facts_of, today=_get_today(), warnings=stated.notes)
+    document = build_offers_document(
+        found, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=stated.notes, every=every
+    )
     refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
 
@@ -212,6 +225,8 @@ def answer_breakeven(
             resale=None if resale is None else Money.parse(resale, field="--resale"),
             hours_week=hours_week,
             market=source,
+            drift=facts.get_price_drift(),
+            today=_get_today(),
         )
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
     answer = replace(answer, warnings=(*answer.warnings, *notes))
@@ -261,9 +276,8 @@ def _compare_with_template(
     from costguard.quoting.template import list_changed_keys
     from costguard.services.quote import compare_with_claim
 
-    return compare_with_claim(
-        stated.template, asked, list_changed_keys(stated.table, stated.template), market=source, facts=facts
-    )
+    changed = list_changed_keys(stated.table, stated.template)
+    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today())
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:

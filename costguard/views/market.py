@@ -7,12 +7,15 @@ compares buying with renting.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from operator import itemgetter
 from typing import Protocol
 
 from costguard.quoting.breakeven import BreakEven, PurchaseAnswer
 from costguard.quoting.offer import Offer, OfferListing
+from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, shorten_age
+from costguard.views.columns import ColumnFit
 from costguard.views.document import Column, Document, TableView, build_record, build_table
 
 OFFERS_SCHEMA = "costguard.offers/1"
@@ -22,36 +25,96 @@ def build_offers_document(
     offers: Sequence[Offer],
     market: Mapping[str, object],
     *,
+    drift: Mapping[str, PriceDrift],
     today: date,
     warnings: Sequence[str] = (),
     live: Collection[Offer] | None = None,
+    every: bool = False,
 ) -> Document:
     """Return the document for `offers`.
 
-    `market`: facts about the file that the offers come from. `live`: offers fetched just now; None: none were requested.
+    `market`: facts about the file that the offers come from. `drift`: how prices move until `today`, by drift class. `live`:
+    offers fetched just now; None: none were requested. `every`: a row for each region of a machine, instead of one with their
+    range.
     """
-    columns = _list_offer_columns(today, live)
+    columns = _list_offer_columns(drift, today, live)
     records = tuple(build_record(columns, offer) for offer in offers)
     data = {"schema": OFFERS_SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
     headings = ("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price")
+    table = build_table(columns, offers, headings)
+    rows = table.rows if every else _merge_regions(table.rows)
+    fewer = f" in {len(rows)} rows: --all shows each region" if len(rows) < len(offers) else ""
     return Document(
         data=data,
         records=records,
-        tables=(build_table(columns, offers, headings),),
-        notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers."),
+        tables=(replace(table, rows=rows, fits=OFFER_FITS, short=_shorten_offer_cells(rows)),),
+        notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers{fewer}."),
     )
 
 
-def _list_offer_columns(today: date, live: Collection[Offer] | None) -> tuple[Column[Offer], ...]:
+OFFER_FITS: Mapping[str, ColumnFit] = {
+    "provider": ColumnFit(),
+    "region": ColumnFit(rank=8, least=9),
+    "instance type": ColumnFit(rank=9, least=12),
+    "$/GPU-h": ColumnFit(rank=7),
+    "tier": ColumnFit(rank=1),
+    "price": ColumnFit(rank=2, heading="age"),
+}
+
+
+def _shorten_offer_cells(rows: Sequence[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the rate with two decimals a value, and the age as a number of days, for narrow terminals."""
+    rates = tuple("-".join(end if end == UNKNOWN else f"{float(end):.2f}" for end in row[5].split(" - ")) for row in rows)
+    return {"$/h": rates, "price": tuple(shorten_age(row[7]) for row in rows)}
+
+
+def _merge_regions(rows: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return one row for each machine, with the number of its regions and the range of its price, in the order of the first.
+
+    A row is (provider, region, instance type, GPU, tier, $/h, $/GPU-h, price); prices of another age are another row.
+    """
+    machines: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for row in rows:
+        provider, _, instance_type, gpu, tier, rate, _, age = row
+        machines.setdefault((provider, instance_type, gpu, tier, age, str(rate == UNKNOWN)), []).append(row)
+    return tuple(same[0] if len(same) == 1 else _merge_rows(same) for same in machines.values())
+
+
+def _merge_rows(same: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    provider, _, instance_type, gpu, tier, _, _, age = same[0]
+    regions = len({row[1] for row in same})
+    where = f"{regions} regions" if regions > 1 else same[0][1]
+    return (provider, where, instance_type, gpu, tier, _format_range(same, 5), _format_range(same, 6), age)
+
+
+def _format_range(same: Sequence[tuple[str, ...]], column: int) -> str:
+    texts = sorted({row[column] for row in same} - {UNKNOWN}, key=float)
+    return UNKNOWN if not texts else texts[0] if len(texts) == 1 else f"{texts[0]} - {texts[-1]}"
+
+
+UNKNOWN = "unknown"
+
+
+def _list_offer_columns(
+    drift: Mapping[str, PriceDrift], today: date, live: Collection[Offer] | None
+) -> tuple[Column[Offer], ...]:
     """Return the columns of an offer.
 
     `live`: offers fetched just now; None: none were requested, and records have no field for it.
     """
 
+    def age(offer: Offer) -> AgedPrice | None:
+        return age_price(offer, drift, today)
+
     def format_age(offer: Offer) -> str:
         if live is not None and offer in live:
             return "live"
-        return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
+        aged = age(offer)
+        return aged.format_age() if aged else f"{offer.count_age_days(today)}d old"
+
+    def format_today(offer: Offer) -> dict[str, str] | None:
+        aged = age(offer)
+        return {"low": aged.low.format(), "expected": aged.expected.format(), "high": aged.high.format()} if aged else None
 
     return (
         Column("provider", "provider", lambda offer: offer.provider),
@@ -60,11 +123,13 @@ def _list_offer_columns(today: date, live: Collection[Offer] | None) -> tuple[Co
         Column("gpu", "GPU", lambda offer: offer.gpu, lambda offer: f"{offer.gpu} x{offer.gpu_count}"),
         Column("gpu_count", "", lambda offer: offer.gpu_count),
         Column("tier", "tier", lambda offer: offer.tier),
-        Column("usd_per_hour", "$/h>", _format_rate, lambda offer: _format_rate(offer) or "unknown"),
+        Column("usd_per_hour", "$/h>", _format_rate, lambda offer: _format_rate(offer) or UNKNOWN),
         Column("", "$/GPU-h>", _format_rate, _format_gpu_rate),
         Column("observed_at", "", lambda offer: offer.observed_on.isoformat()),
         Column("age_days", "", lambda offer: offer.count_age_days(today)),
-        Column("stale", "", lambda offer: offer.is_stale(today)),
+        Column("stale", "", lambda offer: None if (aged := age(offer)) is None else not aged.fresh),
+        Column("drift", "", lambda offer: offer.drift_class),
+        Column("usd_per_hour_today", "", format_today),
         Column("", "price", format_age),
         Column("source", "", lambda offer: offer.source),
         Column("vcpus", "", lambda offer: offer.vcpus),
@@ -79,7 +144,7 @@ def _format_rate(offer: Offer) -> str | None:
 
 
 def _format_gpu_rate(offer: Offer) -> str:
-    return f"{offer.rate.nano_per_hour / offer.gpu_count / 1e9:.3f}" if offer.rate else "unknown"
+    return f"{offer.rate.nano_per_hour / offer.gpu_count / 1e9:.3f}" if offer.rate else UNKNOWN
 
 
 PRICES_SCHEMA = "costguard.prices/1"

@@ -8,11 +8,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import date
 from typing import TYPE_CHECKING
 
-from costguard.quoting.offer import Offer, Subscription
-from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, explain_uncertainty
+from costguard.quoting.offer import Subscription
+from costguard.quoting.price_drift import shorten_age
+from costguard.quoting.quote import (
+    NOT_RANKED,
+    Quote,
+    QuoteOption,
+    QuoteRefusal,
+    Rental,
+    explain_price_age,
+    explain_uncertainty,
+)
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.sizing.memory.footprint import Footprint
 from costguard.values.gpu import GIB
@@ -45,7 +53,6 @@ def build_quote_document(
     quote: Quote,
     shown: tuple[QuoteOption, ...],
     *,
-    today: date,
     plans: tuple[Subscription, ...] = (),
     explain: tuple[TableView, ...] = (),
     compared: TemplateComparison | None = None,
@@ -53,30 +60,30 @@ def build_quote_document(
 ) -> Document:
     """Return the document for the options `shown` of `quote`.
 
-    `today`: the day from which the age of prices is counted. `compared`: the claim of a template's source and costguard's
-    figures. `words`: what each of a few advised options is chosen for, by rank; None: all that was asked for is shown.
+    `compared`: the claim of a template's source and costguard's figures. `words`: what each of a few advised options is chosen
+    for, by rank; None: all that was asked for is shown.
     """
-    options, told = [_build_option_data(o, today) for o in shown], _build_template_parts(compared)
+    options, told = [_build_option_data(o) for o in shown], _build_template_parts(compared)
     data = {
         "schema": SCHEMA,
         "job": build_job_data(quote.asked) if not isinstance(quote.asked, Rental) else _build_rental_data(quote.asked),
         "options": options,
         "refused": [_build_refused_data(r) for r in quote.refused],
-        "warnings": [*quote.warnings, *_list_stale_warnings(shown, today)],
+        "warnings": [*quote.warnings, *_list_stale_warnings(shown)],
         "subscriptions": [_build_plan_data(p, quote) for p in plans],
         "template": told[0],
     }
     return Document(
         data=data,
-        records=tuple(_build_option_record(o, today) for o in shown),
+        records=tuple(_build_option_record(o) for o in shown),
         lead=(_format_title(quote),),
         tables=(
-            _build_option_table(quote, shown, today, words),
+            _build_option_table(quote, shown, words),
             *told[1],
             *explain,
             *(_list_plan_tables(plans, quote) if words is None else ()),
         ),
-        notes=(*told[2], *_list_notes(quote, shown, today, brief=words is not None, plans=plans)),
+        notes=(*told[2], *_list_notes(quote, shown, brief=words is not None, plans=plans)),
     )
 
 
@@ -117,13 +124,11 @@ QUOTE_FITS: Mapping[str, ColumnFit] = {
 }
 
 
-def _build_option_table(
-    quote: Quote, shown: tuple[QuoteOption, ...], today: date, words: Mapping[int, str] | None
-) -> TableView:
+def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
     timed = any(o.duration for o in shown)
     told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
-    rows = tuple((*_build_option_row(o, ranks[id(o)], today, timed=timed), told[id(o)]) for o in shown)
+    rows = tuple((*_build_option_row(o, ranks[id(o)], timed=timed), told[id(o)]) for o in shown)
     speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
     return TableView(
         title="",
@@ -145,9 +150,9 @@ def _build_option_table(
         short={
             "hours": tuple(_format_short_hours(o, timed=timed) for o in shown),
             "cost $ (80 % interval)": tuple(_format_short_money(o) for o in shown),
-            "price": tuple(_format_price_age(o.offer, today).removesuffix(" old").removeprefix("stale ") for o in shown),
+            "price": tuple(shorten_age(_format_price_age(o)) for o in shown),
         },
-        tones=tuple(DOUBTFUL if o.offer and o.offer.is_stale(today) else PLAIN for o in shown),
+        tones=tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in shown),
     )
 
 
@@ -168,7 +173,7 @@ def _format_short_money(o: QuoteOption) -> str:
     return f"{o.usd.expected.format()} ({ends})"
 
 
-def _build_option_row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
+def _build_option_row(o: QuoteOption, rank: int, *, timed: bool) -> tuple[str, ...]:
     gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
     place = o.placement
     fit = (format_split(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
@@ -182,7 +187,7 @@ def _build_option_row(o: QuoteOption, rank: int, today: date, *, timed: bool) ->
         *fit,
         format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected),
         _format_money(o),
-        _format_price_age(o.offer, today),
+        _format_price_age(o),
     )
 
 
@@ -194,15 +199,11 @@ def _format_money(o: QuoteOption) -> str:
     return f"{o.usd.expected.format()} ({o.usd.low.format()} - {o.usd.high.format()})"
 
 
-def _format_price_age(offer: Offer | None, today: date) -> str:
-    if offer is None or offer.rate is None:
-        return "unknown"
-    return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
+def _format_price_age(o: QuoteOption) -> str:
+    return o.price.format_age() if o.price else "unknown"
 
 
-def _list_notes(
-    quote: Quote, shown: tuple[QuoteOption, ...], today: date, *, brief: bool, plans: tuple[Subscription, ...]
-) -> list[str]:
+def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], *, brief: bool, plans: tuple[Subscription, ...]) -> list[str]:
     """Return what to know beside the table. `brief`: one line each for what was left out, and how to see it."""
     hidden = len(quote.options) - len(shown)
     notes = [] if brief or not hidden else [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."]
@@ -220,9 +221,18 @@ def _list_notes(
         )
     for option in shown[:1]:
         notes += [f"First option: {n}." for n in option.notes]
-    warnings = (*quote.warnings, *_list_stale_warnings(shown, today))
+    notes += _list_unranked(quote, brief=brief)
+    warnings = (*quote.warnings, *_list_stale_warnings(shown))
     notes += [f"Warning: {IN_BRACKETS.sub('', w) if brief and w.startswith('assumed') else w}." for w in warnings]
+    notes += ["next: costguard prices refresh asks for today's prices."] if _is_refresh_due(quote) else []
     return notes
+
+
+def _is_refresh_due(quote: Quote) -> bool:
+    """Return whether today's prices might rank another option first."""
+    first = next((o for o in quote.options if o.price), None)
+    old = any(r.reason.startswith(NOT_RANKED) for r in quote.refused)
+    return old if first is None or first.price is None else not first.price.fresh
 
 
 def _list_left_out(quote: Quote, hidden: int, plans: tuple[Subscription, ...]) -> list[str]:
@@ -243,15 +253,31 @@ def _list_refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
     return [f"Refused {len(refused)}: {named}{' ...' if len(refused) > len(nearest) else ''}."]
 
 
-def _list_stale_warnings(shown: tuple[QuoteOption, ...], today: date) -> list[str]:
-    stale = Counter(o.offer.provider for o in shown if o.offer and o.offer.is_stale(today))
+def _list_unranked(quote: Quote, *, brief: bool) -> list[str]:
+    """Return which prices are too old, or no prices, to be ranked; `brief`: per provider how many."""
+    unranked = [r for r in quote.refused if r.reason.startswith(NOT_RANKED)]
+    if not unranked:
+        return []
+    if brief:
+        providers = Counter((r.offer or "").split(" ", 1)[0] for r in unranked)
+        counts = ", ".join(f"{count} of {name}" for name, count in providers.most_common())
+        return [f"Not ranked, because they are old or no prices: {counts}."]
+    rest = [f"{len(unranked) - REFUSALS_SHOWN} more such offers are not ranked"] if len(unranked) > REFUSALS_SHOWN else []
+    return [f"{text}." for text in (*(f"{r.offer}: {r.reason}" for r in unranked[:REFUSALS_SHOWN]), *rest)]
+
+
+def _list_stale_warnings(shown: tuple[QuoteOption, ...]) -> list[str]:
+    """Return how many shown prices are past their time to live, what that may mean in money, and what to do about it."""
+    stale = Counter(o.offer.provider for o in shown if o.offer and o.price and not o.price.fresh)
     if not stale:
         return []
-    return [f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"]
+    what = f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"
+    why = next(filter(None, (explain_price_age(o) for o in shown if o.price and not o.price.fresh)), None)
+    return [f"{what}; the first of them {why}" if why else what]
 
 
-def _build_option_data(o: QuoteOption, today: date) -> dict[str, object]:
-    place, offer = o.placement, o.offer
+def _build_option_data(o: QuoteOption) -> dict[str, object]:
+    place, offer, price = o.placement, o.offer, o.price
     return {
         "provider": offer.provider if offer else None,
         "region": offer.region if offer else None,
@@ -264,8 +290,10 @@ def _build_option_data(o: QuoteOption, today: date) -> dict[str, object]:
         "price": {
             "observed_at": offer.observed_on.isoformat() if offer else None,
             "source": offer.source if offer else None,
-            "stale": offer.is_stale(today) if offer else None,
-            "age_days": offer.count_age_days(today) if offer else None,
+            "stale": not price.fresh if price else None,
+            "age_days": price.age_days if price else None,
+            "drift": offer.drift_class if offer else None,
+            "usd_per_hour_today": _build_price_data(o),
         },
         "memory_gib": build_memory_data(place.footprint) if place else None,
         "gpu_memory_gib": round(o.gpu.memory_gib, 3),
@@ -281,9 +309,17 @@ def _build_option_data(o: QuoteOption, today: date) -> dict[str, object]:
     }
 
 
-def _build_option_record(o: QuoteOption, today: date) -> dict[str, object]:
+def _build_price_data(o: QuoteOption) -> dict[str, str] | None:
+    """Return what the rate of all nodes is likely to be today."""
+    if o.price is None:
+        return None
+    price = o.price.multiply(o.nodes)
+    return {"low": price.low.format(), "expected": price.expected.format(), "high": price.high.format()}
+
+
+def _build_option_record(o: QuoteOption) -> dict[str, object]:
     """Return the option as one flat row."""
-    data = _build_option_data(o, today)
+    data = _build_option_data(o)
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
     for name in ("hours", "usd"):
         three = data[name] if isinstance(data[name], dict) else {}
@@ -294,7 +330,7 @@ def _build_option_record(o: QuoteOption, today: date) -> dict[str, object]:
         "reserved_gib": round(place.needs_gib, 3) if place else None,
         "gpu_memory_gib": data["gpu_memory_gib"],
         "price_observed_at": o.offer.observed_on.isoformat() if o.offer else None,
-        "price_stale": o.offer.is_stale(today) if o.offer else None,
+        "price_stale": not o.price.fresh if o.price else None,
         "price_source": o.offer.source if o.offer else None,
         "marks": " ".join(o.marks),
     }
@@ -397,7 +433,10 @@ def _list_money_tables(option: QuoteOption) -> tuple[TableView, ...]:
         return ()
     disk = option.storage_usd
     machines = option.usd.expected - disk.expected if disk else option.usd.expected
-    rows = [("machines", machines.format(4), f"{option.rate.format()} $/h x {option.hours.expected:.3f} h")]
+    rate = option.price.multiply(option.nodes).expected if option.price else option.rate
+    rows = [("machines", machines.format(4), f"{rate.format()} $/h x {option.hours.expected:.3f} h")]
+    if rate != option.rate:
+        rows.append(("", "", f"expected today; {option.rate.format()} $/h when it was seen"))
     rows += [("disk", disk.expected.format(4), "GB x $ per GB-month x hours / 730")] if disk else []
     rows.append(("sum", option.usd.expected.format(4), ""))
     return (TableView(title="Money", columns=("part", "$>", "how"), rows=tuple(rows)),)

@@ -15,7 +15,8 @@ def test_every_offer_is_listed_with_its_source_and_its_age(costguard: Command, m
     assert data["schema"] == "costguard.offers/1"
     assert len(data["offers"]) == len(shop.SHOP) == data["market"]["offers"]
     old = next(o for o in data["offers"] if o["provider"] == "gcp" and o["gpu"] == "A100-80GB-SXM")
-    assert (old["observed_at"], old["age_days"], old["stale"]) == ("2026-10-11", 41, True)
+    assert (old["observed_at"], old["age_days"], old["stale"]) == ("2026-10-11", 41, False)
+    assert next(o for o in data["offers"] if o["provider"] == "lambda" and o["gpu_count"] == 8)["stale"] is True
     assert old["source"] == "gcp's price list"
 
 

@@ -65,8 +65,16 @@ def test_classes_are_each_gpu_and_count_once(market: MarketReader) -> None:
     assert market.list_classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
 
 
-def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: MarketReader) -> None:
-    assert market.find_best("H100-SXM", 8, EVERYTHING) == [AWS_SPOT, H100, AWS_WEST]
+def test_the_best_of_a_class_is_the_cheapest_of_each_provider_tier_and_day(market: MarketReader) -> None:
+    spot = replace(AWS_SPOT, on_demand_rate=AWS.rate)
+    assert market.find_best("H100-SXM", 8, EVERYTHING) == [spot, H100, AWS_WEST, AWS]
+
+
+def test_an_undated_copy_and_a_stated_drift_come_back(tmp_path: Path) -> None:
+    bid = replace(AWS_SPOT, provider="vast", drift="bid", observed_to=date(2026, 10, 20))
+    write_market(tmp_path / "m.sqlite", [bid])
+    with MarketReader(tmp_path / "m.sqlite") as market:
+        assert list(market.list_offers(EVERYTHING)) == market.find_best("H100-SXM", 8, EVERYTHING) == [bid]
 
 
 def test_an_unknown_price_is_never_the_best(market: MarketReader) -> None:
@@ -149,12 +157,16 @@ def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[O
         assert sorted(map(repr, market.list_offers(selection))) == sorted(map(repr, chosen))
         assert market.list_classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
         for gpu, gpu_count in market.list_classes(selection):
-            lots: dict[tuple[str, str], int] = {}
+            lots: dict[tuple[object, ...], int] = {}
             for o in chosen:
                 if o.rate and (o.gpu, o.gpu_count) == (gpu, gpu_count):
-                    lots[o.provider, o.tier] = min(o.rate.nano_per_hour, lots.get((o.provider, o.tier), 10**19))
-            best = {(o.provider, o.tier): o.rate.nano_per_hour for o in market.find_best(gpu, gpu_count, selection) if o.rate}
+                    lots[_get_lot(o)] = min(o.rate.nano_per_hour, lots.get(_get_lot(o), 10**19))
+            best = {_get_lot(o): o.rate.nano_per_hour for o in market.find_best(gpu, gpu_count, selection) if o.rate}
             assert best == lots
+
+
+def _get_lot(offer: Offer) -> tuple[object, ...]:
+    return (offer.provider, offer.tier, offer.drift, offer.pricing, offer.observed_on, offer.observed_to)
 
 
 def _selected(offer: Offer, selection: OfferSelection) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from costguard.quoting.offer import Offer
 from costguard.values.money import Rate
 from costguard.values.resource import TIERS
 
-TODAY = date(2026, 11, 21)
 OFFER = Offer(
     provider="runpod",
     region="global",
@@ -27,33 +26,28 @@ OFFER = Offer(
 )
 
 
-def seen(days_ago: int, pricing: str = "standard") -> Offer:
-    return replace(OFFER, observed_on=TODAY - timedelta(days=days_ago), pricing=pricing)
+@pytest.mark.parametrize(
+    ("changed", "drift"),
+    [
+        ({}, "list"),
+        ({"tier": "community"}, "community"),
+        ({"tier": "spot", "pricing": "dynamic"}, "spot"),
+        ({"provider": "vast", "tier": "on-demand", "pricing": "dynamic"}, "ask"),
+        ({"provider": "vast", "tier": "spot", "pricing": "dynamic"}, "bid"),
+        ({"provider": "acme", "tier": "spot", "pricing": "dynamic", "drift": "bid"}, "bid"),
+        ({"provider": "acme", "tier": "on-demand", "pricing": "dynamic"}, "ask"),
+        ({"provider": "aws", "tier": "on-demand"}, "hyperscaler"),
+        ({"provider": "gcp", "tier": "on-demand", "gpu": "B200-SXM"}, "hyperscaler-new"),
+        ({"provider": "lambda", "tier": "on-demand", "gpu": "B200-SXM"}, "list"),
+    ],
+)
+def test_how_fast_a_price_moves_follows_from_who_sells_what_and_how(changed: dict[str, Any], drift: str) -> None:
+    assert replace(OFFER, **changed).drift_class == drift
 
 
-def test_a_list_price_is_fresh_for_a_month() -> None:
-    assert [seen(days).is_stale(TODAY) for days in (0, 30, 31)] == [False, False, True]
-
-
-def test_a_price_made_by_demand_is_fresh_for_two_days() -> None:
-    assert [seen(days, "dynamic").is_stale(TODAY) for days in (0, 2, 3)] == [False, False, True]
-
-
-def test_a_stale_price_says_its_age() -> None:
-    assert OFFER.format_staleness(TODAY) == "stale 42d"
-
-
-def test_a_fresh_price_says_nothing() -> None:
-    assert seen(3).format_staleness(TODAY) == ""
-
-
-def test_a_price_of_tomorrow_is_fresh_where_the_observer_is_ahead() -> None:
-    assert seen(-1).format_staleness(TODAY) == ""
-
-
-def test_a_price_from_the_future_proves_nothing() -> None:
-    assert seen(-3).is_stale(TODAY)
-    assert seen(-3).format_staleness(TODAY) == "dated 3d ahead"
+def test_a_copy_without_a_date_knows_how_old_it_may_be() -> None:
+    assert OFFER.undated_days == 0
+    assert replace(OFFER, observed_to=date(2026, 11, 9)).undated_days == 30
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -74,6 +68,8 @@ def test_every_tier_can_be_offered(tier: str) -> None:
         {"gpu_count": 1.0},
         {"tier": "interruptible"},
         {"pricing": "haggled"},
+        {"drift": "continental"},
+        {"observed_to": date(2026, 10, 9)},
     ],
     ids=str,
 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import date
 
 import pytest
 
 from costguard.quoting.offer import Offer
+from costguard.quoting.price_drift import AgedPrice
 from costguard.quoting.quote import (
     CHEAPEST,
     FASTEST,
+    MAYBE_CHEAPER,
+    MAYBE_CHEAPEST,
     PARETO,
     QuoteOption,
+    choose_advice,
     explain_cap_breach,
+    explain_price_age,
     explain_uncertainty,
     list_cap_warnings,
     price_option,
@@ -39,6 +45,8 @@ TWO_DOLLARS = Offer(
     observed_on=date(2026, 11, 1),
     source="a test",
 )
+PRICE = AgedPrice(age_days=3, low=Rate.parse("2"), expected=Rate.parse("2"), high=Rate.parse("2"), fresh=True)
+OLD_PRICE = AgedPrice(age_days=90, low=Rate.parse("1.6"), expected=Rate.parse("2"), high=Rate.parse("2.5"), fresh=False)
 HOURS = Interval(8, 10, 13)
 SPENT = MoneyInterval(low=Money.parse("16"), expected=Money.parse("20"), high=Money.parse("26"))
 PARTS = (("speed", Interval(6, 8, 9)), ("start-up", Interval(0.5, 1, 4.5)), ("certain", Interval(1, 1, 1)))
@@ -46,6 +54,7 @@ OPTION = QuoteOption(
     gpu=GPUS["H100-SXM"],
     gpu_count=1,
     offer=TWO_DOLLARS,
+    price=PRICE,
     duration=Duration(hours=HOURS, startup_hours=PARTS[1][1], train_hours=PARTS[0][1], parts=PARTS),
     hours=HOURS,
     usd=SPENT,
@@ -102,7 +111,7 @@ def test_an_option_of_unknown_money_or_hours_is_last_and_bears_no_mark() -> None
 
 def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar() -> None:
     disk = StorageRate(provider="acme", nano_per_gb_month=100_000_000)
-    usd, stored = price_option(TWO_DOLLARS, 3, Interval.exactly(7.3), disk, 100)
+    usd, stored = price_option(PRICE, 3, Interval.exactly(7.3), disk, 100)
     assert stored is not None
     assert usd is not None
     assert stored.expected == Money.parse("0.3")  # 3 x 100 GB x $0.10 x 7.3 h / 730 h
@@ -110,8 +119,52 @@ def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar(
 
 
 def test_a_price_that_is_unknown_gives_no_money() -> None:
-    assert price_option(replace(TWO_DOLLARS, rate=None), 1, HOURS, None, 0) == (None, None)
-    assert price_option(TWO_DOLLARS, 1, None, None, 0) == (None, None)
+    assert price_option(None, 1, HOURS, None, 0) == (None, None)
+    assert price_option(PRICE, 1, None, None, 0) == (None, None)
+
+
+def test_hours_and_price_are_two_errors_that_add_as_squares() -> None:
+    usd, _ = price_option(OLD_PRICE, 1, Interval(8, 10, 12.5), None, 0)
+    assert usd is not None
+    assert usd.expected == Money.parse("20")
+    far = math.exp(math.hypot(math.log(1.25), math.log(1.25)))
+    assert float(usd.low.format(6)) == pytest.approx(20 / far, rel=1e-6)
+    assert float(usd.high.format(6)) == pytest.approx(20 * far, rel=1e-6)
+
+
+@pytest.mark.parametrize("hours", [Interval.exactly(10), Interval(8, 10, 13), Interval(0, 0, 0), Interval(0, 1e-9, 5)])
+@pytest.mark.parametrize("price", [PRICE, OLD_PRICE])
+def test_an_old_price_never_narrows_the_cost_and_never_passes_both_high_ends(hours: Interval, price: AgedPrice) -> None:
+    usd, _ = price_option(price, 2, hours, None, 0)
+    exact, _ = price_option(replace(price, low=price.expected, high=price.expected), 2, hours, None, 0)
+    assert usd is not None
+    assert exact is not None
+    assert usd.low <= exact.low <= exact.expected == usd.expected <= exact.high <= usd.high
+    assert usd.high <= price.high.multiply(2).multiply_seconds(math.ceil(hours.high * 3600))
+
+
+def test_the_marks_go_to_fresh_prices_and_an_older_one_below_them_is_maybe_cheaper() -> None:
+    dear = replace(OPTION, usd=MoneyInterval(low=Money.parse("22"), expected=Money.parse("22"), high=Money.parse("22")))
+    old = replace(OPTION, price=OLD_PRICE)
+    best, fresh = rank_options([dear, old], "usd")
+    assert (best.price, best.marks) == (OLD_PRICE, (MAYBE_CHEAPER,))
+    assert fresh.marks == (CHEAPEST, FASTEST, PARETO)
+    advice = choose_advice((best, fresh))
+    assert dict(advice.words) == {1: MAYBE_CHEAPER, 2: "cheapest on-demand, fastest"}
+
+
+def test_where_no_price_is_fresh_the_first_is_maybe_the_cheapest() -> None:
+    old = replace(OPTION, price=OLD_PRICE)
+    (only,) = rank_options([old], "usd")
+    assert only.marks == (MAYBE_CHEAPEST,)
+    assert dict(choose_advice((only,)).words) == {1: "maybe cheapest on-demand, maybe fastest"}
+
+
+def test_an_old_price_says_what_its_age_alone_may_cost() -> None:
+    assert explain_price_age(OPTION) is None
+    assert (
+        explain_price_age(replace(OPTION, price=OLD_PRICE)) == "was seen 90 d ago, which alone makes its cost $16.00 to $25.00"
+    )
 
 
 def test_a_stated_count_scales_the_work_of_the_layers() -> None:

@@ -20,7 +20,7 @@ from costguard.sizing.placement import Hardware
 from costguard.values.money import Money, Rate
 from costguard.values.resource import SPOT
 from tests.campaign import examples
-from tests.shop import FRESH, SHOP, offer
+from tests.shop import FRESH, SHOP, TODAY, offer
 
 FACTS = ShippedFacts()
 TABLE = {"model": "llama-3.1-8b", "method": "qlora", "tokens": 5 * 10**7, "seq_len": 2048}
@@ -31,7 +31,7 @@ FULL = parse_job(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8
 def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
     write_market(folder / "market.sqlite", offers)
     with MarketReader(folder / "market.sqlite") as market:
-        return build_quote(job, market=market, facts=FACTS, sort=sort, on=on)
+        return build_quote(job, market=market, facts=FACTS, sort=sort, on=on, today=TODAY)
 
 
 OFFERS = st.builds(
@@ -160,7 +160,7 @@ def test_spot_takes_longer_than_the_same_machine_on_demand(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_less_often_makes_spot_dearer(tmp_path: Path) -> None:
-    spot = [offer("vast", "H100-SXM", "3", tier=SPOT)]
+    spot = [offer("runpod", "H100-SXM", "3", tier=SPOT)]
     often = asked(tmp_path, spot).options[0]
     seldom = asked(tmp_path, spot, dataclasses.replace(JOB, checkpoint_every_hours=10.0)).options[0]
     assert hours(seldom) > hours(often)

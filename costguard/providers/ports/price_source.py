@@ -1,7 +1,7 @@
 """Public prices: what a source that anybody can read, without an account, says and is handed.
 
-A source turns the published answer of one feed into offers. It neither opens a connection nor keeps a cache: `PriceFetcher` does
-both, so that size limits, conditional requests and caching are the same for all.
+A source turns the published answer of one feed into offers. It neither opens a connection nor keeps a cache: `PriceFetcher`
+does both, so that size limits, conditional requests and caching are the same for all.
 """
 
 from __future__ import annotations

@@ -155,14 +155,16 @@ def _quote_here(
     if machine.hourly is not None:
         bare = replace(job, limits=JobLimits(max_usd=job.limits.max_usd, max_hours=job.limits.max_hours))
         offer = _build_offer(machine, hardware, live, now)
-        answer = flow.build_quote(bare, market=SingleOfferMarket(offer), facts=facts, on=hardware, booted=True)
+        answer = flow.build_quote(
+            bare, market=SingleOfferMarket(offer), facts=facts, on=hardware, booted=True, today=now.date()
+        )
     else:
         with MarketReader(find_market_file(asked.market, asked.config)) as source:
             job = replace(job, limits=resolve_limits(job.limits, source))
             here = guess_provider() if job.limits.providers is None else None
             sold = here in source.providers() if here else False
             narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
-            answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
+            answer = flow.build_quote(narrowed, market=source, facts=facts, on=hardware, booted=True, today=now.date())
     if not answer.options:
         why = answer.refused[0].reason if answer.refused else "this hardware is unknown"
         hint = "; ".join(answer.advice) or "fix the job file; without one the command is run unquoted"
@@ -179,7 +181,7 @@ def _price_from_market(machine: JobMachine, option: QuoteOption, facts: ShippedF
 
     offer = option.offer
     assert offer is not None  # noqa: S101 - for the type checker: asked just now
-    rate = option.rate
+    rate = option.price.multiply(option.nodes).expected if option.price else None
     storage = facts.get_storage_rates().get(offer.provider)
     if rate is not None and storage is not None:
         disk = storage.compute_cost(compute_job_disk_gb(job) * option.nodes, 3600).nano
