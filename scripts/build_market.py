@@ -1,9 +1,11 @@
 """Builds `costguard/data/market.sqlite` from price snapshots: `python scripts/build_market.py [FOLDER]`.
 
 One CSV row is one observation of one price. The rules (from the snapshots' README): never average; of the same thing the newest
-observation is kept; a row that says less (RunPod's "cheapest of community and secure") gives way to rows that say more and are
-as new; what cannot be rented is no offer; a price that cannot be true is unknown, shown and never ranked. Every row that is
-not kept is counted under its reason.
+observation is kept; a blend of tiers (RunPod's "cheapest of community and secure") is no offer, and neither is what cannot be
+rented; a price that cannot be true is unknown, shown and never ranked. A copy without a date has a first and a last possible
+day. Every row that is not kept is counted under its reason.
+
+Beside the snapshots, a history of prices is read for machines that they lack or know only from an earlier day.
 
 Example: RunPod's H100, secure, was 3.49 on 2026-10-07, 3.99 on 2026-10-10 and 3.99 on 2026-11-09: the last is kept.
 """
@@ -14,28 +16,42 @@ import argparse
 import csv
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from costguard.ledger.market import write_market
-from costguard.quoting.offer import Offer
+from costguard.quoting.offer import MARKETPLACES, Offer
 from costguard.values.gpu import GpuNames, read_gpus
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
 
 ROOT = Path(__file__).parent.parent
 PRICES = ROOT.parent / "shared" / "providers" / "prices"
+HISTORY = ROOT.parent / "shared" / "data" / "price_history_dev.csv"
 GPUS = ROOT / "costguard" / "data" / "gpus.csv"
 MARKET = ROOT / "costguard" / "data" / "market.sqlite"
 
 LEAST_USD_PER_GPU_HOUR, MOST_USD_PER_GPU_HOUR = Decimal("0.01"), Decimal(100)
 """Prices outside are mistakes of a collector: the cheapest real GPU is an RTX 3060 at 0.0556, the dearest a B300 at 17.8."""
 
-MARKETPLACES = frozenset({"vast"})
-"""Where hosts set prices: every price is dynamic, not only spot."""
+BLEND = "cheapest of community and secure"
+"""What a source says of a price that is of one of two tiers, and does not say which."""
+
+LIST_COLLECTORS = frozenset("kh")
+"""Collectors in the history whose rows are machines that can be rented: karpenter's tables and cherielilili's own calls
+(`providers/public-prices.md`, 2026-11-23). Cyclenerd's also price machines in regions that do not have them: eight H100 as
+spot at $10.21 in europe-north1, where GCP has none, and from $23 where it has."""
+
+LEFT_TO_SNAPSHOTS = frozenset({"vast", "lambda", "sfcompute"})
+"""Providers whose history is not read: asks of July 2026 say nothing by November; Lambda's rows there give the price of a
+V100 to an A100, and its snapshot is newer; SF Compute's are an index."""
+
+UNDATED_SINCE = date(2025, 8, 1)
+"""The earliest day of a copy that only says how late it can be: SkyPilot's catalogue v8, whose oldest copy of AWS is of
+2025-08 or later (it has g6f; the snapshots' README)."""
 
 SOLD_BY_THE_GPU = {"runpod": (2, 4, 8)}
 """Whose machines are rented with as many GPUs as one asks for, each at the price of one: RunPod states prices per GPU and takes
@@ -104,6 +120,7 @@ class Row:
     tier: str
     usd_per_hour: str
     observed_on: date
+    observed_to: date | None
     source: str
     instance_type: str
     vcpus: float | None
@@ -138,28 +155,34 @@ def main() -> None:
     """Build the file and say what was done."""
     parser = argparse.ArgumentParser(description="Builds costguard/data/market.sqlite from price snapshots.")
     parser.add_argument("prices", nargs="?", type=Path, default=PRICES, help="folder of CSV files (%(default)s)")
+    parser.add_argument("--history", type=Path, default=HISTORY, help="a CSV file of dated prices (%(default)s)")
     parser.add_argument("--output", type=Path, default=MARKET, help="the file to write (%(default)s)")
     asked = parser.parse_args()
     files = sorted(asked.prices.glob("*.csv"))
     if not files:
         parser.error(f"no *.csv in {asked.prices}")
-    built = build(files)
-    write_market(asked.output, built.offers, {"built_from": ", ".join(file.name for file in files)})
+    if not asked.history.is_file():
+        parser.error(f"no file {asked.history}")
+    built = build(files, asked.history)
+    write_market(asked.output, built.offers, {"built_from": ", ".join(file.name for file in (*files, asked.history))})
     asked.output.chmod(0o644)  # it is shipped, and everybody may read it
     print(report(built, asked.output))
 
 
-def build(files: Sequence[Path]) -> Built:
-    """The offers that the rows of `files` amount to."""
+def build(files: Sequence[Path], history: Path | None = None) -> Built:
+    """The offers that the rows of the snapshots `files` amount to, and those of `history` that tell more."""
     with GPUS.open(encoding="utf-8", newline="") as file:
         names = GpuNames(read_gpus(csv.DictReader(file)))
     dropped: Counter[str] = Counter()
     superseded: Counter[str] = Counter()
-    rows = [nuanced(row, names) for file in files for row in observations(file)]
+    seen = [nuanced(row, names) for file in files for row in observations(file)]
+    seen += [nuanced(row, names) for row in newest_in_history(history)] if history else []
+    rows = end_open_ranges(seen)
     sold = [row for row in rows if not _counted(refusal(row), dropped)]
     sold = list(typed(sold))
     newest = newest_of_each(sold, superseded)
-    kept = [row for row in newest if not _counted(said_better(row, newest), superseded)]
+    everywhere = newest_everywhere(newest)
+    kept = [row for row in newest if not _counted(said_better(row, everywhere), superseded)]
     stated = {(*row.kind, row.tier) for row in kept}
     kept += [row for one in kept for row in several(one) if (*row.kind, row.tier) not in stated]
     return Built(offers=tuple(map(offer, kept)), rows=len(rows), superseded=superseded, dropped=dropped)
@@ -173,6 +196,7 @@ def observations(file: Path) -> Iterator[Row]:
             count = int(line["gpu_count"])
             named = TYPED.search(source)
             price = usd(line["usd_per_hour"])
+            first, last = days(line["observed_on"], source)
             if sold_as and price is not None:
                 price, count = price * int(sold_as[1]) / count, int(sold_as[1])
             yield Row(
@@ -182,7 +206,8 @@ def observations(file: Path) -> Iterator[Row]:
                 region="global" if EVERYWHERE.fullmatch(line["region"]) else line["region"],
                 tier=line["tier"],
                 usd_per_hour="" if price is None else str(price),
-                observed_on=day(line["observed_on"]),
+                observed_on=first,
+                observed_to=last,
                 source=source,
                 instance_type=line.get("instance_type") or (next(filter(None, named.groups())) if named else ""),
                 vcpus=figure(line["vcpus"]),
@@ -191,6 +216,42 @@ def observations(file: Path) -> Iterator[Row]:
                 vram_gb=figure(line["vram_gb"]),
                 note=next(filter(None, ((found := REMARKS.search(source)) and found.groups()) or ()), ""),
             )
+
+
+def newest_in_history(file: Path) -> list[Row]:
+    """The newest row of each machine in a history of prices; regions such as `cheapest` are no places."""
+    newest: dict[tuple[str, ...], dict[str, str]] = {}
+    with file.open(encoding="utf-8", newline="") as lines:
+        for line in csv.DictReader(lines):
+            placed = line["region"] not in ("cheapest", "median")
+            if placed and line["collector"] in LIST_COLLECTORS and line["provider"] not in LEFT_TO_SNAPSHOTS:
+                key = tuple(line[name] for name in ("provider", "gpu", "gpu_count", "tier", "region", "instance_type"))
+                newest[key] = max(newest.get(key, line), line, key=lambda row: row["observed_on"])
+    return [
+        Row(
+            provider=line["provider"],
+            gpu=line["gpu"],
+            gpu_count=int(line["gpu_count"]),
+            region=line["region"],
+            tier=line["tier"],
+            usd_per_hour=line["usd_per_hour"],
+            observed_on=date.fromisoformat(line["observed_on"]),
+            observed_to=None,
+            source=line["source"],
+            instance_type=line["instance_type"],
+            vcpus=None,
+            ram_gb=None,
+            disk_gb=None,
+            vram_gb=None,
+        )
+        for line in newest.values()
+    ]
+
+
+def end_open_ranges(rows: Sequence[Row]) -> list[Row]:
+    """`rows` in which a range without a last day ends on the newest day of all: a copy is no younger than the collection."""
+    last = max((row.observed_on for row in rows), default=date.min)
+    return [replace(row, observed_to=max(last, row.observed_on)) if row.observed_to == date.max else row for row in rows]
 
 
 def nuanced(row: Row, names: GpuNames) -> Row:
@@ -206,6 +267,8 @@ def refusal(row: Row) -> str | None:
     """Why `row` is no offer; None where it is one."""
     if row.tier == SPOT and "equals on-demand" in row.source:
         return "spot price equals on-demand: the product is being removed"
+    if BLEND in row.source:
+        return "a blend of tiers, of which one cannot be rented by name"
     return next((nuance.refused for nuance in NUANCES if nuance.refused and nuance.holds(row)), None)
 
 
@@ -240,12 +303,20 @@ def newest_of_each(rows: Iterable[Row], superseded: Counter[str]) -> list[Row]:
     return newest
 
 
-def said_better(row: Row, rows: Iterable[Row]) -> str | None:
-    """Why an unsplit row gives way: its provider's community or secure price is at least as new; None where it stays."""
-    if row.tier != "on-demand" or "community and secure" not in row.source:
-        return None
-    split = (r for r in rows if r.kind == row.kind and r.tier in ("community", "secure") and r.observed_on >= row.observed_on)
-    return "community and secure are stated apart, and as new" if any(split) else None
+def newest_everywhere(rows: Iterable[Row]) -> dict[tuple[str, ...], date]:
+    """The day of the newest price that holds in every region, by provider, GPU, count and tier."""
+    days: dict[tuple[str, ...], date] = {}
+    for row in rows:
+        if row.region == "global":
+            key = (row.provider, row.gpu, str(row.gpu_count), row.tier)
+            days[key] = max(row.observed_on, days.get(key, row.observed_on))
+    return days
+
+
+def said_better(row: Row, everywhere: Mapping[tuple[str, ...], date]) -> str | None:
+    """Why a region's price gives way: one for every region is newer; None where it stays."""
+    newest = everywhere.get((row.provider, row.gpu, str(row.gpu_count), row.tier))
+    return "a newer price holds in every region" if newest and newest > row.observed_on else None
 
 
 def several(one: Row) -> Iterator[Row]:
@@ -274,6 +345,7 @@ def offer(row: Row) -> Offer:
         tier=row.tier,
         rate=rate(row),
         observed_on=row.observed_on,
+        observed_to=row.observed_to,
         source=row.source,
         pricing="dynamic" if row.tier == SPOT or row.provider in MARKETPLACES else "standard",
         vcpus=row.vcpus,
@@ -288,7 +360,7 @@ def rate(row: Row) -> Rate | None:
     price = usd(row.usd_per_hour)
     if price is None or not LEAST_USD_PER_GPU_HOUR <= price / row.gpu_count <= MOST_USD_PER_GPU_HOUR:
         return None
-    return Rate.parse(price)
+    return Rate.parse(round(price, 9))
 
 
 def usd(text: str) -> Decimal | None:
@@ -300,10 +372,32 @@ def usd(text: str) -> Decimal | None:
     return price if price.is_finite() else None
 
 
-def day(text: str) -> date:
-    """A stated day; of a month or a year its first, which is the oldest it can be: "2025-08", "2026 (undated)"."""
-    year, month, of_month = (*(int(part) for part in text.removesuffix(" (undated)").split("-")), 1, 1)[:3]
-    return date(year, month, of_month)
+RANGE = re.compile(r"undated copy: (?:(\d{4}-\d\d) (?:to (\d{4}-\d\d)|(or later))|no later than (\d{4}-\d\d))")
+FETCHED = re.compile(r"fetched (\d{4}-\d\d-\d\d) or (\d{4}-\d\d-\d\d)")
+
+
+def days(text: str, source: str) -> tuple[date, date | None]:
+    """The first and the last day on which a price may have been seen; None: the first is exact, date.max: no last day is known.
+
+    Example: "2026-01" of a source with "undated copy: 2026-01 to 2026-05" is 2026-01-01 to 2026-05-31.
+    """
+    if len(text) == len("2026-01-01") and text[-1].isdigit():
+        return date.fromisoformat(text), None
+    if fetched := FETCHED.search(source):
+        return date.fromisoformat(fetched[1]), date.fromisoformat(fetched[2])
+    if found := RANGE.search(source):
+        first, last, later, by = found.groups()
+        if by:
+            return UNDATED_SINCE, _end_of_month(by)
+        return date.fromisoformat(f"{first}-01"), date.max if later else _end_of_month(last)
+    if text.endswith(" (undated)"):
+        return date(int(text.removesuffix(" (undated)")), 1, 1), date.max
+    return date.fromisoformat(f"{text}-01"), _end_of_month(text)
+
+
+def _end_of_month(text: str) -> date:
+    year, month = map(int, text.split("-"))
+    return date(year + month // 12, month % 12 + 1, 1) - timedelta(days=1)
 
 
 def figure(text: str) -> float | None:

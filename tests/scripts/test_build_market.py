@@ -14,7 +14,7 @@ from costguard.ledger.market import MarketReader
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.gpu import read_gpus
 from costguard.values.money import Rate
-from scripts.build_market import MARKET, PRICES, Built, build, day, report
+from scripts.build_market import HISTORY, MARKET, PRICES, Built, build, days, report
 
 TODAY = date(2026, 11, 21)
 FIVE_CLOUDS = {"aws", "gcp", "runpod", "lambda", "vast"}
@@ -67,21 +67,54 @@ def test_tiers_regions_and_counts_are_different_things(tmp_path: Path) -> None:
     assert len(made.offers) == 4
 
 
-UNSPLIT = {"tier": "on-demand", "usd_per_hour": "2.69", "source": "a feed (cheapest of community and secure)"}
+def test_a_blend_of_tiers_is_no_offer(tmp_path: Path) -> None:
+    made = built(tmp_path, {"tier": "on-demand", "usd_per_hour": "2.69", "source": "a feed (cheapest of community and secure)"})
+    assert made.offers == ()
+    assert made.dropped == {"a blend of tiers, of which one cannot be rented by name": 1}
 
 
-def test_an_unsplit_price_gives_way_to_split_ones_that_are_as_new(tmp_path: Path) -> None:
-    made = built(tmp_path, UNSPLIT, {})
-    assert [offer.tier for offer in made.offers] == ["secure"]
-    assert made.superseded == {"community and secure are stated apart, and as new": 1}
+def test_a_regions_price_gives_way_to_a_newer_one_for_every_region(tmp_path: Path) -> None:
+    made = built(
+        tmp_path,
+        {"region": "us", "usd_per_hour": "1"},
+        {"region": "eu", "observed_on": "2026-10-20"},
+        {"observed_on": "2026-10-10"},
+    )
+    assert [(offer.region, offer.observed_on.day) for offer in made.offers] == [("eu", 20), ("global", 10)]
+    assert made.superseded == {"a newer price holds in every region": 1}
 
 
-def test_an_unsplit_price_stays_beside_split_ones_that_are_older(tmp_path: Path) -> None:
-    made = built(tmp_path, {**UNSPLIT, "observed_on": "2026-10-08"}, {})
-    assert {(offer.tier, offer.note) for offer in made.offers} == {
-        ("on-demand", "cheapest of community and secure"),
-        ("secure", ""),
-    }
+HISTORY_COLUMNS = (
+    "provider",
+    "gpu",
+    "gpu_count",
+    "tier",
+    "region",
+    "usd_per_hour",
+    "observed_on",
+    "source",
+    "instance_type",
+    "collector",
+)
+
+
+def test_a_history_tells_of_machines_that_no_snapshot_has_and_of_its_newest_day(tmp_path: Path) -> None:
+    rows = [
+        ("azure", "T4", "1", "on-demand", "eastus", "0.5", "2026-05-01", "h", "NC4as", "k"),
+        ("azure", "T4", "1", "on-demand", "eastus", "0.52601234567891", "2026-06-18", "h", "NC4as", "k"),
+        ("azure", "T4", "1", "on-demand", "cheapest", "0.4", "2026-06-18", "h", "", "k"),
+        ("gcp", "T4", "1", "on-demand", "nowhere", "0.4", "2026-06-18", "h", "n1", "c"),
+        ("vast", "T4", "1", "on-demand", "US", "0.1", "2026-06-18", "h", "", "h"),
+        ("acme", "H100-SXM", "1", "secure", "global", "9", "2026-06-18", "h", "", "h"),
+    ]
+    with (tmp_path / "history.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([HISTORY_COLUMNS, *rows])
+    built(tmp_path, {})
+    made = build([tmp_path / "prices.csv"], tmp_path / "history.csv")
+    assert [(o.provider, o.observed_on.isoformat(), o.rate) for o in made.offers] == [
+        ("acme", "2026-10-07", Rate.parse("3.49")),
+        ("azure", "2026-06-18", Rate.parse("0.526012346")),
+    ]
 
 
 def test_spot_that_costs_as_much_as_on_demand_is_no_offer(tmp_path: Path) -> None:
@@ -160,10 +193,26 @@ def test_an_offer_without_a_type_is_called_after_its_gpus(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "read"), [("2026-10-10", (2026, 10, 10)), ("2025-08", (2025, 8, 1)), ("2026 (undated)", (2026, 1, 1))]
+    ("text", "source", "first", "last"),
+    [
+        ("2026-10-10", "a feed", "2026-10-10", None),
+        ("2026-04", "a feed", "2026-04-01", "2026-04-30"),
+        ("2025-12", "a feed", "2025-12-01", "2025-12-31"),
+        ("2026-01", "a copy (undated copy: 2026-01 to 2026-05); median of 2 zones", "2026-01-01", "2026-05-31"),
+        ("2025-08", "a copy (undated copy: 2025-08 or later)", "2025-08-01", "9999-12-31"),
+        ("2026-04", "a copy (GPU part; undated copy: no later than 2026-04) + another", "2025-08-01", "2026-04-30"),
+        ("2026-08", "AWS spot feed; fetched 2026-08-06 or 2026-08-10", "2026-08-06", "2026-08-10"),
+        ("2026 (undated)", "a copy", "2026-01-01", "9999-12-31"),
+    ],
 )
-def test_a_month_is_read_as_its_first_day(text: str, read: tuple[int, int, int]) -> None:
-    assert day(text) == date(*read)
+def test_an_unsure_day_is_read_as_its_first_and_its_last(text: str, source: str, first: str, last: str | None) -> None:
+    assert days(text, source) == (date.fromisoformat(first), date.fromisoformat(last) if last else None)
+
+
+def test_a_copy_is_no_younger_than_the_collection(tmp_path: Path) -> None:
+    undated = {"observed_on": "2025-08", "gpu": "T4", "vram_gb": "16", "source": "a copy (undated copy: 2025-08 or later)"}
+    made = built(tmp_path, undated, {})
+    assert {offer.gpu: offer.observed_to for offer in made.offers} == {"T4": date(2026, 10, 7), "H100-SXM": None}
 
 
 def test_the_report_counts_every_row(tmp_path: Path) -> None:
@@ -178,9 +227,9 @@ def shipped() -> list[Offer]:
         return list(market.list_offers(OfferSelection()))
 
 
-@pytest.mark.skipif(not PRICES.is_dir(), reason=f"the price snapshots are not at {PRICES}")
+@pytest.mark.skipif(not (PRICES.is_dir() and HISTORY.is_file()), reason=f"the price snapshots are not at {PRICES}")
 def test_the_shipped_market_is_what_its_sources_say(shipped: list[Offer]) -> None:
-    assert set(shipped) == set(build(sorted(PRICES.glob("*.csv"))).offers)
+    assert set(shipped) == set(build(sorted(PRICES.glob("*.csv")), HISTORY).offers)
 
 
 def test_every_shipped_gpu_is_in_the_catalogue(shipped: list[Offer]) -> None:
