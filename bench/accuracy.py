@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # bench and scripts are folders beside the package, not installed
 
 from bench import predictions, scores, speeds  # noqa: E402 - after the path above
+from bench.page import PRICES_BEGIN as BEGIN  # noqa: E402
+from bench.page import PRICES_END as END  # noqa: E402
 from bench.page import Scores, page  # noqa: E402
 from bench.peers import PEERS  # noqa: E402
 from bench.published import Row, read_rows  # noqa: E402
@@ -43,8 +45,16 @@ def main(words: list[str] | None = None) -> int:
     told = page(scored(rows))
     print(told)
     if asked.write:
-        asked.write.write_text(told, encoding="utf-8")
+        prices = keep_part(asked.write)  # written by bench/prices.py
+        asked.write.write_text(f"{told.rstrip()}\n\n{prices}\n" if prices else told, encoding="utf-8")
     return 0
+
+
+def keep_part(page: Path) -> str:
+    """The part of the page that another bench writes, between its marks; "" where there is none."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    begin, end = text.find(BEGIN), text.find(END)
+    return text[begin : end + len(END)] if 0 <= begin < end else ""
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:

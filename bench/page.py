@@ -222,6 +222,9 @@ def _short(text: str, most: int = 110) -> str:
     return clean if len(clean) <= most else clean[: most - 3].rsplit(" ", 1)[0] + " ..."
 
 
+PRICES_BEGIN, PRICES_END = "<!-- prices: begin -->", "<!-- prices: end -->"
+"""Between them stands what `bench/prices.py` writes."""
+
 HEAD = """# Accuracy
 
 Written by `python bench/accuracy.py --write docs/ACCURACY.md`; do not edit. It compares what costguard says with what

@@ -47,6 +47,7 @@ BEGINNINGS = {
     "eastasia": "hk", "centralindia": "in", "southindia": "in", "westindia": "in", "sea-sg": "sg", "australia": "au",
     "oc-au": "au", "newzealand": "nz", "uae": "ae", "qatar": "qa", "israel": "il", "me-central-1": "ae", "me-south-1": "bh",
     "me-west1": "il", "me-central1": "qa", "il-central": "il", "southafrica": "za", "af-south": "za", "africa-south": "za",
+    "indonesia": "id", "jioindia": "in", "malaysia": "my", "thailand": "th",
 }  # fmt: skip
 """The country of every region whose name begins so; the longest beginning counts."""
 COUNTRY_AT_END = re.compile(r"(?:^|, )([A-Z]{2})$")
@@ -59,8 +60,14 @@ def find_country(region: str) -> str:
     if ended:
         return ended[1].lower()
     name = region.lower()
+    if name in _list_known_countries():
+        return name
     beginning = max((one for one in BEGINNINGS if name.startswith(one)), key=len, default="")
     return BEGINNINGS.get(beginning, "")
+
+
+def _list_known_countries() -> frozenset[str]:
+    return frozenset(code for codes in CONTINENTS.values() for code in codes.split())
 
 
 def list_countries(place: str) -> frozenset[str]:
@@ -70,7 +77,7 @@ def list_countries(place: str) -> frozenset[str]:
         return frozenset(CONTINENTS[name].split())
     if name == "eu":
         return EU
-    known = {code for codes in CONTINENTS.values() for code in codes.split()}
+    known = _list_known_countries()
     code = COUNTRY_NAMES.get(name, name)
     return frozenset((code,)) if code in known else frozenset()
 

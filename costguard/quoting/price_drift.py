@@ -6,7 +6,7 @@ With the age of a price in days, its drift class gives
     mean = exp(trend_per_day * min(max(age - grace_days, 0), trend_days))    the expected price is the price times mean
 
 Example: a spot price of $20.00 seen 100 days ago, with start 0, growth 0.034, grace_days 14 and most 0.75, has h = 0.315: today
-it is between $14.60 and $27.41 with 80 % probability. The constants are fitted by `scripts/fit_price_drift.py` to dated prices.
+it is between $14.59 and $27.41 with 80 % probability. The constants are fitted by `scripts/fit_price_drift.py` to dated prices.
 """
 
 from __future__ import annotations

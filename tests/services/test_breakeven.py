@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,16 @@ from costguard.ledger.market import MarketReader
 from costguard.quoting.breakeven import PurchaseAnswer
 from costguard.services.breakeven import compute_purchase
 from costguard.values.money import Money, Rate
-from tests.shop import market, offer
+from tests.shop import OLD, TODAY, market, offer
 
+DRIFT = ShippedFacts().get_price_drift()
 T4 = ShippedFacts().get_gpus()["T4"]
 
 
 def asked(folder: Path, **stated: object) -> PurchaseAnswer:
     given: dict[str, object] = dict.fromkeys(("gpu", "price", "rate", "power_w", "usd_per_kwh", "resale", "hours_week"))
     with MarketReader(Path(market(folder, [offer("aws", "T4", "0.5"), offer("aws", "T4", "3", count=8)]))) as source:
-        return compute_purchase(**(given | {"count": 1, "market": source} | stated))  # type: ignore[arg-type]  # keywords of a table
+        return compute_purchase(**(given | {"count": 1, "market": source, "drift": DRIFT, "today": TODAY} | stated))  # type: ignore[arg-type]  # keywords of a table
 
 
 def test_stated_figures_leave_nothing_to_assume(tmp_path: Path) -> None:
@@ -37,6 +39,26 @@ def test_eight_gpus_cost_eight_times_draw_eight_times_and_rent_as_a_machine_of_e
     assert found.price == Money.parse(round(T4.price_usd) * 8)
     assert found.power_w == T4.tdp_w * 8
     assert found.rent == Rate.parse(3)
+
+
+def test_an_old_rent_says_what_it_may_be_today_and_what_that_makes_of_the_hours(tmp_path: Path) -> None:
+    path = market(tmp_path, [offer("lambda", "T4", "0.5", seen=OLD)])
+    given: dict[str, object] = dict.fromkeys(("rate", "power_w", "usd_per_kwh", "resale", "hours_week"))
+    with MarketReader(Path(path)) as source:
+        found = compute_purchase(
+            gpu=T4,
+            price=Money.parse(1000),
+            count=1,
+            market=source,
+            drift=DRIFT,
+            today=TODAY,
+            **given,  # type: ignore[arg-type]  # Nones
+        )
+    assert Rate.parse("0.5").nano_per_hour <= found.rent.nano_per_hour
+    (told,) = [warning for warning in found.warnings if "seen 41 d ago" in warning]
+    low, high = map(float, re.search(r"today \$([\d.]+) to \$([\d.]+) an hour", told).groups())  # type: ignore[union-attr]  # it is there
+    assert low < 0.5 < high
+    assert f"{1000 / high:,.0f} to {1000 / low:,.0f} hours before power and resale" in told
 
 
 def test_electricity_matters_only_where_power_is_known(tmp_path: Path) -> None:
