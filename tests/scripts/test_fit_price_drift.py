@@ -49,7 +49,7 @@ def make_walks(growth: float, *, series: int = 60, drift: float = 0.0) -> list[t
     """Weekly spot prices whose logarithm walks at random: 80 % of its steps over n days are below growth * sqrt(n)."""
     chance = random.Random(4)  # noqa: S311 - no secret
     sigma = growth / 1.2816
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for number in range(series):
         height = 0.0
         for week in range(60):
