@@ -13,14 +13,29 @@ PLUGIN_ROOMS = {
     "costguard.reports": ("costguard/renderers", "costguard.renderers.{}:render"),
     "costguard.notifiers": ("costguard/notifiers", "costguard.notifiers.{}:notify"),
     "costguard.providers": ("providers", "{}:provider"),
+    "costguard.price_sources": ("providers/costguard_public", "costguard_public.{}:source"),
 }
 """Entry-point group -> folder of its plug-ins, and what the line of a plug-in says."""
+
+PUBLIC_PRICES = "costguard_public"
+"""The package of public price sources: no cloud. A module of it is a plug-in if it makes a `source`; others help them."""
+
+OPEN_TO_PRICE_SOURCES = (
+    "costguard.errors",
+    "costguard.providers.ports.price_source",
+    "costguard.quoting.offer",
+    "costguard.values",
+)
+"""All of costguard that a price source sees."""
 
 PURE = frozenset(
     "__future__ abc bisect calendar collections dataclasses datetime decimal difflib enum fractions functools heapq "  # noqa: SIM905
     "itertools math operator re statistics string types typing".split()
 )
 """Standard modules that know no clock, disk, network or chance. `datetime` is a value here: see CLOCKS."""
+
+READERS = frozenset(("csv", "io", "json", "msgspec", "urllib.parse", "zipfile", "zlib"))
+"""Modules that a price source may read feeds with, beside the pure ones."""
 
 CLOCKS = frozenset(("now", "utcnow", "today", "fromtimestamp"))
 DISK = frozenset(("open", "print", "input", "exec", "eval", "__import__"))
@@ -91,7 +106,7 @@ def plugin_faults(root: Path) -> Iterator[str]:
     """A plug-in without its line in pyproject.toml, or a line without its file."""
     groups = tomllib.loads((root / "pyproject.toml").read_text())["project"].get("entry-points", {})
     for group, (folder, target) in PLUGIN_ROOMS.items():
-        there = {name: target.format(name) for name in _plugins(root / folder)}
+        there = {name: target.format(name) for name in _plugins(root / folder) if _is_plugin(group, root / folder, name)}
         lines = {str(v): k for k, v in groups.get(group, {}).items()}
         for name, wanted in there.items():
             if wanted not in lines:
@@ -131,6 +146,8 @@ def cloud_faults(root: Path) -> Iterator[str]:
                 closed = any(name == room or name.startswith(f"{room}.") for name in names for room in CLOSED_TO_CLOUDS)
                 if closed or (module.startswith("costguard_") and module.split(".")[0] != cloud):
                     yield f"{_line(root, path, node)} imports {module}: a cloud takes what it needs from ProviderContext"
+                elif cloud == PUBLIC_PRICES and not all(map(_may_price_source_import, names)):
+                    yield f"{_line(root, path, node)} imports {module}: a price source takes what it needs from PriceFetcher"
 
 
 def word_faults(root: Path) -> Iterator[str]:
@@ -217,6 +234,21 @@ def _plugins(folder: Path) -> list[str]:
     files = [p.stem for p in folder.glob("*.py") if p.stem != "__init__"]
     packages = [p.parent.name for p in folder.glob("*/__init__.py")]
     return sorted(files + packages)
+
+
+def _is_plugin(group: str, folder: Path, name: str) -> bool:
+    """Whether a file or folder of a plug-in room is one: of public prices, a module that makes a `source`."""
+    if group == "costguard.price_sources":
+        tree = ast.parse((folder / f"{name}.py").read_text())
+        return any(isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "source" for n in tree.body)
+    return group != "costguard.providers" or name != PUBLIC_PRICES
+
+
+def _may_price_source_import(module: str) -> bool:
+    """Whether a price source may import `module`: the few open rooms, its own package, and what knows no network or disk."""
+    if module.split(".")[0] == "costguard":
+        return any(module == room or module.startswith(f"{room}.") for room in OPEN_TO_PRICE_SOURCES)
+    return module in READERS or module.split(".")[0] in (PUBLIC_PRICES, *PURE)
 
 
 def _imported(node: ast.AST) -> list[str]:

@@ -9,17 +9,16 @@ rows; each row keeps its own date and source.
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from costguard.errors import CostguardError, InputError
-from costguard.quoting.offer import Offer, OfferListing, OfferSelection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.system.atomic_file import replace_file
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
@@ -239,7 +238,8 @@ class MarketReader:
             "oldest": facts["oldest"] or None,
             "newest": facts["newest"] or None,
             "built_from": facts.get("built_from", ""),
-            **({"refreshed_at": facts["refreshed_at"], "live": facts["live"].split(",")} if "refreshed_at" in facts else {}),
+            **({"refreshed_at": facts["refreshed_at"], "live": _split_names(facts, "live")} if "refreshed_at" in facts else {}),
+            **({"public": _split_names(facts, "public")} if facts.get("public") else {}),
         }
 
     def _rows(self, query: str, values: Sequence[str | int]) -> Iterator[tuple[Any, ...]]:
@@ -247,6 +247,10 @@ class MarketReader:
             yield from self._connection.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise _make_unusable_error(self.path, f"cannot be read ({error})") from error
+
+
+def _split_names(facts: Mapping[str, str], fact: str) -> list[str]:
+    return [name for name in facts[fact].split(",") if name]
 
 
 NO_LIMIT = -1
@@ -413,47 +417,3 @@ def select_newest_market(shipped: Path, refreshed: Path) -> Path:
     except CostguardError:
         return shipped
     return refreshed if newer else shipped
-
-
-def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing], at: datetime) -> int:
-    """Write `target` from the rows of `base`, replaced by those of `listings`; return the number of rows.
-
-    A complete listing replaces every row of its provider in the tiers, GPUs and regions that it names; an incomplete one
-    replaces only the rows that it states again. Rows that a provider did not list keep their own date: where the settings name
-    some regions, the others were not requested. A row of the region "global" applies to every region. Raises OSError if the
-    file cannot be written, also for errors of SQLite.
-    """
-    with MarketReader(base) as market:
-        kept = [offer for offer in market.list_offers(OfferSelection()) if not _is_replaced(offer, listings)]
-        before = str(market.describe_file().get("built_from", ""))
-        live = market.describe_file().get("live")
-    known = set(live) if isinstance(live, list) else set()
-    fresh = [offer for listing in listings.values() for offer in dict.fromkeys(listing.offers)]
-    facts = {
-        "built_from": before,
-        "refreshed_at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
-        "live": ",".join(sorted(known | {name for name, listing in listings.items() if listing.offers})),
-    }
-    try:
-        return write_market(target, [*kept, *fresh], facts)
-    except sqlite3.Error as failed:
-        raise OSError(errno.EIO, str(failed), str(target)) from failed
-
-
-def _is_replaced(offer: Offer, listings: Mapping[str, OfferListing]) -> bool:
-    listing = listings.get(offer.provider)
-    if listing is None:
-        return False
-    if not listing.why:
-        regions = {one.region for one in listing.offers}
-        here = offer.region in regions or GLOBAL_REGION in (offer.region, *regions)
-        return here and (offer.tier, offer.gpu) in _collect_refreshed(listing.offers)
-    return _make_offer_identity(offer) in {_make_offer_identity(one) for one in listing.offers}
-
-
-def _collect_refreshed(offers: Iterable[Offer]) -> set[tuple[str, str]]:
-    return {(offer.tier, offer.gpu) for offer in offers}
-
-
-def _make_offer_identity(offer: Offer) -> tuple[str, str, str, int, str]:
-    return (offer.region, offer.instance_type, offer.gpu, offer.gpu_count, offer.tier)

@@ -22,8 +22,10 @@ from costguard.views.document import LongRenderer, Renderer
 
 if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
     from costguard.notifiers import ChannelPlugin
+    from costguard.providers.ports.price_source import PublicPriceSource
 
 REPORT_GROUP, PROVIDER_GROUP, NOTIFIER_GROUP = "costguard.reports", "costguard.providers", "costguard.notifiers"
+PRICE_SOURCE_GROUP = "costguard.price_sources"
 OUR_DISTRIBUTION = "gpu-costguard"
 OUR_PREFIX = "costguard_"
 """How the packages of providers are called: costguard_aws brings the provider aws."""
@@ -147,6 +149,33 @@ def load_providers() -> ProviderRegistry:
         else:
             found[name] = plugin
     return ProviderRegistry(found=found, broken=broken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSourceRegistry:
+    """`found`: installed sources of public prices by name. `broken`: by name, why a source cannot be used."""
+
+    found: Mapping[str, PublicPriceSource]
+    broken: Mapping[str, str]
+
+
+def load_price_sources() -> PriceSourceRegistry:
+    """Every installed source of public prices. One that cannot be imported is named and stops no other."""
+    from costguard.providers.ports.price_source import PriceSourceFacts
+
+    found: dict[str, PublicPriceSource] = {}
+    broken: dict[str, str] = {}
+    for point in sorted(entry_points(group=PRICE_SOURCE_GROUP), key=lambda point: point.name):
+        try:
+            source = point.load()
+            facts = source.facts
+            if not isinstance(facts, PriceSourceFacts) or facts.name != point.name:
+                raise TypeError(f"{point.value} is not the price source {point.name}")  # noqa: TRY301 - named as any other
+        except (Exception, SystemExit) as wrong:  # noqa: BLE001 - a package that somebody else wrote may raise anything
+            broken[point.name] = _describe_failure(wrong)
+            continue
+        found[point.name] = source
+    return PriceSourceRegistry(found=found, broken=broken)
 
 
 def load_sellers() -> dict[str, Seller]:

@@ -138,12 +138,14 @@ class OfferSelection:
 class OfferListing:
     """The offers of one provider. `why`: what is missing, "" if the listing is complete.
 
-    `unnamed`: the provider's names of GPUs that match no canonical name: their offers are left out and counted.
+    `unnamed`: the provider's names of GPUs that match no canonical name: their offers are left out and counted. `left_out`: the
+    rows of a complete listing that cannot be used, in words ("3 rows without a price above zero"); "": none.
     """
 
     offers: tuple[Offer, ...]
     why: str = ""
     unnamed: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

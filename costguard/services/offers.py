@@ -13,7 +13,8 @@ from pathlib import Path
 
 from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
-from costguard.ledger.market import MarketReader, refresh_market, select_newest_market
+from costguard.ledger.market import MarketReader, select_newest_market
+from costguard.ledger.market_refresh import refresh_market
 from costguard.providers.ports import InstanceSource, LiveOfferSource
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
 from costguard.services import CommandAnswer

@@ -2,6 +2,8 @@
 
     [quote]                                         # QuoteSettings
     market = "prices.sqlite"
+    [prices]                                        # PricesSettings
+    refresh = "daily"
     [ledger]                                        # LedgerSettings
     url = "sqlite:///ledger.db"
     [defaults]                                      # DefaultSettings
@@ -56,6 +58,7 @@ from costguard.settings.sections import (
     DefaultSettings,
     LedgerSettings,
     NetworkSettings,
+    PricesSettings,
     QuoteSettings,
     ReconcileSettings,
     Settings,
@@ -76,6 +79,7 @@ __all__ = [
     "DefaultSettings",
     "LedgerSettings",
     "NetworkSettings",
+    "PricesSettings",
     "QuoteSettings",
     "ReconcileSettings",
     "Settings",
@@ -195,7 +199,7 @@ def _build_settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _build_section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = load_zone(settings.defaults.timezone, describe_origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web"} & set(made):
+    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web", "prices"} & set(made):
         from costguard.settings.checks import check_sections
 
         check_sections(settings, where)
@@ -250,15 +254,17 @@ def _build_section(name: str, make: object, stated: object, where: str) -> objec
 
         told = f"must be a table, not {describe_unlike(stated)}"
         raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
-    lists = {one.name: "list" in one.metadata for one in list_fields(make)}
-    _require_known_keys(stated, tuple(lists), f"{where}: [{name}]")
-    return make(**{key: _read_field(value, f"{where}: {name}.{key}", lists[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
+    kinds = {one.name: one.metadata for one in list_fields(make)}
+    _require_known_keys(stated, tuple(kinds), f"{where}: [{name}]")
+    return make(**{key: _read_field(value, f"{where}: {name}.{key}", kinds[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 
-def _read_field(value: object, field: str, listed: bool) -> object:  # noqa: FBT001 - what the field is marked with
-    from costguard.settings.fields import read_text, read_texts
+def _read_field(value: object, field: str, marks: Mapping[str, object]) -> object:
+    from costguard.settings.fields import read_endpoints, read_text, read_texts
 
-    return read_texts(value, field) if listed else read_text(value, field)
+    if "tables" in marks:
+        return read_endpoints(value, field)
+    return read_texts(value, field) if "list" in marks else read_text(value, field)
 
 
 def _require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:

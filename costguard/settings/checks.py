@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from costguard.errors import InputError, shorten
 from costguard.settings.fields import describe_unlike, parse_duration
-from costguard.settings.sections import SQLITE_PREFIX, Settings, WebSettings, describe_origin, format_variable
-from costguard.values.checks import require
+from costguard.settings.sections import REFRESHES, SQLITE_PREFIX, Settings, WebSettings, describe_origin, format_variable
+from costguard.values.checks import require, require_one_of
 
 INTERVAL_MIN, INTERVAL_MAX = timedelta(seconds=1), timedelta(hours=1)
 """Between two polls."""
@@ -27,11 +27,16 @@ LABEL_FIELDS = (
     ("group_from", GROUP_PATTERN, "label:cluster"),
 )
 PASSWORD_PATTERN = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@|[?&](?:ssl)?password=[^&]")
+ENDPOINT_PATTERN = re.compile(
+    r"(?:https|(?P<plain>http))://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~-]+)*/?", re.ASCII
+)
+ENDPOINT_HINT = 'write "https://mirror.example", or "http://127.0.0.1:8080" for a server on this machine'
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 PROXY_PATTERN = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
 
 
 def check_sections(settings: Settings, where: str) -> None:
-    """Raise InputError for invalid values of [watch], [defaults], [network], [ledger], [display], [reconcile] or [web]."""
+    """Raise InputError for invalid values of [watch], [defaults], [network], [ledger], [display], [reconcile], [web], [prices]."""
     parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
     parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
@@ -49,6 +54,9 @@ def check_sections(settings: Settings, where: str) -> None:
         from costguard.bills.drift import parse_tolerance
 
         parse_tolerance(settings.reconcile.tolerance, describe_origin("reconcile", "tolerance", where))
+    require_one_of(settings.prices.refresh, REFRESHES, describe_origin("prices", "refresh", where))
+    for name, endpoint in settings.prices.sources.items():
+        _check_endpoint(endpoint, f"{where}: prices.sources.{name}.endpoint")
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, describe_origin("network", "proxy", where))
     if settings.web != WebSettings():
@@ -56,6 +64,15 @@ def check_sections(settings: Settings, where: str) -> None:
 
         check_web(settings.web, where)
     _check_display(settings, where)
+
+
+def _check_endpoint(endpoint: str, field: str) -> None:
+    """Raise InputError if this is no address that may be asked: https anywhere, plain http on this machine only."""
+    found = ENDPOINT_PATTERN.fullmatch(endpoint)
+    require(found is not None, field, "is not an address of a host", ENDPOINT_HINT)
+    plain = found is not None and found["plain"] is not None
+    near = found is not None and found["host"].lower() in LOOPBACK_HOSTS
+    require(near or not plain, field, "is plain http to another machine, which anybody on the way can change", ENDPOINT_HINT)
 
 
 def _check_display(settings: Settings, where: str) -> None:

@@ -111,7 +111,7 @@ GUARD_EXAMPLE = """
 """
 
 
-FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
+FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str] | dict[str, str]]] = {
     ("quote", "market"): (
         "Market file to use instead of the shipped prices and those of `costguard prices refresh`.",
         "prices.sqlite",
@@ -119,6 +119,18 @@ FIELD_EXAMPLES: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "calibration"): (
         "File of observed runs (`costguard calibrate`); default: in the platform's data folder.",
         "calibration.json",
+    ),
+    ("prices", "only"): (
+        "Public sources that `costguard prices refresh --public` asks (`costguard prices sources`). Default: all.",
+        ["gpuhunt", "runpod", "vast"],
+    ),
+    ("prices", "refresh"): (
+        "never, or daily: `costguard watch` then refreshes public prices once a day.",
+        "daily",
+    ),
+    ("prices", "sources"): (
+        "Where a public source is asked instead of at its own address: a mirror. Each source has a table of its own.",
+        {"gpuhunt": "https://mirror.example"},
     ),
     ("ledger", "url"): (
         "Address of the ledger; default: ledger.db in the platform's data folder. postgresql+psycopg://... names a server.",
@@ -289,9 +301,19 @@ def _render_section(section: str, values: Mapping[tuple[str, str], str]) -> str:
     lines = ["", f"{'' if used else '#'}[{section}]"]
     for (where, key), (told, example) in FIELD_EXAMPLES.items():
         if where == section:
+            if isinstance(example, dict):
+                lines += [*_format_comment(told), *_format_endpoints(f"{section}.{key}", example)]
+                continue
             value = values.get((where, key))
             lines += [*_format_comment(told), f"{'' if value else '#'}{key} = {json.dumps(value or example)}"]
     return "\n".join(lines) + "\n"
+
+
+def _format_endpoints(table: str, example: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of tables by name, each with an endpoint. They end their section."""
+    for name, endpoint in example.items():
+        yield f"#[{table}.{name}]"
+        yield f"#endpoint = {json.dumps(endpoint)}"
 
 
 def _render_provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from costguard.errors import InputError
-from costguard.values.checks import describe_value, require
+from costguard.values.checks import describe_value, require, require_known_keys
 
 SettingsTable = Mapping[str, object]
 NAME_CHARS_MAX = 80
@@ -72,6 +72,19 @@ def read_inner(stated: object, field: str, example: str) -> SettingsTable:
         what = "is empty" if stated == {} else f"must be a table, not {describe_unlike(stated)}"
         raise InputError(what, field=field, hint=f"write {example}, or leave it out")
     return stated
+
+
+def read_endpoints(stated: object, field: str) -> Mapping[str, str]:
+    """Return the `endpoint` of each table below `field`, by the name of the table."""
+    if not isinstance(stated, Mapping) or not all(isinstance(table, Mapping) for table in stated.values()):
+        hint = f'write [{field.rpartition(": ")[2]}.NAME] and endpoint = "https://..." below it'
+        raise InputError(f"must be tables, not {describe_unlike(stated)}", field=field, hint=hint)
+    found = dict[str, str]()
+    for name, table in stated.items():
+        require_known_keys(table, ("endpoint",), f"{field}.{name}")
+        if "endpoint" in table:
+            found[str(name)] = read_text(table["endpoint"], f"{field}.{name}.endpoint")
+    return found
 
 
 def describe_unlike(stated: object) -> str:

@@ -82,6 +82,8 @@ def _resolve_url(text: str, folder: Path) -> str:
 
 
 PlaceFunction = Callable[[str, Path], str]
+TABLES_FIELD = {"tables": True}
+"""Marks a field that holds tables by name; it has no variable in the environment."""
 LIST_FIELD = {"list": True}
 """Marks a field that holds a list of texts; in the environment they stand with commas between them."""
 PATH_FIELD: dict[str, PlaceFunction] = {"place": _resolve_path}
@@ -100,6 +102,24 @@ class QuoteSettings:
 
     market: str | None = field(default=None, metadata=PATH_FIELD)
     calibration: str | None = field(default=None, metadata=PATH_FIELD)
+
+
+NEVER, DAILY = REFRESHES = ("never", "daily")
+"""How often `costguard watch` refreshes public prices by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesSettings:
+    """The `[prices]` section.
+
+    - `only`: names of the public sources that `prices refresh` asks; None: all installed ones.
+    - `refresh`: one of REFRESHES.
+    - `sources`: the tables `[prices.sources.NAME]`, as the endpoint of each source NAME: an address without a path (a mirror).
+    """
+
+    only: tuple[str, ...] | None = field(default=None, metadata=LIST_FIELD)
+    refresh: str = NEVER
+    sources: Mapping[str, str] = field(default_factory=dict, metadata=TABLES_FIELD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +256,7 @@ class Settings:
     """
 
     quote: QuoteSettings = field(default_factory=QuoteSettings)
+    prices: PricesSettings = field(default_factory=PricesSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     defaults: DefaultSettings = field(default_factory=DefaultSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -325,7 +346,12 @@ def _require_no_typo(name: str) -> None:
 
 def _map_fields() -> dict[tuple[str, str], Mapping[str, object]]:
     """Return the metadata of every field by (section, key)."""
-    return {(section, inner.name): inner.metadata for section, make in SECTIONS.items() for inner in list_fields(make)}
+    return {
+        (section, inner.name): inner.metadata
+        for section, make in SECTIONS.items()
+        for inner in list_fields(make)
+        if "tables" not in inner.metadata
+    }
 
 
 def _list_variables() -> list[str]:

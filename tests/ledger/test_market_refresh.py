@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from costguard.data import MARKET
-from costguard.ledger.market import CEILING_MARGIN, MarketReader, refresh_market, select_newest_market, write_market
+from costguard.ledger.market import CEILING_MARGIN, MarketReader, select_newest_market, write_market
+from costguard.ledger.market_refresh import refresh_market
 from costguard.quoting.offer import OfferListing, OfferSelection
 from tests import shop
 from tests.shop import offer
@@ -130,3 +132,44 @@ def test_each_provider_has_its_counts_and_days(base: Path) -> None:
         "oldest": shop.OLD.isoformat(),
         "newest": shop.FRESH.isoformat(),
     }
+
+
+@pytest.mark.parametrize("why", ["", "page 2 was lost"])
+def test_a_mix_of_tiers_goes_where_a_listing_states_them_apart(tmp_path: Path, why: str) -> None:
+    mixed = [offer("runpod", "T4", "0.2"), offer("runpod", "T4", "0.4", count=2), offer("runpod", "L4", "0.5")]
+    write_market(tmp_path / "base", mixed)
+    stated = (offer("runpod", "T4", "0.3", tier="secure"), offer("runpod", "T4", "0.25", tier="community"))
+    refresh_market(tmp_path / "new", tmp_path / "base", {"runpod": OfferListing(offers=stated, why=why)}, AT)
+    left = {("runpod", "L4", "on-demand", "0.5000")} | ({("runpod", "T4", "on-demand", "0.4000")} if why else set())
+    both = {("runpod", "T4", "secure", "0.3000"), ("runpod", "T4", "community", "0.2500")}
+    assert rows(tmp_path / "new") == left | both
+
+
+def test_an_on_demand_row_stays_where_the_listing_states_on_demand_itself(tmp_path: Path) -> None:
+    write_market(tmp_path / "base", [offer("runpod", "T4", "0.2", region="eu")])
+    stated = (offer("runpod", "T4", "0.3", tier="secure", region="us"), offer("runpod", "T4", "0.4", region="us"))
+    refresh_market(tmp_path / "new", tmp_path / "base", {"runpod": OfferListing(offers=stated)}, AT)
+    assert ("runpod", "T4", "on-demand", "0.2000") in rows(tmp_path / "new")
+
+
+def test_an_older_listing_replaces_no_newer_row_and_adds_none_of_the_same_machine(tmp_path: Path) -> None:
+    write_market(tmp_path / "base", [offer("aws", "T4", "1", region="eu", seen=shop.FRESH)])
+    stated = (offer("aws", "T4", "2", region="eu", seen=shop.OLD), offer("aws", "L4", "3", region="eu", seen=shop.OLD))
+    refresh_market(tmp_path / "new", tmp_path / "base", {"aws": OfferListing(offers=stated)}, AT)
+    assert rows(tmp_path / "new") == {("aws", "T4", "on-demand", "1.0000"), ("aws", "L4", "on-demand", "3.0000")}
+
+
+def test_the_file_says_whose_rows_came_from_public_sources(base: Path, tmp_path: Path) -> None:
+    listed = {name: OfferListing(offers=(offer(name, "L4", "0.8"),)) for name in ("aws", "gcp")}
+    refresh_market(tmp_path / "new", base, listed, AT, public=("gcp",))
+    with MarketReader(tmp_path / "new") as market:
+        facts = market.describe_file()
+    assert (facts["live"], facts["public"]) == (["aws"], ["gcp"])
+
+
+def test_thirty_thousand_fresh_rows_are_merged_in_seconds(tmp_path: Path) -> None:
+    many = tuple(offer("aws", "T4", "1", region=f"r{i}", name=f"m{i % 100}") for i in range(30_000))
+    write_market(tmp_path / "base", many)
+    began = monotonic()
+    assert refresh_market(tmp_path / "new", tmp_path / "base", {"aws": OfferListing(offers=many)}, AT) == len(many)
+    assert monotonic() - began < 20  # 1 s on an idle core; comparing each row with each took an hour

@@ -6,10 +6,10 @@ does both, so that size limits, conditional requests and caching are the same fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # types and no more
     from costguard.quoting.offer import OfferListing
@@ -78,3 +78,11 @@ class PublicPriceSource(Protocol):
 
         A ProviderError if the feed cannot be asked, or if its answer is not of the published shape.
         """
+
+
+@runtime_checkable
+class SelectivePriceSource(Protocol):
+    """A source with a feed for each provider, which can be asked for some of them."""
+
+    def list_offers_of(self, fetch: PriceFetcher, gpus: GpuNames, providers: Collection[str]) -> Mapping[str, OfferListing]:
+        """Return provider -> its offers, of `providers`; an empty listing with its `why` for one that cannot be had."""
