@@ -11,13 +11,15 @@ from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 from costguard.values.checks import require_one_of
 
-ACTIONS = ("show", "refresh")
+ACTIONS = ("show", "refresh", "sources")
 EXAMPLES = """Examples:
 
 \b
   costguard prices                      # the prices that quotes use, and their age
-  costguard prices refresh              # fetch prices from the configured providers and use them
-  costguard prices refresh --provider vast
+  costguard prices refresh              # fetch prices from the configured providers, without one from public sources
+  costguard prices refresh --public     # from both
+  costguard prices refresh --source gpuhunt --provider aws
+  costguard prices sources              # the public sources: terms, size, freshness, address
 """
 
 
@@ -26,18 +28,29 @@ def command(
     ctx: typer.Context,
     action: Annotated[Text, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
     provider: o.Provider = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider could not be asked.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="Ask public sources, which need no key, too.")] = False,
+    source: Annotated[o.Names, typer.Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Show the prices in use, or refresh and show them."""
+    """Show the prices in use, refresh them, or list the public sources of prices."""
     from costguard.services import offers
 
-    config = ctx.obj.config
-    if require_one_of(action or "show", ACTIONS, "ACTION") == "show":
+    config, chosen = ctx.obj.config, require_one_of(action or "show", ACTIONS, "ACTION")
+    if chosen == "show":
         write_answer(offers.answer_prices(market=market, config=config), ctx)
-        return
-    only = tuple(provider) if provider else None
-    write_answer(offers.refresh_prices(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)
+    elif chosen == "sources":
+        write_answer(offers.answer_price_sources(config=config), ctx)
+    else:
+        answer = offers.refresh_prices(
+            only=tuple(provider) if provider else None,
+            public=public,
+            sources=tuple(source) if source else None,
+            strict=strict,
+            offline=ctx.obj.offline,
+            config=config,
+        )
+        write_answer(answer, ctx)

@@ -1,7 +1,7 @@
 """Offers: the market snapshot filtered and sorted, live offers of all providers, and the price cache.
 
 Live offers are requested from every provider in parallel; a failed one is reported in a sentence and does not affect the
-others. Prices are taken from the shipped snapshot or its refreshed cache.
+others. Prices are taken from the shipped snapshot or its refreshed cache. A refresh asks accounts, public sources or both.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costguard.data import MARKET, ShippedFacts
-from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
+from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import MarketReader, select_newest_market
 from costguard.ledger.market_refresh import refresh_market
 from costguard.providers.ports import InstanceSource, LiveOfferSource
@@ -22,7 +23,12 @@ from costguard.services.concurrency import run_all
 from costguard.services.listing_validation import describe_failure, may_speak_for
 from costguard.services.ports import OfferSource
 from costguard.settings import Settings, expand_path, get_cache_path, read_settings
+from costguard.values.checks import find_nearest_names
 from costguard.views.document import Document
+
+if TYPE_CHECKING:  # types and no more: commands that refresh nothing do not pay for it
+    from costguard.services.public_prices import PublicPrices, SourceAnswer
+    from costguard.views.price_sources import SourceRow
 
 OFFER_SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
 
@@ -249,50 +255,137 @@ def answer_prices(*, market: str | None = None, config: str | None = None) -> Co
 
 
 def refresh_prices(
-    *, only: Collection[str] | None = None, strict: bool = False, offline: bool = False, config: str | None = None
+    *,
+    only: Collection[str] | None = None,
+    public: bool = False,
+    sources: Collection[str] | None = None,
+    strict: bool = False,
+    offline: bool = False,
+    config: str | None = None,
 ) -> CommandAnswer:
-    """Answer `costguard prices refresh`: write live offers to the cache that quotes and offers use."""
+    """Answer `costguard prices refresh`: write fresh offers to the cache that quotes and offers use.
+
+    `only`: providers, None: all. `public`: ask the public sources, too; without a configured provider they alone are asked.
+    `sources`: ask these public sources and no account, unless `public` is given, too.
+    """
     settings = read_settings(config)
     if offline:
         raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")
-    _check_configured(settings, only)
-    live = ask_configured_providers(settings, only=only)
+    keyless = public or sources is not None or not settings.providers
+    accounts = bool(settings.providers) and (public or sources is None)
+    _check_providers(settings, only, keyless=keyless)
+    live = ask_configured_providers(settings, only=only) if accounts else LiveOffers(listings={}, failed={})
     target = get_refreshed_market_file()
-    if live.offers:
-        try:
-            refresh_market(target, select_newest_market(MARKET, target), live.listings, datetime.now(UTC))
-        except OSError as full:
-            what = f"cannot be written: {full.strerror or type(full).__name__}"
-            raise InputError(what, field=str(target), hint="free disk space, or make it writable for this user") from None
-    with MarketReader(select_newest_market(MARKET, target)) as found:
-        document = _build_prices_document(found, live)
-    refusal: CostguardError | None = explain_incomplete(live) if strict else None
-    if not live.offers:
-        refusal = refusal or NoAnswerError(
-            "no provider returned a price: nothing was changed", hint="costguard doctor says why"
-        )
-    return CommandAnswer(document=document, warnings=_list_refresh_warnings(live, settings), refusal=refusal)
+    base = select_newest_market(MARKET, target)
+    found = _ask_public(settings, base, sources, only) if keyless else None
+    _write_fresh_market(target, base, live, found)
+    with MarketReader(select_newest_market(MARKET, target)) as market:
+        document = _build_prices_document(market, live if accounts else None, found)
+    return CommandAnswer(
+        document=document,
+        warnings=_list_refresh_warnings(live, found, settings),
+        refusal=_explain_refresh(live, found, strict=strict),
+    )
 
 
-def _check_configured(settings: Settings, only: Collection[str] | None) -> None:
+def _check_providers(settings: Settings, only: Collection[str] | None, *, keyless: bool) -> None:
+    """Raise an error if one of `only` is neither configured nor, where public sources are asked, known to one of them."""
     missing = [name for name in only or () if name not in settings.providers]
-    if missing or not settings.providers:
-        what = f"{missing[0]} is not configured" if missing else "no provider is configured"
-        raise InputError(what, field="providers", hint="costguard init writes [providers.NAME] for what it finds")
+    if missing and not keyless:
+        hint = "costguard init writes [providers.NAME] for what it finds; --public asks without a key"
+        raise InputError(f"{missing[0]} is not configured", field="providers", hint=hint)
+    if missing:
+        from costguard.providers.plugins import load_price_sources
+
+        known = sorted({name for one in load_price_sources().found.values() for name in one.facts.providers})
+        for name in missing:
+            if name not in known:
+                hint = f"public sources state prices of {', '.join(known)}"
+                raise UnknownNameError("provider", name, field="--provider", nearest=find_nearest_names(name, known), hint=hint)
 
 
-def _list_refresh_warnings(live: LiveOffers, settings: Settings) -> tuple[str, ...]:
+def _ask_public(
+    settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None
+) -> PublicPrices:
+    from costguard.services.public_prices import ask_public_sources
+
+    with MarketReader(base) as market:
+        known = list(market.list_offers(OfferSelection()))
+    return ask_public_sources(settings, known, names=names, only=only)
+
+
+def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: PublicPrices | None) -> None:
+    """Write the market file if anything came. Of an account's rows and public ones of the same machine the account's count."""
+    from costguard.services.public_prices import merge_listings
+
+    listings = merge_listings([live.listings, found.listings]) if found else live.listings
+    if not any(listing.offers for listing in listings.values()):
+        return
+    own = {name for name, listing in live.listings.items() if listing.offers}
+    try:
+        refresh_market(target, base, listings, datetime.now(UTC), public=set(listings) - own)
+    except OSError as full:
+        what = f"cannot be written: {full.strerror or type(full).__name__}"
+        raise InputError(what, field=str(target), hint="free disk space, or make it writable for this user") from None
+
+
+def _explain_refresh(live: LiveOffers, found: PublicPrices | None, *, strict: bool) -> CostguardError | None:
+    """Return the refusal of a refresh from which nothing came, or, with `strict`, not everything."""
+    missing = (*live.missing, *(found.missing if found else ()))
+    if strict and missing:
+        return IncompleteError(f"{len(missing)} providers could not be asked in full", hint="; ".join(missing[:3]))
+    if live.offers or (found and any(listing.offers for listing in found.listings.values())):
+        return None
+    hint = "costguard prices sources lists what was asked" if found else "costguard doctor says why"
+    who = "source" if found else "provider"
+    return NoAnswerError(f"no {who} returned a price: nothing was changed", hint=hint)
+
+
+def _list_refresh_warnings(live: LiveOffers, found: PublicPrices | None, settings: Settings) -> tuple[str, ...]:
     stated = settings.quote.market
     used = (f"[quote] market names {stated}, which quotes go on using",) if stated else ()
-    return (*list_live_offer_warnings(live), *used)
+    return (*list_live_offer_warnings(live), *_list_public_warnings(found), *used)
 
 
-def _build_prices_document(market: MarketReader, live: LiveOffers | None) -> Document:
+def _list_public_warnings(found: PublicPrices | None) -> tuple[str, ...]:
+    return tuple(f"some prices are missing: {sentence}" for sentence in found.missing) if found else ()
+
+
+def answer_price_sources(*, config: str | None = None) -> CommandAnswer:
+    """Answer `costguard prices sources`: the installed sources of public prices. None is asked."""
+    from costguard.services.public_prices import list_source_facts
+    from costguard.views.price_sources import build_price_sources_document
+
+    return CommandAnswer(document=build_price_sources_document(list_source_facts(read_settings(config))))
+
+
+def _build_prices_document(market: MarketReader, live: LiveOffers | None, found: PublicPrices | None = None) -> Document:
     from costguard.views.market import build_prices_document
 
-    warnings = list_live_offer_warnings(live) if live else ()
     return build_prices_document(
-        market.describe_file(), market.summarize_providers(), live, today=_get_today(), warnings=warnings
+        market.describe_file(),
+        market.summarize_providers(),
+        live,
+        today=_get_today(),
+        warnings=(*(list_live_offer_warnings(live) if live else ()), *_list_public_warnings(found)),
+        sources=None if found is None else tuple(map(_make_source_row, found.sources)),
+    )
+
+
+def _make_source_row(answer: SourceAnswer) -> SourceRow:
+    from costguard.views.price_sources import SourceRow
+
+    return SourceRow(
+        source=answer.facts.name,
+        title=answer.facts.title,
+        endpoint=answer.endpoint,
+        offers={name: len(listing.offers) for name, listing in answer.listings.items()},
+        days=answer.days,
+        failed=answer.failed,
+        incomplete=tuple(answer.missing) if not answer.failed else (),
+        remarks=answer.remarks,
+        unnamed={name: listing.unnamed for name, listing in answer.listings.items() if listing.unnamed},
+        asked=answer.asked,
     )
 
 

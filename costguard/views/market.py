@@ -17,6 +17,7 @@ from costguard.quoting.offer import Offer, OfferListing
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, shorten_age
 from costguard.views.columns import ColumnFit
 from costguard.views.document import Column, Document, TableView, build_record, build_table
+from costguard.views.price_sources import SourceRow, build_source_table, list_source_notes, list_source_records
 
 OFFERS_SCHEMA = "costguard.offers/1"
 
@@ -169,19 +170,20 @@ def build_prices_document(
     *,
     today: date,
     warnings: Sequence[str] = (),
+    sources: Sequence[SourceRow] | None = None,
 ) -> Document:
     """Return the document about the prices in use.
 
-    `market`: facts about the file in use. `providers`: for each, its offers, unpriced offers, oldest and newest day.
+    `market`: facts about the file in use. `providers`: for each, its offers, unpriced offers, oldest and newest day. `sources`:
+    what each public source answered; None: none was asked.
     """
-    live = market.get("live")
-    refreshed = set(live) if isinstance(live, list) else set()
-    records = tuple(_build_price_record(row, refreshed, today) for row in providers)
+    records = tuple(_build_price_record(row, _read_origins(market), today) for row in providers)
     data = {
         "schema": PRICES_SCHEMA,
         "market": dict(market),
         "providers": list(records),
         "asked": None if asked is None else list(_list_price_answers(asked)),
+        "sources": None if sources is None else list_source_records(sources),
         "warnings": list(warnings),
     }
     told = f", refreshed {market['refreshed_at']}" if "refreshed_at" in market else ", as shipped"
@@ -189,15 +191,22 @@ def build_prices_document(
         data=data,
         records=records,
         lead=(f"{market['path']}: {market['offers']} offers{told}.", *_format_price_answers(asked)),
-        tables=(build_table(PRICE_COLUMNS, records),),
-        notes=tuple(f"Warning: {warning}." for warning in warnings),
+        tables=(*((build_source_table(sources),) if sources else ()), build_table(PRICE_COLUMNS, records)),
+        notes=(*(f"Warning: {warning}." for warning in warnings), *(list_source_notes(sources) if sources else ())),
     )
 
 
-def _build_price_record(row: Mapping[str, object], refreshed: set[object], today: date) -> dict[str, object]:
+def _read_origins(market: Mapping[str, object]) -> Mapping[object, str]:
+    """Return where fresh rows of a provider came from, by provider: "live" (an account), "public", or both."""
+    named = {word: stated for word in ("live", "public") if isinstance(stated := market.get(word), list)}
+    everybody = {name for names in named.values() for name in names}
+    return {name: ", ".join(word for word, names in named.items() if name in names) for name in everybody}
+
+
+def _build_price_record(row: Mapping[str, object], origins: Mapping[object, str], today: date) -> dict[str, object]:
     newest = date.fromisoformat(str(row["newest"]))
-    source = "live and snapshot" if row["provider"] in refreshed else "snapshot"
-    return {**row, "age_days": (today - newest).days, "from": source}
+    origin = origins.get(row["provider"])
+    return {**row, "age_days": (today - newest).days, "from": f"{origin} and snapshot" if origin else "snapshot"}
 
 
 def _list_price_answers(asked: PriceAnswers) -> Iterator[Mapping[str, object]]:

@@ -34,6 +34,8 @@ FIRST_DAY = date(2025, 8, 1)
 later")."""
 
 MEMORY = re.compile(r"SizeInMiB\W+(\d{1,9})")
+NAME = re.compile(r"""Name['"]+: *['"]+([\w -]{1,60})['"]""")
+"""The GPU as its cloud calls it, which says more than AcceleratorName: RunPod's A100-80GB is an "A100 PCIe"."""
 LEAST_MIB = 1024
 """A smaller size is in GB: RunPod's file says 80 of an A100."""
 
@@ -91,7 +93,8 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: OfferCollector) -> N
     count, gpu, machine = parse_count(row.get("AcceleratorCount")), row.get("AcceleratorName") or "", row["InstanceType"]
     if count is None or not gpu:
         return
-    memory = MEMORY.search(row.get("GpuInfo") or row.get("GPUInfo") or "")
+    info = row.get("GpuInfo") or row.get("GPUInfo") or ""
+    memory, stated = MEMORY.search(info), NAME.search(info)
     prices = [(_name_tier(cloud, machine), row.get("Price") or "")]
     if cloud in WITH_SPOT and row.get("SpotPrice"):
         prices.append((SPOT, row["SpotPrice"]))
@@ -101,7 +104,7 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: OfferCollector) -> N
                 CatalogueRow(
                     region=(row.get("AvailabilityZone") if cloud == "runpod" else "") or row["Region"],
                     instance_type=machine,
-                    gpu_names=(gpu.removesuffix("-NVLink"),),
+                    gpu_names=tuple(name.removesuffix("-NVLink") for name in (stated[1] if stated else gpu, gpu)),
                     gpu_count=count,
                     tier=tier,
                     price=price,
