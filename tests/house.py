@@ -246,9 +246,9 @@ def _is_plugin(group: str, folder: Path, name: str) -> bool:
 
 def _may_price_source_import(module: str) -> bool:
     """Whether a price source may import `module`: the few open rooms, its own package, and what knows no network or disk."""
-    if module.split(".")[0] == "costguard":
+    if module.split(".", maxsplit=1)[0] == "costguard":
         return any(module == room or module.startswith(f"{room}.") for room in OPEN_TO_PRICE_SOURCES)
-    return module in READERS or module.split(".")[0] in (PUBLIC_PRICES, *PURE)
+    return module in READERS or module.split(".", maxsplit=1)[0] in (PUBLIC_PRICES, *PURE)
 
 
 def _imported(node: ast.AST) -> list[str]:

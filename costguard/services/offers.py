@@ -304,9 +304,7 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
                 raise UnknownNameError("provider", name, field="--provider", nearest=find_nearest_names(name, known), hint=hint)
 
 
-def _ask_public(
-    settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None
-) -> PublicPrices:
+def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None) -> PublicPrices:
     from costguard.services.public_prices import ask_public_sources
 
     with MarketReader(base) as market:

@@ -20,7 +20,14 @@ from pathlib import Path
 from costguard import __version__
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError
 from costguard.providers.ports.price_source import MOST_FEED_BYTES, FetchedFeed, PriceSourceFacts
-from costguard.providers.transport import Deadline, HttpRequest, HttpResponse, ProviderChannel, Transport, make_status_fault_reader
+from costguard.providers.transport import (
+    Deadline,
+    HttpRequest,
+    HttpResponse,
+    ProviderChannel,
+    Transport,
+    make_status_fault_reader,
+)
 from costguard.system.atomic_file import write_file_atomically
 
 FRESH_FOR = timedelta(hours=3)

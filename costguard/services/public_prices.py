@@ -97,7 +97,9 @@ class PublicPrices:
         return tuple(sentence for source in self.sources for sentence in source.missing)
 
 
-def choose_sources(settings: Settings, names: Collection[str] | None) -> tuple[Mapping[str, PublicPriceSource], Mapping[str, str]]:
+def choose_sources(
+    settings: Settings, names: Collection[str] | None
+) -> tuple[Mapping[str, PublicPriceSource], Mapping[str, str]]:
     """Return the sources to ask, and why each broken one cannot be. `names`: of `--source`; None: as the settings say."""
     installed = plugins.load_price_sources()
     known = sorted({*installed.found, *installed.broken})
@@ -109,12 +111,16 @@ def choose_sources(settings: Settings, names: Collection[str] | None) -> tuple[M
         for name in stated:
             if name not in known:
                 hint = f"installed: {', '.join(known) or 'none'}"
-                raise UnknownNameError("price source", name, field=field_name, nearest=find_nearest_names(name, known), hint=hint)
+                raise UnknownNameError(
+                    "price source", name, field=field_name, nearest=find_nearest_names(name, known), hint=hint
+                )
     chosen = names or settings.prices.only
     found = {name: source for name, source in installed.found.items() if chosen is None or name in chosen}
     broken = {name: why for name, why in installed.broken.items() if chosen is None or name in chosen}
     if not found and not broken:
-        raise InputError("no source of public prices is installed or chosen", field="prices.only", hint="costguard prices sources")
+        raise InputError(
+            "no source of public prices is installed or chosen", field="prices.only", hint="costguard prices sources"
+        )
     return found, broken
 
 
@@ -157,9 +163,7 @@ def ask_public_sources(
         answers = ask({name: wanted for name, wanted in firsts.items() if wanted})
         answered = {name for answer in answers for name, listing in answer.listings.items() if listing.offers}
         rest = {
-            name: frozenset(_limit_providers(one.facts, only) - answered)
-            for name, one in sources.items()
-            if name not in firsts
+            name: frozenset(_limit_providers(one.facts, only) - answered) for name, one in sources.items() if name not in firsts
         }
         answers += ask({name: wanted for name, wanted in rest.items() if wanted})
     finally:
@@ -214,7 +218,9 @@ def _ask_wave(
     wanted: Mapping[str, Collection[str]],
 ) -> tuple[SourceAnswer, ...]:
     """Ask the sources of `wanted`, each for the providers stated there, and check what they answer."""
-    questions = {name: partial(_ask_source, sources[name], fetchers[name], gpus, providers) for name, providers in wanted.items()}
+    questions = {
+        name: partial(_ask_source, sources[name], fetchers[name], gpus, providers) for name, providers in wanted.items()
+    }
     found = list[SourceAnswer]()
     for name, answer in run_all(questions, limit_s=limit_s, most=SIDE_BY_SIDE, doing="asking for public prices").items():
         facts = sources[name].facts
@@ -269,7 +275,9 @@ def _find_odd_shape(answer: object, facts: PriceSourceFacts) -> str:
             return "it did not return offers"
         others = {offer.provider for offer in listing.offers} - {name}
         if name not in facts.providers or others:
-            return f"it returned offers of {shorten(to_one_line(str(min(others, default=name))), 40)}, for which it may not speak"
+            return (
+                f"it returned offers of {shorten(to_one_line(str(min(others, default=name))), 40)}, for which it may not speak"
+            )
     return ""
 
 
@@ -415,5 +423,3 @@ GLOBAL = "global"
 def _is_uncovered(covered: Mapping[tuple[str, str], set[str]], offer: Offer) -> bool:
     regions = covered.get((offer.tier, offer.gpu))
     return regions is None or not (offer.region in regions or GLOBAL in (offer.region, *regions))
-
-

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import pytest
+from costguard_public import catalogue, cyclenerd, gpuhunt, skypilot
 
 from costguard.data import ShippedFacts
 from costguard.errors import InvalidAnswerError, MissingError
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.gpu import GpuNames
-from costguard_public import catalogue, cyclenerd, gpuhunt, skypilot
 from tests.public_prices.feeds import (
     PRICING,
     YESTERDAY,
@@ -28,13 +28,11 @@ HEAD = capture("gpuhunt_aws.csv").splitlines()[0] + b"\n"
 
 
 def brief(listing: OfferListing) -> set[tuple[str, str, str, int, str, str]]:
-    return {
-        (o.instance_type, o.region, o.gpu, o.gpu_count, o.tier, o.rate.format() if o.rate else "") for o in listing.offers
-    }
+    return {(o.instance_type, o.region, o.gpu, o.gpu_count, o.tier, o.rate.format() if o.rate else "") for o in listing.offers}
 
 
 def aws_with(row: str) -> OfferListing:
-    """gpuhunt's AWS with one row more."""
+    """Gpuhunt's AWS with one row more."""
     pages = gpuhunt_pages()
     pages[ZIP] = pack("aws.csv", capture("gpuhunt_aws.csv") + row.encode() + b"\n")
     return gpuhunt.source.list_offers_of(MemoryFetcher(pages), GPUS, ["aws"])["aws"]
@@ -140,7 +138,10 @@ BROKEN_ZIPS = {
     "too large": (pack("aws.csv", HEAD + bytes(range(256)) * 2**17 + b"x" * 2**10), "would unpack to"),
     "other columns": (pack("aws.csv", b"a,b\n1,2\n"), "lacks the columns"),
     "no text": (pack("aws.csv", b"\xff\xfe\x00\x01"), "not text in UTF-8"),
-    "too many rows": (pack("aws.csv", HEAD + b"".join(b"%d,\n" % i for i in range(catalogue.MOST_ROWS + 2))), "more than 250000"),
+    "too many rows": (
+        pack("aws.csv", HEAD + b"".join(b"%d,\n" % i for i in range(catalogue.MOST_ROWS + 2))),
+        "more than 250000",
+    ),
 }
 
 

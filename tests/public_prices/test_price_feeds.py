@@ -9,11 +9,11 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from costguard_public.gpuhunt import source
 
 from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, ThrottledError, UnreachableError
 from costguard.providers.transport import Transport
 from costguard.services.price_feeds import FORGOTTEN_AFTER, CachedPriceFetcher, FeedCache
-from costguard_public.gpuhunt import source
 from tests.fakes.server import serving
 from tests.public_prices.feeds import Feeds
 
