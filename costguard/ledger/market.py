@@ -10,7 +10,7 @@ rows; each row keeps its own date and source.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from costguard.errors import CostguardError, InputError
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.price_drift import Judgement, Vintage, get_vintage
 from costguard.system.atomic_file import replace_file
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
@@ -27,16 +28,18 @@ APPLICATION_ID = 0x43474D4B
 """Marks the file as ours: "CGMK" in ASCII."""
 
 SCHEMA_VERSION = 2
-"""2: offers point to a vintage, which holds drift class and days; a lot is listed per vintage."""
+"""2: offers point to a vintage, which holds drift class and days; a lot is listed per vintage, with its lowest price."""
 
 SCHEMA = """
 CREATE TABLE sources (source_id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE vintages (
     vintage_id INTEGER PRIMARY KEY,
-    drift TEXT NOT NULL,
-    pricing TEXT NOT NULL,
+    drift_class TEXT NOT NULL,
     observed_on TEXT NOT NULL,
-    observed_to TEXT NOT NULL
+    observed_to TEXT NOT NULL,
+    placeholder INTEGER NOT NULL,
+    stated_drift TEXT NOT NULL,
+    pricing TEXT NOT NULL
 ) STRICT;
 CREATE TABLE offers (
     offer_id INTEGER PRIMARY KEY,
@@ -60,6 +63,7 @@ CREATE TABLE lots (
     provider TEXT NOT NULL,
     tier TEXT NOT NULL,
     vintage_id INTEGER NOT NULL,
+    least_nano_usd_per_hour INTEGER,
     PRIMARY KEY (gpu, gpu_count, provider, tier, vintage_id)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE market (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -70,7 +74,8 @@ CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, vintage_id
 """
 
 SUMMARY_SQL = """
-INSERT INTO lots SELECT DISTINCT gpu, gpu_count, provider, tier, vintage_id FROM offers ORDER BY 1, 2, 3, 4, 5;
+INSERT INTO lots SELECT gpu, gpu_count, provider, tier, vintage_id, min(nano_usd_per_hour) FROM offers
+    GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
 INSERT INTO market SELECT 'offers', count(*) FROM offers;
 INSERT INTO market SELECT 'unpriced', count(*) FROM offers WHERE nano_usd_per_hour IS NULL;
 INSERT INTO market SELECT 'oldest', coalesce(min(observed_on), '') FROM offers JOIN vintages USING (vintage_id);
@@ -101,8 +106,8 @@ def _fill_tables(connection: sqlite3.Connection, offers: list[Offer], facts: Map
     connection.executemany("INSERT INTO sources (source, source_id) VALUES (?, ?)", source_ids.items())
     vintage_ids = {vintage: number for number, vintage in enumerate(sorted(set(map(_get_vintage, offers))), start=1)}
     connection.executemany(
-        "INSERT INTO vintages (drift, pricing, observed_on, observed_to, vintage_id) VALUES (?, ?, ?, ?, ?)",
-        ((*vintage, number) for vintage, number in vintage_ids.items()),
+        "INSERT INTO vintages VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((number, *_encode_vintage(*vintage)) for vintage, number in vintage_ids.items()),
     )
     connection.executemany(
         "INSERT INTO offers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -121,17 +126,26 @@ def _sort_key(offer: Offer) -> tuple[object, ...]:
     return (offer.gpu, offer.gpu_count, offer.provider, offer.tier, price, *names)
 
 
-Vintage = tuple[str, str, str, str]
-"""Stated drift class, pricing, and the first and the last day on which the price may have been seen; "": the first is exact."""
+StoredVintage = tuple[Vintage, str, str]
+"""A vintage, and what its offers state beside it: drift class ("": none) and pricing."""
 
 
-def _get_vintage(offer: Offer) -> Vintage:
-    until = "" if offer.observed_to is None else offer.observed_to.isoformat()
-    return (offer.drift, offer.pricing, offer.observed_on.isoformat(), until)
+def _get_vintage(offer: Offer) -> StoredVintage:
+    return (get_vintage(offer), offer.drift, offer.pricing)
+
+
+def _encode_vintage(vintage: Vintage, drift: str, pricing: str) -> tuple[str | int, ...]:
+    until = "" if vintage.observed_to == date.min else vintage.observed_to.isoformat()
+    return (vintage.drift_class, vintage.observed_on.isoformat(), until, int(vintage.placeholder), drift, pricing)
+
+
+def _decode_vintage(row: tuple[Any, ...]) -> Vintage:
+    until = date.fromisoformat(row[2]) if row[2] else date.min
+    return Vintage(row[0], date.fromisoformat(row[1]), until, bool(row[3]))
 
 
 def _encode_offer(
-    offer: Offer, source_ids: Mapping[str, int], vintage_ids: Mapping[Vintage, int]
+    offer: Offer, source_ids: Mapping[str, int], vintage_ids: Mapping[StoredVintage, int]
 ) -> tuple[str | int | float | None, ...]:
     return (
         offer.gpu,
@@ -165,6 +179,7 @@ class MarketReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = _open_read_only(path)
+        self._judged_by: Judge | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -184,16 +199,34 @@ class MarketReader:
         sold = "TRUE" if anywhere else _SOLD_IN_REGION.format(regions=regions)
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
-    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
-        """Return the cheapest selected offer with a known price per provider, tier and vintage in one class, cheapest first.
+    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection, judge: Judge) -> list[Offer]:
+        """Return the selected offers of one class that are likely to be the cheapest today, per provider and tier.
 
-        A vintage is a drift class and a day: between two of them the one that was cheaper when it was seen need not be cheaper
-        today. A spot offer has the on-demand rate of the same machine, where the file knows one.
+        `judge` says what the prices of a vintage are worth today. Of each provider and tier there is the cheapest fresh offer,
+        the cheapest that is old, and the cheapest that must not be ranked. A spot offer has the on-demand rate of the same
+        machine, where the file knows one.
         """
+        self._judge_vintages(judge)
         lots, lot_values = _format_lot_condition(selection, "l")
         regions, region_values = _format_row_condition(selection)
-        values = [*region_values, gpu, gpu_count, *lot_values]
-        return [_decode_offer(row, row[16]) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
+        least, values = ("l.least_nano_usd_per_hour", list[str | int]())
+        if selection.regions is not None or selection.observed_since is not None:
+            least, values = _LEAST_SELECTED.format(regions=regions), [*region_values]
+        values = [*values, gpu, gpu_count, *lot_values, *region_values]
+        query = _BEST.format(lots=lots, regions=regions, least=least)
+        return [_decode_offer(row, row[16]) for row in self._rows(query, values)]
+
+    def _judge_vintages(self, judge: Judge) -> None:
+        """Hold what `judge` says of each vintage in a table of this connection, where a query can use it."""
+        if self._judged_by == judge:
+            return
+        rows = [
+            (number, judged.factor.expected, UNRANKED if judged.unranked else int(judged.fresh))
+            for number, judged in ((row[0], judge(_decode_vintage(row[1:]))) for row in self._rows(_VINTAGES, []))
+        ]
+        self._connection.executescript(_JUDGED)
+        self._connection.executemany("INSERT INTO judged VALUES (?, ?, ?)", rows)
+        self._judged_by = judge
 
     def list_offers(self, selection: OfferSelection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
         """Return the selected offers in the order `sort` (one of `OFFER_SORTS`), unknown prices last.
@@ -284,8 +317,27 @@ EXISTS (
 
 _COLUMNS = """
 o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.tier, o.nano_usd_per_hour, v.observed_on, s.source, v.pricing,
-o.vcpus, o.ram_gb, o.disk_gb, o.note, v.drift, v.observed_to
+o.vcpus, o.ram_gb, o.disk_gb, o.note, v.stated_drift, v.observed_to
 """
+
+Judge = Callable[[Vintage], Judgement]
+UNRANKED = -1
+"""How the table `judged` marks vintages that must not be ranked; fresh ones are 1, older ones 0."""
+
+_VINTAGES = "SELECT vintage_id, drift_class, observed_on, observed_to, placeholder FROM vintages"
+
+_JUDGED = """
+PRAGMA temp_store = MEMORY;
+DROP TABLE IF EXISTS temp.judged;
+CREATE TEMP TABLE judged (vintage_id INTEGER PRIMARY KEY, factor REAL NOT NULL, standing INTEGER NOT NULL);
+"""
+
+_LEAST_SELECTED = """(
+    SELECT o.nano_usd_per_hour FROM offers AS o
+    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier
+        AND o.vintage_id = l.vintage_id AND o.nano_usd_per_hour > 0 AND {regions}
+    ORDER BY o.nano_usd_per_hour LIMIT 1
+)"""
 
 _ON_DEMAND = """
 SELECT min(d.nano_usd_per_hour) FROM offers AS d
@@ -294,16 +346,26 @@ WHERE o.tier = 'spot' AND d.gpu = o.gpu AND d.gpu_count = o.gpu_count AND d.prov
 """
 
 _BEST = f"""
+WITH lot AS (
+    SELECT l.gpu, l.gpu_count, l.provider, l.tier, l.vintage_id, {{least}} AS least
+    FROM lots AS l CROSS JOIN vintages AS v
+    WHERE v.vintage_id = l.vintage_id AND l.gpu = ? AND l.gpu_count = ? AND {{lots}}
+), best AS (
+    SELECT lot.*, min(lot.least * j.factor) AS expected
+    FROM lot CROSS JOIN judged AS j
+    WHERE j.vintage_id = lot.vintage_id
+    GROUP BY lot.provider, lot.tier, j.standing
+)
 SELECT {_COLUMNS}, ({_ON_DEMAND})
-FROM lots AS l CROSS JOIN vintages AS v CROSS JOIN offers AS o CROSS JOIN sources AS s
-WHERE v.vintage_id = l.vintage_id AND o.offer_id = (
+FROM best AS b CROSS JOIN vintages AS v CROSS JOIN offers AS o CROSS JOIN sources AS s
+WHERE v.vintage_id = b.vintage_id AND s.source_id = o.source_id AND o.offer_id = (
     SELECT o.offer_id FROM offers AS o
-    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier
-        AND o.vintage_id = l.vintage_id AND o.nano_usd_per_hour > 0 AND {{regions}}
-    ORDER BY o.nano_usd_per_hour, o.region, o.instance_type LIMIT 1
-) AND s.source_id = o.source_id AND l.gpu = ? AND l.gpu_count = ? AND {{lots}}
-ORDER BY o.nano_usd_per_hour, o.provider, o.tier
-"""  # noqa: S608 - our own column names
+    WHERE o.gpu = b.gpu AND o.gpu_count = b.gpu_count AND o.provider = b.provider AND o.tier = b.tier
+        AND o.vintage_id = b.vintage_id AND o.nano_usd_per_hour = b.least AND {{regions}}
+    ORDER BY o.region, o.instance_type LIMIT 1
+)
+ORDER BY b.expected, o.provider, o.tier
+"""  # noqa: S608 - our own column names; of a group's row with the least `expected` SQLite takes the other columns
 
 _OFFERS = f"""
 SELECT {_COLUMNS}

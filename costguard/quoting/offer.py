@@ -105,11 +105,6 @@ class Offer:
             return HYPERSCALER_NEW if NEWEST_GPUS.fullmatch(self.gpu) else HYPERSCALER
         return LISTED
 
-    @property
-    def undated_days(self) -> int:
-        """Return how many days lie between the earliest and the latest day on which the price may have been seen."""
-        return (self.observed_to - self.observed_on).days if self.observed_to else 0
-
     def count_age_days(self, today: date) -> int:
         """Return the whole days since the price was observed; negative if it is dated in the future."""
         return (today - self.observed_on).days

@@ -82,6 +82,8 @@ class AgedPrice:
 
     def multiply(self, count: int) -> AgedPrice:
         """Return the price of `count` such offers."""
+        if count == 1:
+            return self
         return AgedPrice(
             age_days=self.age_days,
             low=self.low.multiply(count),
@@ -103,37 +105,78 @@ def shorten_age(text: str) -> str:
     return re.sub(r"(?:seen )?(\d+d) (?:old|ago)", r"\1", text)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Vintage:
+    """What prices must share to age alike. `observed_to` date.min: `observed_on` is exact. `placeholder`: they are no prices."""
+
+    drift_class: str
+    observed_on: date
+    observed_to: date
+    placeholder: bool
+
+    def count_undated_days(self) -> int:
+        """Return how many days lie between the first and the last day on which the prices may have been seen."""
+        return max(0, (self.observed_to - self.observed_on).days)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a vintage says today: the factor of its prices, whether they are fresh, and why they must not be ranked ("")."""
+
+    factor: Interval
+    fresh: bool
+    unranked: str
+
+
+def get_vintage(offer: Offer) -> Vintage:
+    """Return the vintage of the price of `offer`."""
+    return Vintage(offer.drift_class, offer.observed_on, offer.observed_to or date.min, is_placeholder(offer))
+
+
+def judge_vintage(vintage: Vintage, drift: Mapping[str, PriceDrift], today: date) -> Judgement:
+    """Return what prices of `vintage` say `today`.
+
+    A price dated more than AHEAD_DAYS in the future is never fresh, and moves as one of that age would: one of the two clocks
+    is wrong.
+    """
+    age, terms = (today - vintage.observed_on).days, drift[vintage.drift_class]
+    return Judgement(
+        factor=terms.estimate_factor(abs(age) if age < -AHEAD_DAYS else max(age, 0)),
+        fresh=-AHEAD_DAYS <= age <= terms.fresh_days,
+        unranked=_explain_unranked(vintage, age, terms),
+    )
+
+
 def age_price(offer: Offer, drift: Mapping[str, PriceDrift], today: date) -> AgedPrice | None:
     """Return what the price of `offer` is likely to be `today`; None for an unknown price.
 
-    The high end of a spot price is at most what the same machine costs on demand. A price dated more than AHEAD_DAYS in the
-    future is never fresh, and moves as one of that age would: one of the two clocks is wrong.
+    The high end of a spot price is at most what the same machine costs on demand.
     """
     if offer.rate is None:
         return None
-    age, terms = offer.count_age_days(today), drift[offer.drift_class]
-    factor = terms.estimate_factor(abs(age) if age < -AHEAD_DAYS else max(age, 0))
+    judged = judge_vintage(get_vintage(offer), drift, today)
+    factor = judged.factor
     seen = offer.rate.nano_per_hour
     most = round(seen * factor.high)
     if offer.on_demand_rate is not None:
         most = max(seen, min(most, offer.on_demand_rate.nano_per_hour))
     return AgedPrice(
-        age_days=age,
+        age_days=offer.count_age_days(today),
         low=_make_rate(offer.rate, min(round(seen * factor.low), seen)),
         expected=_make_rate(offer.rate, min(round(seen * factor.expected), most)),
         high=_make_rate(offer.rate, most),
-        fresh=-AHEAD_DAYS <= age <= terms.fresh_days,
-        unranked=_explain_unranked(offer, age, terms),
+        fresh=judged.fresh,
+        unranked=judged.unranked,
     )
 
 
-def _explain_unranked(offer: Offer, age: int, terms: PriceDrift) -> str:
-    if is_placeholder(offer):
+def _explain_unranked(vintage: Vintage, age: int, terms: PriceDrift) -> str:
+    if vintage.placeholder:
         return "a placeholder, not a price"
-    if offer.drift_class == BID:
+    if vintage.drift_class == BID:
         return "the least bid, which rents nothing by itself"
-    if offer.drift_class == SPOT_PRICE and offer.undated_days > UNDATED_DAYS:
-        return f"an undated copy: seen on a day between {offer.observed_on.isoformat()} and {offer.observed_to}"
+    if vintage.drift_class == SPOT_PRICE and vintage.count_undated_days() > UNDATED_DAYS:
+        return f"an undated copy: seen on a day between {vintage.observed_on.isoformat()} and {vintage.observed_to.isoformat()}"
     if terms.ranked_days is not None and age > terms.ranked_days:
         return f"seen {age} d ago; a price of this kind says nothing after {terms.ranked_days} d"
     return ""

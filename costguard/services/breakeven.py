@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 
 from costguard.errors import InputError
 from costguard.quoting.breakeven import USD_PER_KWH, PurchaseAnswer, compute_break_even
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price
+from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price, judge_vintage
 from costguard.services.ports import OfferSource
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
@@ -92,7 +93,8 @@ def _find_cheapest_offer(
 ) -> tuple[Offer, AgedPrice]:
     if gpu is None:
         raise InputError("the rental is not specified", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
-    offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in EXCLUDED_TIERS]
+    judge = partial(judge_vintage, drift=drift, today=today)
+    offers = [o for o in market.find_best(gpu.name, count, OfferSelection(), judge) if o.tier not in EXCLUDED_TIERS]
     priced = [(offer, price) for offer in offers if (price := age_price(offer, drift, today)) and not price.unranked]
     if not priced:
         raise InputError(f"no offer in the market for {gpu.name} x{count}", field="--rate", hint="write --rate 4")

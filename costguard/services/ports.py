@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
     from costguard.metering.scope_state import AccrualResult
     from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
     from costguard.quoting.offer import Offer, OfferSelection
+    from costguard.quoting.price_drift import Judgement, Vintage
     from costguard.sizing.exact_memory import ExactMemory
     from costguard.sizing.job import Job, Table
     from costguard.values.calendar import Period
@@ -31,8 +32,14 @@ class OfferSource(Protocol):
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
         """Return (canonical GPU, GPUs an instance) of every selected offer, without duplicates."""
 
-    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
-        """Return the cheapest offer with a known price of each provider and tier in one class."""
+    def find_best(
+        self, gpu: str, gpu_count: int, selection: OfferSelection, judge: Callable[[Vintage], Judgement]
+    ) -> list[Offer]:
+        """Return the offers of one class that are likely to be the cheapest today, of each provider and tier.
+
+        `judge` says what the prices of a vintage are worth today. Of each provider and tier there is the cheapest fresh offer,
+        the cheapest that is old, and the cheapest that must not be ranked.
+        """
 
     def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:
         """Yield selected offers; those of unknown price come last."""

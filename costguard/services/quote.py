@@ -8,14 +8,15 @@ quote on the hardware that its source names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer, OfferSelection
-from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price
+from costguard.quoting.price_drift import AgedPrice, Judgement, PriceDrift, Vintage, age_price, judge_vintage
 from costguard.quoting.quote import (
     NO_LIMITS,
     NOT_RANKED,
@@ -74,7 +75,9 @@ def build_quote(
     """
     today = today or datetime.now(UTC).date()
     chosen = select_offers(asked.limits, counts, today)
-    shop = Shop(market=market, chosen=chosen, drift=facts.get_price_drift() if drift is None else drift, today=today)
+    drift = facts.get_price_drift() if drift is None else drift
+    judge = partial(judge_vintage, drift=drift, today=today)
+    shop = Shop(market=market, chosen=chosen, drift=drift, today=today, judge=judge)
     found = list(
         _quote_rental(asked, shop, facts) if isinstance(asked, Rental) else _quote_job(asked, shop, facts, on, booted=booted)
     )
@@ -99,12 +102,13 @@ def build_quote(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """The part of the market that a quote may use, with prices as of `today`."""
+    """The part of the market that a quote may use, with prices as of `today`. `judge`: what a vintage is worth then."""
 
     market: OfferSource
     chosen: OfferSelection
     drift: Mapping[str, PriceDrift]
     today: date
+    judge: Callable[[Vintage], Judgement]
 
     def list_classes(self) -> list[tuple[str, int]]:
         """Return (canonical GPU, GPUs of an offer) of every selected offer."""
@@ -113,7 +117,7 @@ class Shop:
     def find_candidates(self, gpu: str, gpu_count: int) -> Iterator[tuple[Offer, AgedPrice] | QuoteRefusal]:
         """Yield per provider and tier the offers worth pricing, and a refusal for each that must not be ranked."""
         lots: dict[tuple[str, str], list[tuple[Offer, AgedPrice]]] = {}
-        for offer in self.market.find_best(gpu, gpu_count, self.chosen):
+        for offer in self.market.find_best(gpu, gpu_count, self.chosen, self.judge):
             price = age_price(offer, self.drift, self.today)
             if price is not None:
                 lots.setdefault((offer.provider, offer.tier), []).append((offer, price))

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.market import OFFER_SORTS, SCHEMA_VERSION, MarketReader, write_market
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.price_drift import get_vintage, judge_vintage
 from costguard.values.money import Rate
 from tests.campaign import examples
 
 EVERYTHING = OfferSelection()
+TODAY = date(2026, 11, 21)
+JUDGE = partial(judge_vintage, drift=ShippedFacts().get_price_drift(), today=TODAY)
 H100 = Offer(
     provider="lambda",
     region="global",
@@ -65,20 +71,45 @@ def test_classes_are_each_gpu_and_count_once(market: MarketReader) -> None:
     assert market.list_classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
 
 
-def test_the_best_of_a_class_is_the_cheapest_of_each_provider_tier_and_day(market: MarketReader) -> None:
+def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: MarketReader) -> None:
     spot = replace(AWS_SPOT, on_demand_rate=AWS.rate)
-    assert market.find_best("H100-SXM", 8, EVERYTHING) == [spot, H100, AWS_WEST, AWS]
+    assert market.find_best("H100-SXM", 8, EVERYTHING, JUDGE) == [spot, H100, AWS_WEST]
+
+
+def test_fresh_old_and_unranked_prices_of_a_lot_each_have_a_best(tmp_path: Path) -> None:
+    ages = {"fresh": 2, "fresh too": 9, "old": 90, "older": 300, "unranked": 400}
+    rates = {"fresh": "30", "fresh too": "29", "old": "20", "older": "19.9", "unranked": "1"}
+    offers = [
+        replace(AWS_SPOT, region=name, rate=Rate.parse(rates[name]), observed_on=TODAY - timedelta(days=days))
+        for name, days in ages.items()
+    ]
+    write_market(tmp_path / "m.sqlite", offers)
+    with MarketReader(tmp_path / "m.sqlite") as market:
+        found = market.find_best("H100-SXM", 8, EVERYTHING, JUDGE)
+        assert {o.region for o in found} == {"fresh too", "old", "unranked"}  # 19.9 rose more in 300 days than 20 in 90
+        some = replace(EVERYTHING, regions=("fresh", "older"))
+        assert {o.region for o in market.find_best("H100-SXM", 8, some, JUDGE)} == {"fresh", "older"}
+        late = replace(EVERYTHING, observed_since=TODAY - timedelta(days=5))
+        assert {o.region for o in market.find_best("H100-SXM", 8, late, JUDGE)} == {"fresh"}
+
+
+def test_a_placeholder_hides_no_price(tmp_path: Path) -> None:
+    real = replace(H100, provider="runpod", tier="secure", gpu_count=1, rate=Rate.parse("3"))
+    none = replace(real, region="elsewhere", rate=Rate.parse("0.5"))
+    write_market(tmp_path / "m.sqlite", [real, none])
+    with MarketReader(tmp_path / "m.sqlite") as market:
+        assert set(market.find_best("H100-SXM", 1, EVERYTHING, JUDGE)) == {real, none}
 
 
 def test_an_undated_copy_and_a_stated_drift_come_back(tmp_path: Path) -> None:
     bid = replace(AWS_SPOT, provider="vast", drift="bid", observed_to=date(2026, 10, 20))
     write_market(tmp_path / "m.sqlite", [bid])
     with MarketReader(tmp_path / "m.sqlite") as market:
-        assert list(market.list_offers(EVERYTHING)) == market.find_best("H100-SXM", 8, EVERYTHING) == [bid]
+        assert list(market.list_offers(EVERYTHING)) == market.find_best("H100-SXM", 8, EVERYTHING, JUDGE) == [bid]
 
 
 def test_an_unknown_price_is_never_the_best(market: MarketReader) -> None:
-    assert market.find_best("H100-SXM", 1, EVERYTHING) == []
+    assert market.find_best("H100-SXM", 1, EVERYTHING, JUDGE) == []
 
 
 @pytest.mark.parametrize("sort", OFFER_SORTS)
@@ -157,16 +188,22 @@ def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[O
         assert sorted(map(repr, market.list_offers(selection))) == sorted(map(repr, chosen))
         assert market.list_classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
         for gpu, gpu_count in market.list_classes(selection):
-            lots: dict[tuple[object, ...], int] = {}
+            lots: dict[tuple[object, ...], float] = {}
             for o in chosen:
                 if o.rate and (o.gpu, o.gpu_count) == (gpu, gpu_count):
-                    lots[_get_lot(o)] = min(o.rate.nano_per_hour, lots.get(_get_lot(o), 10**19))
-            best = {_get_lot(o): o.rate.nano_per_hour for o in market.find_best(gpu, gpu_count, selection) if o.rate}
+                    lots[_get_lot(o)] = min(_expect(o), lots.get(_get_lot(o), math.inf))
+            best = {_get_lot(o): _expect(o) for o in market.find_best(gpu, gpu_count, selection, JUDGE)}
             assert best == lots
 
 
 def _get_lot(offer: Offer) -> tuple[object, ...]:
-    return (offer.provider, offer.tier, offer.drift, offer.pricing, offer.observed_on, offer.observed_to)
+    judged = JUDGE(get_vintage(offer))
+    return (offer.provider, offer.tier, "unranked" if judged.unranked else judged.fresh)
+
+
+def _expect(offer: Offer) -> float:
+    assert offer.rate
+    return offer.rate.nano_per_hour * JUDGE(get_vintage(offer)).factor.expected
 
 
 def _selected(offer: Offer, selection: OfferSelection) -> bool:

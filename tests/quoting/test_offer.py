@@ -45,11 +45,6 @@ def test_how_fast_a_price_moves_follows_from_who_sells_what_and_how(changed: dic
     assert replace(OFFER, **changed).drift_class == drift
 
 
-def test_a_copy_without_a_date_knows_how_old_it_may_be() -> None:
-    assert OFFER.undated_days == 0
-    assert replace(OFFER, observed_to=date(2026, 11, 9)).undated_days == 30
-
-
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_tier_can_be_offered(tier: str) -> None:
     assert replace(OFFER, tier=tier).tier == tier

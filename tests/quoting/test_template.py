@@ -29,7 +29,7 @@ class NoMarket:
     def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's signature
         return []
 
-    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:  # noqa: ARG002 - the port's signature
+    def find_best(self, *_: object) -> list[Offer]:
         return []
 
     def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's signature

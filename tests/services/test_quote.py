@@ -170,7 +170,7 @@ def test_the_disk_of_the_run_is_in_the_cost_where_its_price_is_known(tmp_path: P
     gb = 1000
     job = dataclasses.replace(JOB, disk_gb=gb)
     for provider, cents_per_gb_month in (("aws", 8), ("lambda", 0), ("vast", None)):
-        (option,) = asked(tmp_path, [offer(provider, "H100-SXM", "3")], job).options
+        (option,) = asked(tmp_path, [offer(provider, "H100-SXM", "3", seen=TODAY)], job).options
         machines = 3 * hours(option)
         disk = 0.0 if cents_per_gb_month is None else gb * cents_per_gb_month / 100 * hours(option) / 730
         assert money(option) / 1e9 == pytest.approx(machines + disk, abs=0.003)

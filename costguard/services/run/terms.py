@@ -6,7 +6,7 @@ provider of this machine; else it is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +23,7 @@ from costguard.ledger.market import MarketReader
 from costguard.ledger.spans.books import SpendingReader
 from costguard.metering.spending import LiveResource
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.price_drift import Judgement, Vintage
 from costguard.quoting.quote import QuoteOption
 from costguard.runs.progress import count_steps
 from costguard.runs.record import JobMachine, JobRecord, JobTerms, compute_share_left
@@ -81,7 +82,13 @@ class SingleOfferMarket:
         """Return the class of the offer."""
         return [(self.offer.gpu, self.offer.gpu_count)] if self.offer else []
 
-    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:  # noqa: ARG002 - the port's
+    def find_best(
+        self,
+        gpu: str,
+        gpu_count: int,
+        selection: OfferSelection,  # noqa: ARG002 - the port's
+        judge: Callable[[Vintage], Judgement],  # noqa: ARG002 - the port's
+    ) -> list[Offer]:
         """Return the offer if it is of that class."""
         return [self.offer] if self.offer and (gpu, gpu_count) == (self.offer.gpu, self.offer.gpu_count) else []
 
