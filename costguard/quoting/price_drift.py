@@ -107,7 +107,7 @@ def shorten_age(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Vintage:
-    """What prices must share to age alike. `observed_to` date.min: `observed_on` is exact. `placeholder`: they are no prices."""
+    """What prices must share to age alike. `observed_to` date.min: `observed_on` is exact. `placeholder`: no prices."""
 
     drift_class: str
     observed_on: date
