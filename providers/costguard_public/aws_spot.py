@@ -76,10 +76,9 @@ class AwsSpotSource:
         if rate != "perhr":
             raise InvalidAnswerError("published another shape: its prices are not per hour", provider=TITLE)
         found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET spot.js", observed_on=day)
-        types, rows = read_aws_types(), 0
-        for region, size in _list_sizes(take_rows(answer, ("config", "regions"), TITLE), found):
-            rows += 1
-            if rows > MOST_ROWS:
+        types = read_aws_types()
+        for number, (region, size) in enumerate(_list_sizes(take_rows(answer, ("config", "regions"), TITLE), found), 1):
+            if number > MOST_ROWS:
                 raise InvalidAnswerError(f"holds more than {MOST_ROWS} prices: refused", provider=TITLE)
             name = take_text(size, "size")
             if name in types:
@@ -87,7 +86,7 @@ class AwsSpotSource:
             elif not name:
                 found.leave_out(UNREADABLE)
             elif ACCELERATED.fullmatch(name) and not SHARES.fullmatch(name):
-                found.find_gpu(f"AWS {name}")  # unknown: which GPUs it holds is not in the feed
+                found.report_unknown(name)
         return {PROVIDER: found.build_listing()}
 
 

@@ -8,8 +8,8 @@
      "NextPageLink": "https://prices.azure.com:443/api/retail/prices?...&$skip=1000", "Count": 1}
 
 A price is of the whole machine. Which GPUs it holds is read from the name of the size (`instance_types.py`). A price whose
-`effectiveStartDate` is later than today is not valid yet; of several that are valid the latest counts. Windows, dedicated hosts,
-Low Priority, DevTest and reservations are other products.
+`effectiveStartDate` is later than today is not valid yet; of several that are valid the latest counts. Windows, dedicated
+hosts, Low Priority, DevTest and reservations are other products.
 Left out as placeholders: prices below a fifth of the median of their size and tier over regions, such as $0.01 an hour for an
 H100 in ukwest (seen by a public collector in 2026). Links to a next page are followed on the same host only.
 Sources: `providers/azure.md` section 4; learn.microsoft.com azure-retail-prices; dstackai/gpuhunt providers/azure.py.
@@ -61,6 +61,9 @@ MOST_PAGES = 30
 """Of 1,000 rows. About 40 sizes in 60 regions in two tiers are five."""
 
 LONGEST_LINK = 4096
+UNCHANGED = "%&=$'(),:+-._~"
+"""Characters of a link's query that are passed on as they are."""
+
 OTHER_PRODUCTS = ("Windows", "Dedicated", "CloudServices", "Cloud Services")
 LEAST_OF_MEDIAN = Decimal("0.2")
 
@@ -126,7 +129,7 @@ def _follow_link(link: object, whys: list[str]) -> str:
     if parts is None or not ours or port not in (None, 443) or not parts.query:
         whys.append(f"the next page is elsewhere and was not asked: {shorten(to_one_line(str(link)), 80)}")
         return ""
-    return f"{PATH}?{quote(parts.query, safe="%&=$'(),:+-._~")}"
+    return f"{PATH}?{quote(parts.query, safe=UNCHANGED)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +159,10 @@ class _PriceTable:
         if _is_other_product(row, product, sold_as) or is_azure_share(name):
             return
         machine = find_azure_type(name)
-        if machine is None or self.found.find_gpu(machine.gpu) is None:
-            self.found.find_gpu(name)  # no GPU has the name of a size: the listing will name it
+        if machine is None:
+            self.found.report_unknown(name)
+            return
+        if self.found.find_gpu(machine.gpu) is None:
             return
         since, reason = self._read_terms(row)
         amount = parse_decimal(row.get("retailPrice"))

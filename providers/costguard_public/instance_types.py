@@ -1,9 +1,9 @@
 """Which GPUs the machine types of AWS and Azure hold: their price feeds do not say.
 
-AWS: one line a family and GPU, `family GPU: size GPUs vCPUs RAM_GB disk_GB, ...`. Example: "p5 H100-SXM: 48xlarge 8 192 2048 30400"
-says that a p5.48xlarge has 8 H100-SXM, 192 vCPUs, 2,048 GB and 30,400 GB of local disk. The facts are those of
-`costguard_aws/types.csv` (EC2's own catalogue and AWS's documentation, `providers/specs/aws_instance_gpus.csv`, 2026-11-21); a test
-holds the two together. Shares of a GPU (g6f, gr6f) are left out.
+AWS: one line a family and GPU, `family GPU: size GPUs vCPUs RAM_GB disk_GB, ...`. Example: "p5 H100-SXM: 48xlarge 8 192 2048
+30400" says that a p5.48xlarge has 8 H100-SXM, 192 vCPUs, 2,048 GB of memory and 30,400 GB of local disk. The facts are those of
+`costguard_aws/types.csv` (EC2's own catalogue and AWS's documentation, `providers/specs/aws_instance_gpus.csv`, 2026-11-21); a
+test holds the two together. Shares of a GPU (g6f, gr6f) are left out.
 
 Azure: patterns of a size's name, GPU, and GPUs by vCPUs, which are the number in the name (`providers/azure.md` section 4;
 dstackai/gpuhunt providers/azure.py @3584151; Microsoft's pages of the GB200, GB300 and MI300X sizes; 2026-11-23).

@@ -92,7 +92,7 @@ def _add_product(row: Row, found: RowCollector) -> None:
     if named is None or GENERATION.fullmatch(named[1]):
         return
     if named[1] not in SHAPES:
-        found.find_gpu(f"OCI {named[1]}")  # unknown: which shapes, with how many GPUs, is not stated
+        found.report_unknown(named[1])  # which shapes it prices, with how many GPUs, is not stated
         return
     price = _find_price(row)
     if isinstance(price, str):

@@ -1,8 +1,8 @@
 """Reads the JSON of a price feed within bounds: its shape strictly, its rows leniently, counting those that are left out.
 
-Example: the row `{"securePrice": 2.69, "memoryInGb": 80, ...}` becomes an offer at $2.69 an hour. A row at 0, -1, 1e9 or NaN, or
-in euros, is left out, and the listing says "2 rows without a price above zero". A web page instead of JSON, or an object where
-a list is published, refuses the whole feed: an InvalidAnswerError that names it.
+Example: the row `{"securePrice": 2.69, "memoryInGb": 80, ...}` becomes an offer at $2.69 an hour. A row at 0, -1, 1e9 or NaN,
+or in euros, is left out, and the listing says "2 rows without a price above zero". A web page instead of JSON, or an object
+where a list is published, refuses the whole feed: an InvalidAnswerError that names it.
 
 Prices are read as decimals from the text of the feed, never as floats: 2.69 stays 2_690_000_000 nano-dollars.
 """
@@ -163,8 +163,12 @@ class RowCollector:
             self._known[name, vram_gb] = self.gpus.find(name, vram_gb=vram_gb)
         found = self._known[name, vram_gb]
         if found is None:
-            self._unnamed.setdefault(shorten(to_one_line(name), LONGEST_TEXT))
+            self.report_unknown(name)
         return found
+
+    def report_unknown(self, name: str) -> None:
+        """Have the listing name a GPU, or a type of machine, that is not known here."""
+        self._unnamed.setdefault(shorten(to_one_line(name), LONGEST_TEXT))
 
     def add(self, machine: MachinePrice) -> None:
         """Add the offer of `machine`, or count why there is none; of one machine in one region and tier keep the cheapest."""

@@ -83,8 +83,10 @@ def _add_gpu(row: Row, found: RowCollector) -> None:
         return
     prices = [(tier, row.get(key)) for tier, key in TIERS if _is_offered(row.get(key))]
     gpu = found.find_gpu(name, vram_gb=parse_size(row.get("memoryInGb"))) if prices else None
+    if gpu is None:
+        return
     most = parse_count(row.get("maxGpuCount")) or SOLD[-1]
-    for tier, price in prices if gpu else ():
+    for tier, price in prices:
         offer = found.make_offer(_make_machine(gpu.canonical, 1, tier, price))
         if offer is None:
             continue

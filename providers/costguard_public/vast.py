@@ -4,9 +4,9 @@
     {"offers": [{"id": 1, "machine_id": 7, "gpu_name": "H100 SXM", "num_gpus": 8, "gpu_ram": 81559, "dph_base": 17.6,
                  "dph_total": 17.613, "storage_total_cost": 0.0133, "min_bid": 9.6, "geolocation": "Texas, US", ...}]}
 
-A price is of the whole machine. It is `dph_base`, the part of the GPUs, as in the offers of an account (costguard_vast): disk and
-traffic are extra. Without it, `dph_total` less `storage_total_cost`. `min_bid` is the least bid that is taken, and rents nothing
-by itself. A100s of both sizes have one name; `gpu_ram` in MB tells them apart.
+A price is of the whole machine. It is `dph_base`, the part of the GPUs, as in the offers of an account (costguard_vast): disk
+and traffic are extra. Without it, `dph_total` less `storage_total_cost`. `min_bid` is the least bid that is taken, and rents
+nothing by itself. A100s of both sizes have one name; `gpu_ram` in MB tells them apart.
 
 A broad search ends near 64 rows, so GPUs are searched in groups, those of data centres in small ones; at most ten searches, as
 Vast allows in a minute. A search without a key counts to a daily quota by address. Sources: `providers/vast.md` section 4 and

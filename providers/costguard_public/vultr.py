@@ -5,8 +5,8 @@
                 "ram": 122880, "disk": 1400, "monthly_cost": 1750, "hourly_cost": 2.397, "locations": ["ewr"]}],
      "meta": {"total": 1, "links": {"next": "", "prev": ""}}}
 
-`gpu_vram_gb` is of the plan: 80 of an A100 with 80 GB is one GPU, 40 is half of one and left out. Newer answers state `gpu_count`,
-"1/4" for a share. Bare-metal plans name their GPU in the id only: vbm-112c-2048gb-8-h100-gpu. RAM is in MB.
+`gpu_vram_gb` is of the plan: 80 of an A100 with 80 GB is one GPU, 40 is half of one and left out. Newer answers state
+`gpu_count`, "1/4" for a share. Bare-metal plans name their GPU in the id only: vbm-112c-2048gb-8-h100-gpu. RAM is in MB.
 Plans that cannot be rented on demand (`deploy_ondemand` false), or in no location, are no offers; nor are preemptible prices,
 whose terms are not known.
 Sources: dstackai/gpuhunt providers/vultr.py (2026-08) and its tests; Vultr's pages of plans; `providers/public-prices.md`.

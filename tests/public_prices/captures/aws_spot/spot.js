@@ -1,0 +1,12 @@
+callback({"vers":0.01,"config":{"rate":"perhr","valueColumns":["linux","mswin"],"currencies":["USD"],"regions":[
+{"region":"us-east","footnotes":{"*":"notAvailableForCCorCGPU"},"instanceTypes":[
+{"type":"generalCurrentGen","sizes":[{"size":"m5.large","valueColumns":[{"name":"linux","prices":{"USD":"0.0358"}},{"name":"mswin","prices":{"USD":"0.1278"}}]}]},
+{"type":"gpuInstancesCurrentGen","sizes":[
+{"size":"p5.48xlarge","valueColumns":[{"name":"linux","prices":{"USD":"21.4871"}},{"name":"mswin","prices":{"USD":"30.3191"}}]},
+{"size":"g6f.large","valueColumns":[{"name":"linux","prices":{"USD":"0.0612"}},{"name":"mswin","prices":{"USD":"N/A*"}}]},
+{"size":"g4dn.xlarge","valueColumns":[{"name":"linux","prices":{"USD":"0.2174"}},{"name":"mswin","prices":{"USD":"0.3985"}}]}]}]},
+{"region":"eu-central-1","instanceTypes":[{"type":"gpuInstancesCurrentGen","sizes":[
+{"size":"p5.48xlarge","valueColumns":[{"name":"linux","prices":{"USD":"N/A*"}},{"name":"mswin","prices":{"USD":"N/A*"}}]},
+{"size":"g9.xlarge","valueColumns":[{"name":"linux","prices":{"USD":"0.9"}}]},
+{"size":"g5.xlarge","valueColumns":[{"name":"linux","prices":{"USD":"0.4719"}},{"name":"mswin","prices":{"USD":"0.6"}}]}]}]}
+]}});
