@@ -1,0 +1,100 @@
+"""What holds for every cloud's own feed: its facts, what it imports, and that an answer of another shape is refused whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from costguard.errors import InvalidAnswerError, ProviderError, UnreachableError
+from costguard.providers.ports.price_source import PublicPriceSource
+from costguard_public import akamai, aws_spot, azure, oci, runpod, vast, verda, vultr
+from tests.public_prices.answers import GPUS, TODAY, StubFetcher, read_capture
+
+SOURCES: dict[str, tuple[PublicPriceSource, tuple[str, ...]]] = {
+    "akamai": (akamai.source, ("akamai/types.json",)),
+    "aws_spot": (aws_spot.source, ("aws_spot/spot.js",)),
+    "azure": (azure.source, ("azure/page_1.json", "azure/page_2.json")),
+    "oci": (oci.source, ("oci/products.json",)),
+    "runpod": (runpod.source, ("runpod/gpu_types.json",)),
+    "vast": (vast.source, ("vast/h100.json",)),
+    "verda": (verda.source, ("verda/instance_types.json",)),
+    "vultr": (vultr.source, ("vultr/plans.json", "vultr/plans_metal.json")),
+}
+each_source = pytest.mark.parametrize("name", SOURCES)
+OTHER_SHAPES = {
+    "a web page": b"<!DOCTYPE html><html><body>Access denied</body></html>",
+    "nothing": b"",
+    "half a document": b'{"data": [{"id": "a"',
+    "no text": b"\xff\xfe\x00\x01",
+    "null": b"null",
+    "a number": b"7",
+    "an empty object": b"{}",
+    "another object": b'{"error": "gone", "message": "this API was retired"}',
+    "lists of lists": b'{"data": {"gpuTypes": "x"}, "offers": {}, "items": {}, "plans": {}, "Items": {}, "config": []}',
+    "deep": b"[" * 100_000,
+    "a number of 5,000 digits": b'{"data": ' + b"9" * 5000 + b"}",
+}
+
+
+@each_source
+def test_facts_name_the_source_its_https_endpoint_and_its_terms(name: str) -> None:
+    facts = SOURCES[name][0].facts
+    assert facts.name == name
+    assert facts.endpoint.startswith("https://")
+    assert facts.endpoint.count("/") == 2
+    assert facts.providers
+    assert facts.terms
+    assert facts.size
+    assert facts.freshness
+    assert facts.checked_on <= TODAY + timedelta(days=1)
+    assert not facts.fallback
+
+
+@each_source
+def test_capture_gives_offers_of_the_stated_provider_dated_the_day_asked(name: str) -> None:
+    source, captures = SOURCES[name]
+    listings = source.list_public_offers(StubFetcher(tuple(map(read_capture, captures))), GPUS)
+    assert tuple(listings) == source.facts.providers
+    for provider, listing in listings.items():
+        assert listing.offers
+        for offer in listing.offers:
+            assert (offer.provider, offer.observed_on, offer.observed_to) == (provider, TODAY, None)
+            assert offer.source
+            assert GPUS.resolve(offer.gpu).canonical == offer.gpu
+
+
+@each_source
+@pytest.mark.parametrize("shape", OTHER_SHAPES)
+def test_answer_of_another_shape_is_refused_with_the_name_of_the_feed(name: str, shape: str) -> None:
+    source, _ = SOURCES[name]
+    with pytest.raises(InvalidAnswerError) as refused:
+        source.list_public_offers(StubFetcher((OTHER_SHAPES[shape],)), GPUS)
+    assert source.facts.title in str(refused.value)
+
+
+@each_source
+def test_feed_that_cannot_be_asked_raises_its_error(name: str) -> None:
+    gone = UnreachableError("does not answer", provider=name)
+    with pytest.raises(ProviderError) as raised:
+        SOURCES[name][0].list_public_offers(StubFetcher((gone,)), GPUS)
+    assert raised.value is gone
+
+
+@each_source
+def test_answer_with_too_many_rows_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, captures = SOURCES[name]
+    monkeypatch.setattr("costguard_public.rows.MOST_ROWS", 1)
+    with pytest.raises(InvalidAnswerError, match="more than 1: refused"):
+        source.list_public_offers(StubFetcher(tuple(map(read_capture, captures))), GPUS)
+
+
+def test_importing_the_sources_imports_no_network_library() -> None:
+    modules = ", ".join(f"costguard_public.{name}" for name in SOURCES)
+    loaded = "print([m for m in ('socket', 'ssl', 'http.client', 'urllib.request', 'httpx', 'requests') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys, {modules}; {loaded}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
