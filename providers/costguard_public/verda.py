@@ -38,6 +38,9 @@ from costguard_public.rows import (
 PROVIDER, TITLE = "verda", "Verda's machine types"
 PATH = "/v1/instance-types?currency=usd"
 COUNTED = re.compile(r"^\d{1,3}x\s+")
+SIZE = re.compile(r"\s+\d{1,4}\s?GB$")
+"""Left to `gpu_memory`, which is compared with a tolerance: a B300 is described as 262 GB, and has 288."""
+
 RUN_TOGETHER = re.compile(r"^RTX(?=\d)")
 
 
@@ -77,7 +80,8 @@ def _add_type(row: Row, found: RowCollector) -> None:
         found.leave_out(OTHER_CURRENCY)
         return
     vram = parse_size(take_object(row, "gpu_memory").get("size_in_gigabytes"), count)
-    gpu = found.find_gpu(RUN_TOGETHER.sub("RTX ", COUNTED.sub("", described)), vram_gb=vram)
+    card = COUNTED.sub("", described)
+    gpu = found.find_gpu(RUN_TOGETHER.sub("RTX ", SIZE.sub("", card) if vram else card), vram_gb=vram)
     if gpu is None:
         return
     spot = row.get("spot_price", row.get("spot_price_per_hour"))
@@ -96,6 +100,7 @@ def _add_type(row: Row, found: RowCollector) -> None:
                 pricing="dynamic" if tier == SPOT else "standard",
                 vcpus=parse_size(take_object(row, "cpu").get("number_of_cores")),
                 ram_gb=parse_size(take_object(row, "memory").get("size_in_gigabytes")),
+                note="form of the GPU not stated" if gpu.taken_as_short else "",
             )
         )
 

@@ -29,7 +29,7 @@ BAD_PRICES: tuple[object, ...] = (0, -1, 1e9, "NaN", "Infinity", "-0.5", "ten", 
 
 @dataclass
 class StubFetcher:
-    """Hands out `answers` in turn, and the last one for ever; one that is an error is raised. `asked`: method, path and body."""
+    """Hands out `answers` in turn, the last one for ever; one that is an error is raised. `asked`: method, path and body."""
 
     answers: tuple[bytes | ProviderError, ...]
     today: date = TODAY

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-
 from costguard_public.akamai import MOST_PAGES, source
+
 from tests.public_prices.answers import BAD_PRICES, GPUS, StubFetcher, change_capture, list_offers, read_capture, sum_up
 
 CAPTURE = "akamai/types.json"

@@ -10,10 +10,10 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-
-from costguard.errors import InvalidAnswerError
 from costguard_public.aws_spot import source
 from costguard_public.instance_types import read_aws_types
+
+from costguard.errors import InvalidAnswerError
 from tests.public_prices.answers import BAD_PRICES, GPUS, TODAY, StubFetcher, list_offers, read_capture, sum_up
 
 CAPTURE = read_capture("aws_spot/spot.js")

@@ -7,10 +7,10 @@ import sys
 from datetime import timedelta
 
 import pytest
+from costguard_public import akamai, aws_spot, azure, oci, runpod, vast, verda, vultr
 
 from costguard.errors import InvalidAnswerError, ProviderError, UnreachableError
 from costguard.providers.ports.price_source import PublicPriceSource
-from costguard_public import akamai, aws_spot, azure, oci, runpod, vast, verda, vultr
 from tests.public_prices.answers import GPUS, TODAY, StubFetcher, read_capture
 
 SOURCES: dict[str, tuple[PublicPriceSource, tuple[str, ...]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-
 from costguard_public.oci import SHAPES, source
+
 from tests.public_prices.answers import BAD_PRICES, GPUS, change_capture, list_offers, read_capture, sum_up
 
 CAPTURE = "oci/products.json"

@@ -6,8 +6,6 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-
-from costguard.values.money import Rate
 from costguard_public.rows import (
     NO_PRICE,
     TOO_DEAR,
@@ -20,6 +18,8 @@ from costguard_public.rows import (
     parse_size,
     take_text,
 )
+
+from costguard.values.money import Rate
 from tests.public_prices.answers import BAD_PRICES, GPUS, TODAY, get_dollars
 
 H100 = MachinePrice(region="global", instance_type="x1", gpu="H100-SXM", gpu_count=1, tier="on-demand", price="2.69")

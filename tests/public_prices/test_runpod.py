@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from costguard_public.runpod import QUERY, source
 
 from costguard.errors import InvalidAnswerError
-from costguard_public.runpod import QUERY, source
 from tests.public_prices.answers import (
     BAD_PRICES,
     GPUS,
@@ -84,7 +84,7 @@ def test_query_and_capture_use_known_fields_of_the_api() -> None:
     if not FIELDS.exists():
         pytest.skip(f"{FIELDS.name} is not on this machine")
     known: dict[str, Any] = json.loads(FIELDS.read_text())["types"]["GpuType"]
-    kinds = {"String": str, "Int": int, "Float": (int, float), "Boolean": bool}
+    kinds: dict[str, tuple[type, ...]] = {"String": (str,), "Int": (int,), "Float": (int, float), "Boolean": (bool,)}
     assert set(re.findall(r"\w+", QUERY)) - {"gpuTypes"} <= set(known)
     for row in load_capture(CAPTURE)["data"]["gpuTypes"]:
         for name, value in row.items():

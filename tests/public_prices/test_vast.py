@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from costguard_public.vast import GROUPS, KEPT, SEARCH_ROWS, source
 from costguard_vast.offers import NAMES
 from jsonschema import Draft202012Validator
 
 from costguard.errors import ThrottledError
 from costguard.quoting.offer import ASK, BID
-from costguard_public.vast import GROUPS, KEPT, SEARCH_ROWS, source
 from tests.public_prices.answers import (
     BAD_PRICES,
     GPUS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-
 from costguard_public.vultr import MOST_PAGES, source
+
 from tests.public_prices.answers import BAD_PRICES, GPUS, StubFetcher, change_capture, list_offers, read_capture, sum_up
 
 PLANS, METAL, NO_METAL = "vultr/plans.json", read_capture("vultr/plans_metal.json"), b'{"plans_metal": []}'
