@@ -25,9 +25,10 @@ from tests.public_prices.answers import (
 
 FIRST, SECOND = "azure/page_1.json", "azure/page_2.json"
 PUBLISHED = {
-    "currencyCode", "tierMinimumUnits", "retailPrice", "unitPrice", "armRegionName", "location", "effectiveStartDate", "meterId",
-    "meterName", "productId", "skuId", "productName", "skuName", "serviceName", "serviceId", "serviceFamily", "unitOfMeasure",
-    "type", "isPrimaryMeterRegion", "armSkuName",
+    "currencyCode", "tierMinimumUnits", "retailPrice", "unitPrice", "armRegionName", "location",
+    "effectiveStartDate", "meterId", "meterName", "productId", "skuId", "productName", "skuName",
+    "serviceName", "serviceId", "serviceFamily", "unitOfMeasure", "type", "isPrimaryMeterRegion",
+    "armSkuName",
 }  # fmt: skip
 """Fields of a row by consumption (learn.microsoft.com azure-retail-prices, sample of 2026)."""
 
