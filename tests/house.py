@@ -24,6 +24,7 @@ OPEN_TO_PRICE_SOURCES = (
     "costguard.errors",
     "costguard.providers.ports.price_source",
     "costguard.quoting.offer",
+    "costguard.quoting.price_drift",
     "costguard.values",
 )
 """All of costguard that a price source sees."""

@@ -19,6 +19,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard_public.rows import (
+    MIB,
     UNREADABLE,
     MachinePrice,
     Row,
@@ -32,7 +33,7 @@ from costguard_public.rows import (
 )
 
 PROVIDER, TITLE = "akamai", "Akamai's machine types"
-MOST_PAGES = 10
+MOST_PAGES, MOST_BYTES = 10, 4 * MIB
 MB_PER_GB = 1024
 CARDS = {
     "rtxpro6000": "RTX-PRO-6000-Blackwell-Server",
@@ -62,7 +63,7 @@ class AkamaiSource:
         found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v4/linode/types", observed_on=fetch.today)
         why, page, pages = "", 1, 1
         while page <= pages and not why:
-            answer = decode_json(fetch.get(f"/v4/linode/types?page={page}&page_size=500").body, TITLE)
+            answer = decode_json(fetch.get(f"/v4/linode/types?page={page}&page_size=500", most_bytes=MOST_BYTES).body, TITLE)
             for row in take_rows(answer, ("data",), TITLE):
                 if take_text(row, "class") == "gpu" or not row:
                     _add_type(row, found)

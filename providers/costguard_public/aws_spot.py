@@ -24,6 +24,7 @@ from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
 from costguard_public.instance_types import MachineType, read_aws_types
 from costguard_public.rows import (
+    MIB,
     MOST_ROWS,
     OTHER_CURRENCY,
     UNREADABLE,
@@ -49,6 +50,7 @@ REGIONS = {
 ACCELERATED = re.compile(r"(?:g|gr|p|dl|trn|inf)\d[^.]*\.\w+")
 SHARES = re.compile(r"gr?\df\..*")
 NOT_SOLD = "N/A"
+MOST_BYTES = 8 * MIB
 
 
 class AwsSpotSource:
@@ -68,7 +70,7 @@ class AwsSpotSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return the Linux spot price of every type with whole GPUs in every region."""
-        feed = fetch.get("/spot.js")
+        feed = fetch.get("/spot.js", most_bytes=MOST_BYTES)
         day = min(feed.as_of or fetch.today, fetch.today)
         wrapped = WRAPPED.fullmatch(feed.body)
         answer = decode_json(wrapped[1] if wrapped else feed.body, TITLE)

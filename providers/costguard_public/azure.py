@@ -31,6 +31,7 @@ from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
 from costguard_public.instance_types import AZURE_PREFIX, MachineType, find_azure_type, is_azure_share
 from costguard_public.rows import (
+    MIB,
     NOT_YET,
     OTHER_CURRENCY,
     OTHER_UNIT,
@@ -60,7 +61,7 @@ FIRST_PAGE = f"{PATH}?api-version=2023-01-01-preview&$filter={quote(FILTER, safe
 MOST_PAGES = 30
 """Of 1,000 rows. About 40 sizes in 60 regions in two tiers are five."""
 
-LONGEST_LINK = 4096
+MOST_BYTES, LONGEST_LINK = 4 * MIB, 4096
 UNCHANGED = "%&=$'(),:+-._~"
 """Characters of a link's query that are passed on as they are."""
 
@@ -102,7 +103,7 @@ def _list_rows(fetch: PriceFetcher, whys: list[str]) -> Iterator[Row]:
     while path and path not in seen:
         seen.add(path)
         try:
-            answer = decode_json(fetch.get(path).body, TITLE)
+            answer = decode_json(fetch.get(path, most_bytes=MOST_BYTES).body, TITLE)
             rows = take_rows(answer, ("Items",), TITLE)
         except ProviderError as failed:
             if len(seen) == 1:

@@ -26,6 +26,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard_public.rows import (
+    MIB,
     NO_PRICE,
     OTHER_CURRENCY,
     UNREADABLE,
@@ -39,7 +40,7 @@ from costguard_public.rows import (
 )
 
 PROVIDER, TITLE = "oci", "Oracle's price list"
-PATH = "/pls/apex/cetools/api/v1/products/?currencyCode=USD"
+PATH, MOST_BYTES = "/pls/apex/cetools/api/v1/products/?currencyCode=USD", 8 * MIB
 CATEGORY, METRIC, MODEL = "Compute - GPU", "GPU Per Hour", "PAY_AS_YOU_GO"
 PRODUCT = re.compile(r"(?:OCI|Oracle Cloud Infrastructure)?\s*-?\s*Compute\s+-\s+GPU\s+-\s+(.+)")
 GENERATION = re.compile(r"[EVX]\d")
@@ -79,7 +80,7 @@ class OciSource:
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return the shapes of every product that names its GPU."""
         found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /cetools/api/v1/products", observed_on=fetch.today)
-        for row in take_rows(decode_json(fetch.get(PATH).body, TITLE), ("items",), TITLE):
+        for row in take_rows(decode_json(fetch.get(PATH, most_bytes=MOST_BYTES).body, TITLE), ("items",), TITLE):
             if not row:
                 found.leave_out(UNREADABLE)
             elif take_text(row, "serviceCategory") == CATEGORY and take_text(row, "metricName") == METRIC:

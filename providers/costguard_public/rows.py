@@ -25,10 +25,13 @@ MOST_ROWS = 100_000
 """Of one answer: ten times what the largest of these feeds holds (spot.js: about 10,000 sizes in all regions)."""
 
 HIGHEST_PER_GPU_HOUR = Decimal(100)
-"""Dollars. The dearest list price of the market file of 2026-11 is 27 for a GPU and hour (Azure's GB200)."""
+"""Dollars. The dearest known list price is $27.04, of Azure's GB200 (a public collector's answer of 2026-09-06)."""
 
 MOST_GPUS = 128
 """Of one machine; the largest sold as one has 72 (NVL72)."""
+
+MIB = 2**20
+"""Sources bound their answers well below the port's bound: a million numbers of a poisoned answer take 100 MB once read."""
 
 LONGEST_TEXT = 80
 LONGEST_NUMBER = 40

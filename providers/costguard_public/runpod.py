@@ -23,6 +23,7 @@ from costguard.quoting.price_drift import is_placeholder
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import COMMUNITY
 from costguard_public.rows import (
+    MIB,
     PLACEHOLDER,
     UNREADABLE,
     MachinePrice,
@@ -40,6 +41,7 @@ PROVIDER, TITLE = "runpod", "RunPod's GPU types"
 QUERY = "{ gpuTypes { id displayName memoryInGb maxGpuCount secureCloud communityCloud securePrice communityPrice } }"
 SOLD = (1, 2, 4, 8)
 """Numbers of GPUs that are listed; RunPod takes any up to what a host holds (`providers/runpod.md`)."""
+MOST_BYTES = 4 * MIB
 TIERS = (("secure", "securePrice"), (COMMUNITY, "communityPrice"))
 
 
@@ -60,7 +62,7 @@ class RunpodSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every GPU that is offered, secure and community, in machines of 1, 2, 4 and 8."""
-        answer = decode_json(fetch.post("/graphql", json.dumps({"query": QUERY}).encode()).body, TITLE)
+        answer = decode_json(fetch.post("/graphql", json.dumps({"query": QUERY}).encode(), most_bytes=MOST_BYTES).body, TITLE)
         _check_errors(answer)
         found = RowCollector(gpus=gpus, provider=PROVIDER, source="POST /graphql gpuTypes", observed_on=fetch.today)
         for row in take_rows(answer, ("data", "gpuTypes"), TITLE):

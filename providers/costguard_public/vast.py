@@ -27,6 +27,7 @@ from costguard.quoting.offer import BID, Offer, OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
 from costguard_public.rows import (
+    MIB,
     UNREADABLE,
     MachinePrice,
     Row,
@@ -68,6 +69,7 @@ GROUPS = (
 SEARCH_ROWS, BROAD_ROWS = 1000, 64
 """Rows that one search asks for, and near how many a broad one ends."""
 
+MOST_BYTES = 8 * MIB
 KEPT = 3
 """Asks, and as many bids, that are kept of each GPU, count and country: more would only make the market larger."""
 
@@ -101,7 +103,7 @@ def _search_groups(fetch: PriceFetcher, whys: list[str]) -> Iterator[Row]:
     """Yield the rows of all searches. After one that fails no more are sent; the first must succeed."""
     for number, names in enumerate(GROUPS):
         try:
-            body = fetch.post("/api/v0/bundles/", _write_query(names)).body
+            body = fetch.post("/api/v0/bundles/", _write_query(names), most_bytes=MOST_BYTES).body
             rows = take_rows(decode_json(body, TITLE), ("offers",), TITLE)
         except ProviderError as failed:
             if not number:

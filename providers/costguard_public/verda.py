@@ -21,6 +21,7 @@ from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
 from costguard_public.rows import (
+    MIB,
     OTHER_CURRENCY,
     UNREADABLE,
     MachinePrice,
@@ -36,7 +37,7 @@ from costguard_public.rows import (
 )
 
 PROVIDER, TITLE = "verda", "Verda's machine types"
-PATH = "/v1/instance-types?currency=usd"
+PATH, MOST_BYTES = "/v1/instance-types?currency=usd", 4 * MIB
 COUNTED = re.compile(r"^\d{1,3}x\s+")
 SIZE = re.compile(r"\s+\d{1,4}\s?GB$")
 """Left to `gpu_memory`, which is compared with a tolerance: a B300 is described as 262 GB, and has 288."""
@@ -62,7 +63,7 @@ class VerdaSource:
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return every type with GPUs, on demand and as spot."""
         found = RowCollector(gpus=gpus, provider=PROVIDER, source="GET /v1/instance-types", observed_on=fetch.today)
-        for row in take_rows(decode_json(fetch.get(PATH).body, TITLE), (), TITLE):
+        for row in take_rows(decode_json(fetch.get(PATH, most_bytes=MOST_BYTES).body, TITLE), (), TITLE):
             _add_type(row, found)
         return {PROVIDER: found.build_listing()}
 

@@ -24,6 +24,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard_public.rows import (
+    MIB,
     UNREADABLE,
     MachinePrice,
     Row,
@@ -38,7 +39,7 @@ from costguard_public.rows import (
 )
 
 PROVIDER, TITLE = "vultr", "Vultr's plans"
-MOST_PAGES = 10
+MOST_PAGES, MOST_BYTES = 10, 4 * MIB
 MOST_LOCATIONS = 100
 HOURS_OF_MONTH = 730
 """What Vultr divides a monthly price by (gpuhunt: 730; its hourly prices are the monthly ones over 730 or 672)."""
@@ -98,7 +99,8 @@ def _list_plans(fetch: PriceFetcher, path: str, key: str, whys: list[str]) -> It
     """Yield the plans of all pages; a list that does not end after MOST_PAGES is noted in `whys`."""
     cursor, seen = "", set[str]()
     for _ in range(MOST_PAGES):
-        answer = decode_json(fetch.get(f"{path}&cursor={quote(cursor, safe='')}" if cursor else path).body, TITLE)
+        asked = f"{path}&cursor={quote(cursor, safe='')}" if cursor else path
+        answer = decode_json(fetch.get(asked, most_bytes=MOST_BYTES).body, TITLE)
         yield from take_rows(answer, (key,), TITLE)
         links = take_object(take_object(answer if isinstance(answer, dict) else {}, "meta"), "links")
         seen.add(cursor)
