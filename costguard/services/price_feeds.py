@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from costguard import __version__
-from costguard.errors import InvalidAnswerError, ProviderError, RefusedError
+from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, ThrottledError, UnreachableError
 from costguard.providers.ports.price_source import MOST_FEED_BYTES, FetchedFeed, PriceSourceFacts
 from costguard.providers.transport import (
     Deadline,
@@ -36,7 +36,9 @@ FRESH_FOR = timedelta(hours=3)
 FORGOTTEN_AFTER = timedelta(days=14)
 """Cached answers that were not used for so long are removed."""
 
-REQUEST_S = 20.0
+REQUEST_S = 15.0
+FAILURES_MOST = 2
+"""After so many requests in a row without an answer a source is not asked further in this refresh."""
 USER_AGENT = f"costguard/{__version__} (prices refresh; at most hourly)"
 LONGEST_HEAD = 4096
 """Bytes of the line before a cached body."""
@@ -105,6 +107,7 @@ class CachedPriceFetcher:
         self._name, self._cache, self._now = facts.name, cache, now
         self._deadline = Deadline(limit_s)
         self._used = set[str]()
+        self._failures = 0
         self._channel = ProviderChannel(
             transport,
             provider=facts.name,
@@ -139,8 +142,7 @@ class CachedPriceFetcher:
         if kept is not None and self._is_fresh(kept):
             return _make_feed(kept)
         asked = replace(request, headers={**request.headers, **(_ask_for_change(kept) if kept else {})})
-        deadline = self._deadline.limit_to(REQUEST_S)
-        reply = self._channel.ask(asked, deadline=deadline, most_bytes=most_bytes)
+        reply = self._ask(asked, most_bytes)
         if reply.status == NOT_MODIFIED and kept is None:
             raise InvalidAnswerError(f"{request.place} says 304 although nothing was asked before", provider=self._name)
         body = kept.body if reply.status == NOT_MODIFIED and kept else reply.body
@@ -150,6 +152,20 @@ class CachedPriceFetcher:
         fresh = CachedFeed(at=self._now, body=body, etag=etag[:500], modified=modified[:100])
         self._cache.put(name, fresh)
         return _make_feed(fresh)
+
+    def _ask(self, request: HttpRequest, most_bytes: int) -> HttpResponse:
+        """Return the reply, after retries. A source that is down is not hammered with all its requests."""
+        if self._failures >= FAILURES_MOST:
+            raise UnreachableError(
+                f"{request.place} is not asked: {FAILURES_MOST} requests before it failed", provider=self._name
+            )
+        try:
+            reply = self._channel.ask(request, deadline=self._deadline.limit_to(REQUEST_S), most_bytes=most_bytes)
+        except (UnreachableError, ThrottledError):
+            self._failures += 1
+            raise
+        self._failures = 0
+        return reply
 
     def _is_fresh(self, kept: CachedFeed) -> bool:
         """Return whether `kept` needs no question: a source dates what it got by the day of the refresh."""

@@ -38,7 +38,7 @@ from costguard.values.checks import find_nearest_names
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
 
-LIMIT_S = 90.0
+LIMIT_S = 60.0
 """For all sources of one wave together. 20 s at 200 ms a request is the goal (issue 21)."""
 SIDE_BY_SIDE = 12
 
@@ -154,18 +154,20 @@ def ask_public_sources(
             )
             for name, one in sources.items()
         }
-        ask = partial(_ask_wave, sources, fetchers, gpus, prices, settings, now.date(), limit_s)
+        ask = partial(
+            _ask_wave, sources, fetchers, gpus=gpus, prices=prices, settings=settings, today=now.date(), limit_s=limit_s
+        )
         firsts = {
             name: _limit_providers(one.facts, only)
             for name, one in sources.items()
             if not one.facts.fallback or (names is not None and name in names)
         }
-        answers = ask({name: wanted for name, wanted in firsts.items() if wanted})
+        answers = ask(wanted={name: wanted for name, wanted in firsts.items() if wanted})
         answered = {name for answer in answers for name, listing in answer.listings.items() if listing.offers}
         rest = {
             name: frozenset(_limit_providers(one.facts, only) - answered) for name, one in sources.items() if name not in firsts
         }
-        answers += ask({name: wanted for name, wanted in rest.items() if wanted})
+        answers += ask(wanted={name: wanted for name, wanted in rest.items() if wanted})
     finally:
         transport.close()
     asked = {answer.facts.name for answer in answers}
@@ -210,6 +212,7 @@ LAST = 1000
 def _ask_wave(
     sources: Mapping[str, PublicPriceSource],
     fetchers: Mapping[str, CachedPriceFetcher],
+    *,
     gpus: GpuNames,
     prices: KnownPrices,
     settings: Settings,
@@ -224,7 +227,8 @@ def _ask_wave(
     found = list[SourceAnswer]()
     for name, answer in run_all(questions, limit_s=limit_s, most=SIDE_BY_SIDE, doing="asking for public prices").items():
         facts = sources[name].facts
-        checked = check_answer(facts, _get_endpoint(settings, facts), answer, prices, today, wanted[name])
+        endpoint = _get_endpoint(settings, facts)
+        checked = check_answer(answer, facts, endpoint=endpoint, prices=prices, today=today, wanted=wanted[name])
         unusable = checked.failed and not isinstance(answer, UnreachableError | ThrottledError | TimeoutError)
         if unusable or any(one.why and not one.offers for one in checked.listings.values()):
             fetchers[name].forget_answers()
@@ -242,7 +246,13 @@ def _ask_source(
 
 
 def check_answer(
-    facts: PriceSourceFacts, endpoint: str, answer: object, prices: KnownPrices, today: date, wanted: Collection[str]
+    answer: object,
+    facts: PriceSourceFacts,
+    *,
+    endpoint: str,
+    prices: KnownPrices,
+    today: date,
+    wanted: Collection[str],
 ) -> SourceAnswer:
     """Return what of `answer` can be used, with the reasons for the rest. `wanted`: providers that were asked for."""
     made = partial(SourceAnswer, facts=facts, endpoint=endpoint)

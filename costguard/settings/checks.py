@@ -36,7 +36,7 @@ PROXY_PATTERN = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGN
 
 
 def check_sections(settings: Settings, where: str) -> None:
-    """Raise InputError for invalid values of [watch], [defaults], [network], [ledger], [display], [reconcile], [web], [prices]."""
+    """Raise InputError for invalid values of a section of plain fields: [watch], [defaults], [network], [prices] and so on."""
     parse_duration(settings.watch.interval, describe_origin("watch", "interval", where), least=INTERVAL_MIN, most=INTERVAL_MAX)
     parse_duration(settings.watch.jitter, describe_origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:

@@ -101,18 +101,8 @@ def _find_day(lines: list[str]) -> date:
 
 def _read_machines(lines: list[str]) -> Iterator[_Machine]:
     """Yield every machine below compute.instance; InvalidAnswerError where it is missing, or nothing follows it."""
-    inside = seen = ended = False
     machine, region = None, dict[str, str]()
-    for line in lines:
-        read = LINE.fullmatch(line)
-        if read is None or len(read[1]) <= SECTION:
-            ended = ended or inside
-            inside = read is not None and line == "  instance:"
-            seen = seen or inside
-            continue
-        depth, key, value = len(read[1]), read[2], read[3] or ""
-        if not inside:
-            continue
+    for depth, key, value in _read_instance_lines(lines):
         if depth == MACHINE:
             if machine is not None:
                 yield machine
@@ -123,11 +113,24 @@ def _read_machines(lines: list[str]) -> Iterator[_Machine]:
             region = machine.cost.setdefault(key, {})
         elif depth == PRICE:
             region[key] = value
-    if not seen or machine is None:
+    if machine is None:
         raise InvalidAnswerError("pricing.yml has no compute.instance", provider=NAME)
-    if not ended:
-        raise InvalidAnswerError("pricing.yml ends within compute.instance: it is cut short", provider=NAME)
     yield machine
+
+
+def _read_instance_lines(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield depth, key and value of each line below compute.instance, which must be followed by something else."""
+    inside = False
+    for line in lines:
+        read = LINE.fullmatch(line)
+        if read is None or len(read[1]) <= SECTION:
+            if inside:
+                return
+            inside = line == "  instance:"
+        elif inside:
+            yield len(read[1]), read[2], read[3] or ""
+    if inside:
+        raise InvalidAnswerError("pricing.yml ends within compute.instance: it is cut short", provider=NAME)
 
 
 def _add_machine(machine: _Machine, found: OfferCollector) -> None:

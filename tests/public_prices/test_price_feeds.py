@@ -157,6 +157,15 @@ def test_a_feed_that_trickles_is_given_up_at_the_deadline(rig: Rig) -> None:
     assert monotonic() - began < 5
 
 
+def test_a_source_that_is_down_is_not_asked_for_everything(rig: Rig) -> None:
+    rig.feeds.fault("/", "status", status=429, headers={"Retry-After": "900"})
+    fetcher = rig.fetcher()
+    for number in range(9):
+        with pytest.raises(ThrottledError if number < 2 else UnreachableError):
+            fetcher.get(f"/{number}")
+    assert len(rig.feeds.asked) == 2
+
+
 def test_a_kept_answer_outlives_a_feed_that_fails_only_while_it_is_fresh(rig: Rig) -> None:
     rig.fetcher().get("/a")
     rig.feeds.fault("/a", "status", status=500)
