@@ -7,8 +7,9 @@ A cloud that dstack's collector fails to read keeps its old file, so rows are da
 
 Rows that are no offer are left out: prices of GCP's calendar mode (flag gcp-dws-calendar-mode: reserved in advance), edge
 appliances (a3-edgegpu), RunPod's clusters (two machines or more). GCP's A3 on demand is left out because it is wrong:
-a3-highgpu-8g in us-east4 stands at $43.79 there and at $78.37 to $88.56 in Cloud Billing (a reader's comparison of
-2026-09-15; Cyclenerd's file of 2026-07-30). GCP attaches GPUs to every N1 machine; only the smallest N1 of the usual size for them is taken.
+a3-highgpu-8g in us-east4 stands at $43.79 there, and at $78.37 to $88.56 in Cloud Billing (a reader's comparison of
+2026-09-15; Cyclenerd's file of 2026-07-30). GCP attaches GPUs to every N1 machine; only the smallest N1 of the usual size for
+them is taken.
 
 Sources: dstackai/gpuhunt src/gpuhunt/_internal/catalog.py and models.py @3584151 (2026-08-19); providers/gcp.py, runpod.py.
 """
