@@ -305,10 +305,10 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
 
 
 def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None) -> PublicPrices:
-    from costguard.services.public_prices import ask_public_sources
+    from costguard.services.public_prices import KnownPrices, ask_public_sources
 
     with MarketReader(base) as market:
-        known = list(market.list_offers(OfferSelection()))
+        known = KnownPrices(market.list_offers(OfferSelection()))
     return ask_public_sources(settings, known, names=names, only=only)
 
 

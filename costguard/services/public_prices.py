@@ -126,14 +126,14 @@ def choose_sources(
 
 def ask_public_sources(
     settings: Settings,
-    known: Iterable[Offer],
+    known: KnownPrices,
     *,
     names: Collection[str] | None = None,
     only: Collection[str] | None = None,
     now: datetime | None = None,
     limit_s: float = LIMIT_S,
 ) -> PublicPrices:
-    """Ask the chosen sources for public prices, and check them against `known`, the offers of the market in use.
+    """Ask the chosen sources for public prices, and check them against `known`, the prices of the market in use.
 
     `names`: sources, None: as the settings say. `only`: providers whose prices are wanted, None: all.
     """
@@ -145,7 +145,6 @@ def ask_public_sources(
     gpus.find("")  # builds its tables before threads share it
     cache = FeedCache(get_cache_path("prices"))
     cache.remove_old(now)
-    prices = KnownPrices(known)
     transport = open_transport(settings)
     try:
         fetchers = {
@@ -155,7 +154,7 @@ def ask_public_sources(
             for name, one in sources.items()
         }
         ask = partial(
-            _ask_wave, sources, fetchers, gpus=gpus, prices=prices, settings=settings, today=now.date(), limit_s=limit_s
+            _ask_wave, sources, fetchers, gpus=gpus, prices=known, settings=settings, today=now.date(), limit_s=limit_s
         )
         firsts = {
             name: _limit_providers(one.facts, only)

@@ -107,14 +107,6 @@ def test_the_refreshed_market_is_used_and_old_rows_keep_their_day(market: Market
     assert market.run("prices", "--json").data["market"]["path"].endswith("market.sqlite")
 
 
-def test_runpods_mix_of_secure_and_community_goes(market: Market) -> None:
-    market.refresh()
-    tiers = {(o.gpu, o.tier) for o in market.rows("runpod").values()}
-    assert ("H100-PCIe", "secure") in tiers
-    assert ("H100-PCIe", "on-demand") not in tiers
-    assert ("A40", "on-demand") in tiers  # of which nobody said anything
-
-
 def test_for_people_there_is_a_row_a_source_and_a_next_step(market: Market) -> None:
     ran = market.run("prices", "refresh")
     assert ran.code == 0

@@ -310,7 +310,7 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
     ("text", "said"),
     [
         ('[policy]\nname = "p"', "policy: must be a list of tables\nhint: write [[policy]]"),
-        ('[[policies]]\nname = "p"', "did you mean policy"),
+        ('[[policies]]\nname = "p"', "did you mean prices, policy"),
         (policy(THEN), "policy 1 (p).when: is missing"),
         (policy("when = 5", THEN), "policy 1 (p).when: must be text, not 5"),
         (policy("when = 'scheduled_on == false'", THEN), "uses scheduled_on, but the policy has no schedule"),
