@@ -89,7 +89,7 @@ def _read_family(line: str) -> Iterator[MachineType]:
 
 AZURE_SERIES: tuple[tuple[str, str, Mapping[int, int]], ...] = (
     (r"NC(\d+)as_T4_v3", "T4", {4: 1, 8: 1, 16: 1, 64: 4}),
-    (r"NC(\d+)r?s_v3", "V100-16GB-PCIe", {6: 1, 12: 2, 24: 4}),
+    (r"NC(\d+)r?s_v3", "V100-16GB", {6: 1, 12: 2, 24: 4}),  # the PCIe card; called so in the shipped market and in gpuhunt
     (r"ND(\d+)rs_v2", "V100-32GB", {40: 8}),
     (r"NC(\d+)ads_A100_v4", "A100-80GB-PCIe", {24: 1, 48: 2, 96: 4}),
     (r"ND(\d+)asr(?:_A100)?_v4", "A100-40GB-SXM", {96: 8}),

@@ -34,7 +34,9 @@ MIB = 2**20
 """Sources bound their answers well below the port's bound: a million numbers of a poisoned answer take 100 MB once read."""
 
 LONGEST_TEXT = 80
-LONGEST_NUMBER = 40
+LONGEST_NUMBER, MOST_DIGITS = 40, 15
+"""Characters of a number that is stated as text, and digits before or zeros behind the point: no price or size has more."""
+
 NANO = 10**9
 
 NO_PRICE, TOO_DEAR, OTHER_CURRENCY, OTHER_UNIT, NOT_YET, UNREADABLE, PLACEHOLDER = (
@@ -90,7 +92,7 @@ def take_text(row: Row, key: str) -> str:
 
 
 def parse_decimal(value: object) -> Decimal | None:
-    """Return a finite number, stated as a number or as text; None for anything else."""
+    """Return a finite number of usable size, stated as a number or as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         return None
     if isinstance(value, str) and len(value) > LONGEST_NUMBER:
@@ -99,7 +101,7 @@ def parse_decimal(value: object) -> Decimal | None:
         number = Decimal(value.strip() if isinstance(value, str) else value)
     except InvalidOperation:
         return None
-    return number if number.is_finite() else None
+    return number if number == 0 or (number.is_finite() and abs(number.adjusted()) <= MOST_DIGITS) else None
 
 
 def parse_size(value: object, divisor: int = 1) -> float | None:

@@ -192,14 +192,14 @@ def _compute_ram_gb(row: Row) -> float | None:
 
 
 def _write_note(row: Row, tier: str) -> str:
-    machine = parse_decimal(row.get("machine_id"))
+    machine, kind = parse_decimal(row.get("machine_id")), parse_decimal(row.get("hosting_type"))
     return ", ".join(
         filter(
             None,
             (
-                f"machine {machine}" if machine is not None else "",
+                f"machine {int(machine)}" if machine is not None else "",
                 take_text(row, "verification"),
-                "datacenter" if row.get("hosting_type") == 1 else "",
+                "datacenter" if kind == 1 else "",
                 "the least bid that is taken; outbid, it stops" if tier == SPOT else "disk and traffic extra",
             ),
         )

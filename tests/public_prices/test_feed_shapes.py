@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -11,6 +13,7 @@ from costguard_public import akamai, aws_spot, azure, oci, runpod, vast, verda, 
 
 from costguard.errors import InvalidAnswerError, ProviderError, UnreachableError
 from costguard.providers.ports.price_source import PublicPriceSource
+from costguard.quoting.offer import OfferListing
 from tests.public_prices.answers import GPUS, TODAY, StubFetcher, read_capture
 
 SOURCES: dict[str, tuple[PublicPriceSource, tuple[str, ...]]] = {
@@ -89,6 +92,75 @@ def test_answer_with_too_many_rows_is_refused(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr("costguard_public.rows.MOST_ROWS", 1)
     with pytest.raises(InvalidAnswerError, match="more than 1: refused"):
         source.list_public_offers(StubFetcher(tuple(map(read_capture, captures))), GPUS)
+
+
+ODD_VALUES: tuple[object, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    10**400,
+    1e300,
+    "",
+    "x" * 5000,
+    "\x1b[31m\n",
+    "9" * 5000,
+    [],
+    [[]],
+    {},
+    {"a": 1},
+)
+
+
+def list_places(document: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the place of every member of a document, lists and objects too."""
+    members = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    for key, value in members:
+        yield (*place, key)
+        yield from list_places(value, (*place, key))
+
+
+def replace_member(document: object, place: tuple[str | int, ...], value: object) -> object:
+    """Return a copy of `document` with `value` at `place`."""
+    if not place:
+        return value
+    first, rest = place[0], place[1:]
+    if isinstance(document, dict):
+        return {**document, first: replace_member(document[first], rest, value)}
+    assert isinstance(document, list)
+    assert isinstance(first, int)
+    return [*document[:first], replace_member(document[first], rest, value), *document[first + 1 :]]
+
+
+def read_feed(name: str, *answers: bytes) -> OfferListing | None:
+    """Return what a source makes of `answers`; None if it refuses them with a message."""
+    try:
+        (listing,) = SOURCES[name][0].list_public_offers(StubFetcher(answers), GPUS).values()
+    except InvalidAnswerError:
+        return None
+    return listing
+
+
+@each_source
+def test_any_one_odd_member_gives_believable_offers_or_a_plain_refusal(name: str) -> None:
+    first, *others = map(read_capture, SOURCES[name][1])
+    document = json.loads(first.strip().removeprefix(b"callback(").removesuffix(b");"))
+    good = read_feed(name, first, *others)
+    assert good is not None
+    whole = len(good.offers)
+    for place in list_places(document):
+        for value in ODD_VALUES:
+            body = json.dumps(replace_member(document, place, value)).encode()
+            listing = read_feed(name, body, *others)
+            if listing is None:
+                continue
+            assert len(listing.offers) <= whole + 8
+            for offer in listing.offers:
+                assert offer.rate is not None
+                assert 0 < offer.rate.nano_per_hour <= 100 * 10**9 * offer.gpu_count
+                assert max(map(len, (offer.region, offer.instance_type, offer.note))) <= 200
+                assert f"{offer.region}{offer.instance_type}{offer.note}".isprintable()
+            assert all(text.isprintable() for text in (listing.why, listing.left_out, *listing.unnamed))
 
 
 def test_importing_the_sources_imports_no_network_library() -> None:
