@@ -164,12 +164,16 @@ class RowCollector:
 
     def find_gpu(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
         """Return the GPU that the feed calls `name`; None for an unknown one, which the listing will name."""
-        if (name, vram_gb) not in self._known:
-            self._known[name, vram_gb] = self.gpus.find(name, vram_gb=vram_gb)
-        found = self._known[name, vram_gb]
+        found = self.match_gpu(name, vram_gb=vram_gb)
         if found is None:
             self.report_unknown(name)
         return found
+
+    def match_gpu(self, name: str, *, vram_gb: float | None = None) -> GpuNameMatch | None:
+        """Return the GPU that the feed calls `name`; None for an unknown one, which is not reported."""
+        if (name, vram_gb) not in self._known:
+            self._known[name, vram_gb] = self.gpus.find(name, vram_gb=vram_gb)
+        return self._known[name, vram_gb]
 
     def report_unknown(self, name: str) -> None:
         """Have the listing name a GPU, or a type of machine, that is not known here."""

@@ -166,7 +166,7 @@ def _make_offers(row: Row, found: RowCollector) -> Iterator[Offer]:
 
 def _find_gpu(name: str, vram_gb: float | None, found: RowCollector) -> str | None:
     """Return the canonical GPU; a stated size that fits none is ignored where the name alone is clear."""
-    sized = found.gpus.find(name, vram_gb=vram_gb) if vram_gb is not None else None
+    sized = found.match_gpu(name, vram_gb=vram_gb) if vram_gb is not None else None
     if sized is not None:
         return sized.canonical
     named = found.find_gpu(name)

@@ -22,7 +22,7 @@ SOURCES: dict[str, tuple[PublicPriceSource, tuple[str, ...]]] = {
     "azure": (azure.source, ("azure/page_1.json", "azure/page_2.json")),
     "oci": (oci.source, ("oci/products.json",)),
     "runpod": (runpod.source, ("runpod/gpu_types.json",)),
-    "vast": (vast.source, ("vast/h100.json",)),
+    "vast": (vast.source, ("vast/h100.json", "vast/none.json")),
     "verda": (verda.source, ("verda/instance_types.json",)),
     "vultr": (vultr.source, ("vultr/plans.json", "vultr/plans_metal.json")),
 }

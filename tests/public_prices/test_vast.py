@@ -27,7 +27,7 @@ from tests.public_prices.answers import (
     sum_up,
 )
 
-CAPTURE, NONE = "vast/h100.json", b'{"offers": []}'
+CAPTURE, NONE = "vast/h100.json", read_capture("vast/none.json")
 SPEC = Path(__file__).parents[3] / "shared/providers/specs/vast-openapi.yaml"
 
 
