@@ -34,6 +34,7 @@ MIB = 2**20
 """Sources bound their answers well below the port's bound: a million numbers of a poisoned answer take 100 MB once read."""
 
 LONGEST_TEXT = 80
+MOST_UNNAMED = 200
 LONGEST_NUMBER, MOST_DIGITS = 40, 15
 """Characters of a number that is stated as text, and digits before or zeros behind the point: no price or size has more."""
 
@@ -176,8 +177,9 @@ class RowCollector:
         return self._known[name, vram_gb]
 
     def report_unknown(self, name: str) -> None:
-        """Have the listing name a GPU, or a type of machine, that is not known here."""
-        self._unnamed.setdefault(shorten(to_one_line(name), LONGEST_TEXT))
+        """Have the listing name a GPU, or a type of machine, that is not known here; of very many the first MOST_UNNAMED."""
+        if len(self._unnamed) < MOST_UNNAMED:
+            self._unnamed.setdefault(shorten(to_one_line(name), LONGEST_TEXT))
 
     def add(self, machine: MachinePrice) -> None:
         """Add the offer of `machine`, or count why there is none; of one machine in one region and tier keep the cheapest."""

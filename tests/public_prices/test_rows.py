@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 from costguard_public.rows import (
+    MOST_UNNAMED,
     NO_PRICE,
     TOO_DEAR,
     UNREADABLE,
@@ -107,3 +108,10 @@ def test_unknown_gpus_are_named_once() -> None:
     (name,) = found.build_listing().unnamed
     assert name.startswith("X900")
     assert "\n" not in name
+
+
+def test_a_feed_of_unknown_gpus_fills_no_memory_with_their_names() -> None:
+    found = collect()
+    for number in range(1000):
+        found.report_unknown(f"X{number}")
+    assert len(found.build_listing().unnamed) == MOST_UNNAMED
