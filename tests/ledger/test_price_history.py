@@ -1,0 +1,293 @@
+"""The price history in its file: what costs a row, what is thinned, and what damage, other processes and kills do to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.errors import InputError
+from costguard.ledger import price_history
+from costguard.ledger.price_history import (
+    UNSEEN_DAYS_MAX,
+    WEEKLY_AFTER_DAYS,
+    PriceHistoryReader,
+    append_prices,
+    save_own_drift,
+)
+from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.own_drift import OwnDrift
+from tests import shop
+
+DAY = date(2026, 6, 1)
+ALL = OfferSelection()
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "price_history.sqlite"
+
+
+def price(usd: str | None, on: date, **more: object) -> Offer:
+    return shop.offer("runpod", "H100-SXM", usd, seen=on, **more)  # type: ignore[arg-type]
+
+
+def record(file: Path, usd: str, *days: int, **more: object) -> int:
+    """Record the price on so many days after DAY; return the rows added."""
+    dates = [DAY + timedelta(days=day) for day in days]
+    return sum(append_prices(file, [price(usd, on, **more)], on) for on in dates)
+
+
+def runs(file: Path, selection: OfferSelection = ALL) -> list[tuple[int, int, str]]:
+    """The rows of every selected machine, as days after DAY and dollars."""
+    with PriceHistoryReader(file) as history:
+        return [
+            ((run.seen_on - DAY).days, (run.last_seen_on - DAY).days, run.rate.format())
+            for one in history.list_series(selection)
+            for run in one.runs
+        ]
+
+
+def test_an_unchanged_price_costs_no_row(file: Path) -> None:
+    assert record(file, "2.99", *range(30)) == 1
+    assert runs(file) == [(0, 29, "2.9900")]
+
+
+def test_a_changed_price_begins_a_row(file: Path) -> None:
+    record(file, "2.99", 0, 1)
+    assert record(file, "2.69", 2, 3) == 1
+    assert record(file, "2.99", 4) == 1
+    assert runs(file) == [(0, 1, "2.9900"), (2, 3, "2.6900"), (4, 4, "2.9900")]
+
+
+def test_a_price_that_nobody_saw_for_long_begins_a_row(file: Path) -> None:
+    record(file, "2.99", 0, UNSEEN_DAYS_MAX, 2 * UNSEEN_DAYS_MAX + 1)
+    assert [(first, last) for first, last, _ in runs(file)] == [(0, UNSEEN_DAYS_MAX), (2 * UNSEEN_DAYS_MAX + 1,) * 2]
+
+
+def test_of_one_day_the_last_refresh_counts_and_of_one_refresh_the_cheapest_offer(file: Path) -> None:
+    record(file, "2.99", 0)
+    assert record(file, "2.79", 0) == 0
+    assert runs(file) == [(0, 0, "2.7900")]
+    append_prices(file, [price("2.5", DAY + timedelta(1)), price("2.4", DAY + timedelta(1))], DAY + timedelta(1))
+    assert runs(file)[-1] == (1, 1, "2.4000")
+
+
+def test_a_price_that_changed_during_the_day_shortens_the_row_before(file: Path) -> None:
+    record(file, "2.99", 0, 5)
+    record(file, "2.69", 5)
+    assert runs(file) == [(0, 4, "2.9900"), (5, 5, "2.6900")]
+
+
+def test_an_older_copy_changes_nothing_that_a_later_day_confirmed(file: Path) -> None:
+    record(file, "2.99", 0, 9)
+    late = DAY + timedelta(9)
+    assert append_prices(file, [price("1.11", DAY + timedelta(4))], late) == 0
+    assert append_prices(file, [price("3.49", DAY - timedelta(30))], late) == 1
+    assert runs(file) == [(-30, -30, "3.4900"), (0, 9, "2.9900")]
+
+
+def test_a_price_of_tomorrow_is_one_of_today(file: Path) -> None:
+    append_prices(file, [price("2.99", DAY + timedelta(400))], DAY)
+    assert runs(file) == [(0, 0, "2.9900")]
+
+
+def test_a_clock_that_ran_ahead_once_does_not_silence_later_prices(file: Path) -> None:
+    record(file, "2.99", 0, 10, 30)  # the last by a clock twenty days ahead
+    record(file, "2.69", 12)
+    assert runs(file) == [(0, 11, "2.9900"), (12, 12, "2.6900")]
+
+
+def test_machines_are_apart_by_all_that_makes_a_price(file: Path) -> None:
+    others = (
+        price("1", DAY),
+        price("2", DAY, region="eu"),
+        price("3", DAY, count=8),
+        price("4", DAY, tier="secure"),
+        replace(price("5", DAY), drift="bid"),
+        replace(price("6", DAY), provider="vast"),
+    )
+    assert append_prices(file, others, DAY) == len(others)
+    assert len(runs(file, OfferSelection(providers=("runpod",)))) == 5
+    assert len(runs(file, OfferSelection(gpu_counts=(8,), tiers=("on-demand",), regions=("global",)))) == 1
+    assert len(runs(file, OfferSelection(least_gpus=2))) == len(runs(file, OfferSelection(most_gpus=8, least_gpus=8))) == 1
+    assert runs(file, OfferSelection(gpus=())) == runs(file, OfferSelection(gpus=("T4",))) == []
+    assert runs(file, OfferSelection(observed_since=DAY + timedelta(1))) == []
+
+
+def test_what_is_no_price_is_left_out(file: Path) -> None:
+    placeholder = replace(price("0.5", DAY), gpu="H200")
+    undated = replace(price("2", DAY - timedelta(400)), observed_to=DAY)
+    assert append_prices(file, [price(None, DAY), placeholder, undated], DAY) == 0
+    assert runs(file) == []
+
+
+def test_beyond_a_year_one_row_a_week_is_kept(file: Path) -> None:
+    monday = DAY  # 2026-06-01
+    assert monday.weekday() == 0
+    for day in range(28):
+        record(file, f"2.{day:02}", day)
+    later = monday + timedelta(WEEKLY_AFTER_DAYS + 14)
+    append_prices(file, [price("1", later)], later)
+    assert [first for first, _, _ in runs(file)] == [6, 13, *range(14, 28), WEEKLY_AFTER_DAYS + 14]
+
+
+def test_a_machine_and_the_file_hold_so_many_rows_and_the_oldest_go(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(price_history, "ROWS_PER_MACHINE_MAX", 5)
+    monkeypatch.setattr(price_history, "ROWS_MAX", 8)
+    for day in range(10):
+        record(file, f"2.{day:02}", day)
+    assert [first for first, _, _ in runs(file)] == [5, 6, 7, 8, 9]
+    for day in range(10, 16):
+        record(file, f"3.{day:02}", day, region="eu")
+    assert [first for first, _, _ in runs(file)] == [11, 12, 13, 14, 15, 7, 8, 9]
+    monkeypatch.setattr(price_history, "ROWS_MAX", 3)
+    record(file, "3.5", 16, region="eu")
+    with PriceHistoryReader(file) as history:
+        assert history.describe_file() == {
+            "path": str(file), "machines": 1, "rows": 3, "oldest": "2026-06-15", "newest": "2026-06-17",
+        }  # fmt: skip
+
+
+def test_the_file_is_for_its_user_only(file: Path) -> None:
+    record(file, "1", 0)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + bytes(5000), b"\xff" * 5000])
+def test_a_damaged_file_is_named_with_what_to_do(file: Path, content: bytes) -> None:
+    file.parent.mkdir()
+    file.write_bytes(content)
+    for use in (lambda: record(file, "1", 0), lambda: runs(file)):
+        with pytest.raises(InputError) as raised:
+            use()
+        assert raised.value.field == str(file)
+        assert "mv price_history.sqlite" in str(raised.value.hint)
+    assert file.read_bytes() == content
+
+
+def test_a_page_that_was_overwritten_is_named_too(file: Path) -> None:
+    append_prices(file, [price("1", DAY, region=f"r{n}") for n in range(2000)], DAY)
+    content = bytearray(file.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        runs(file)
+
+
+def test_another_programs_database_is_left_alone(file: Path) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE notes (x)")
+    with pytest.raises(InputError, match="is not a price history"):
+        record(file, "1", 0)
+    with closing(sqlite3.connect(file)) as other:
+        assert [name for (name,) in other.execute("SELECT name FROM sqlite_schema")] == ["notes"]
+
+
+def test_a_newer_format_is_named(file: Path) -> None:
+    record(file, "1", 0)
+    with closing(sqlite3.connect(file)) as newer:
+        newer.execute("PRAGMA user_version = 9")
+    with pytest.raises(InputError, match="has format 9, not 1"):
+        runs(file)
+
+
+def test_a_missing_file_names_the_command_that_begins_one(file: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        PriceHistoryReader(file)
+    assert "costguard prices refresh" in str(raised.value.hint)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        record(tmp_path / "file" / "history.sqlite", "1", 0)
+
+
+def test_a_file_that_another_process_holds_is_waited_for_and_not_called_damaged(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(file, "1", 0)
+    monkeypatch.setattr(price_history, "BUSY_WAIT_S", 0.05)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(InputError) as raised:
+            record(file, "2", 1)
+        assert "in use by another costguard" in raised.value.what
+        assert "mv" not in str(raised.value.hint)
+        assert runs(file) == [(0, 0, "1.0000")]
+        other.execute("ROLLBACK")
+    assert record(file, "2", 1) == 1
+
+
+def test_what_was_estimated_is_kept_and_replaced(file: Path) -> None:
+    own = OwnDrift("spot", 0.05, 14.0, 0.75, 20, 200, 90)
+    save_own_drift(file, [own, OwnDrift("list", 0.034, 21.0, 0.6, 2, 4, 90, "only 2 machines")])
+    save_own_drift(file, [replace(own, growth=0.06), OwnDrift("list", 0.034, 21.0, 0.6, 2, 4, 90, "only 2 machines")])
+    with PriceHistoryReader(file) as history:
+        found = history.load_own_drift()
+    assert [(one.drift, one.growth, one.is_used) for one in found] == [("list", 0.034, False), ("spot", 0.06, True)]
+
+
+APPENDER = """
+import sys
+from datetime import date, timedelta
+from pathlib import Path
+from costguard.ledger.price_history import append_prices
+from tests.shop import offer
+
+file, name, days, regions = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+for number in range(days):
+    on = date(2026, 6, 1) + timedelta(days=number)
+    append_prices(file, [offer(name, "T4", f"{number % 7 + 1}", seen=on, region=f"r{n}") for n in range(regions)], on)
+    print(number, flush=True)
+"""
+
+
+def start_appender(file: Path, name: str, days: int, regions: int) -> subprocess.Popen[str]:
+    path = os.pathsep.join(str(ROOT / part) for part in ("", "agent", "providers"))
+    return subprocess.Popen(
+        [sys.executable, "-c", APPENDER, str(file), name, str(days), str(regions)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_processes_at_once_lose_nothing(file: Path) -> None:
+    children = [start_appender(file, name, 20, 20) for name in ("aws", "gcp")]
+    for child in children:
+        child.communicate(timeout=60)
+        assert child.returncode == 0
+    for name in ("aws", "gcp"):
+        assert len(runs(file, OfferSelection(providers=(name,)))) == 20 * 20
+
+
+def test_an_append_that_is_killed_leaves_whole_days(file: Path) -> None:
+    regions = 400
+    for number in range(6):
+        own = file.with_name(f"{number}.sqlite")
+        with start_appender(own, "aws", 10_000, regions) as child:
+            assert child.stdout is not None
+            acknowledged = [int(child.stdout.readline()) for _ in range(number + 1)]
+            child.send_signal(signal.SIGKILL)
+            acknowledged += [int(line) for line in child.stdout if line.strip()]
+        with closing(sqlite3.connect(own)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        days: dict[int, int] = {}
+        for first, _, _ in runs(own):
+            days[first] = days.get(first, 0) + 1
+        assert set(days.values()) == {regions}  # a day is there in whole or not at all
+        assert set(acknowledged) <= set(days)
+        assert append_prices(own, [price("1", date(2027, 1, 1))], date(2027, 1, 1)) == 1
