@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,10 @@ from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
 from costguard.values.checks import require_one_of
 
-ACTIONS = ("show", "refresh", "sources")
+if TYPE_CHECKING:  # a type and no more: services are imported when a command runs
+    from costguard.services import CommandAnswer
+
+ACTIONS = ("show", "refresh", "sources", "history")
 EXAMPLES = """Examples:
 
 \b
@@ -20,6 +23,7 @@ EXAMPLES = """Examples:
   costguard prices refresh --public     # from both
   costguard prices refresh --source gpuhunt --provider aws
   costguard prices sources              # the public sources: terms, size, freshness, address
+  costguard prices history --gpu H100 --provider runpod
 """
 
 
@@ -31,16 +35,26 @@ def command(
     public: Annotated[bool, typer.Option("--public", help="Ask public sources, which need no key, too.")] = False,
     source: Annotated[o.Names, typer.Option("--source", metavar="NAME", help="Only this public source (repeatable).")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 4 if a provider or source could not be asked.")] = False,
+    gpu: o.GpuName = None,
+    count: Annotated[Text, typer.Option(metavar="N", help="history: number of GPUs per instance.")] = None,
+    region: o.Region = None,
+    tier: o.Tier = None,
+    days: Annotated[Text, typer.Option(metavar="N", help="history: so many days back (365).")] = None,
+    chart: Annotated[
+        bool, typer.Option("--chart", help="history: draw a chart per row (of one row it is drawn anyway).")
+    ] = False,
     market: o.Market = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Show the prices in use, refresh them, or list the public sources of prices."""
+    """Show the prices in use, refresh them, draw their history, or list the public sources of prices."""
     from costguard.services import offers
 
     config, chosen = ctx.obj.config, require_one_of(action or "show", ACTIONS, "ACTION")
-    if chosen == "show":
+    if chosen == "history":
+        write_answer(_answer_history(ctx), ctx)
+    elif chosen == "show":
         write_answer(offers.answer_prices(market=market, config=config), ctx)
     elif chosen == "sources":
         write_answer(offers.answer_price_sources(config=config), ctx)
@@ -54,3 +68,17 @@ def command(
             config=config,
         )
         write_answer(answer, ctx)
+
+
+def _answer_history(ctx: typer.Context) -> CommandAnswer:
+    from costguard.services.price_history import answer_price_history
+
+    stated = ctx.params
+    return answer_price_history(
+        flags=o.build_job_table(stated),
+        count=None if stated["count"] is None else o.parse_number(stated["count"], "count"),
+        days=None if stated["days"] is None else o.parse_number(stated["days"], "days"),
+        chart=stated["chart"],
+        market=stated["market"],
+        config=ctx.obj.config,
+    )

@@ -24,7 +24,7 @@ from typing import Any, Self
 from costguard.errors import InputError
 from costguard.quoting.offer import DRIFT_CLASSES, Offer, OfferSelection
 from costguard.quoting.own_drift import OwnDrift
-from costguard.quoting.price_series import PricedMachine, PriceRun, PriceSeries, identify_machine, tells_price
+from costguard.quoting.price_series import PricedMachine, PriceRun, PriceSeries, identify_machine, is_dated_price
 from costguard.system.atomic_file import make_folder
 from costguard.values.money import Rate
 
@@ -107,7 +107,7 @@ def _select_cheapest(offers: Iterable[Offer], on: date) -> dict[tuple[PricedMach
     """Return (machine, day) -> nano-dollars per hour."""
     seen: dict[tuple[PricedMachine, int], int] = {}
     for offer in offers:
-        if offer.rate is not None and tells_price(offer):
+        if offer.rate is not None and is_dated_price(offer):
             key = (identify_machine(offer), _to_number(min(offer.observed_on, on)))
             seen[key] = min(seen.get(key, offer.rate.nano_per_hour), offer.rate.nano_per_hour)
     return seen
@@ -251,16 +251,11 @@ class PriceHistoryReader:
         `selection.observed_since`: rows that were last seen before that day are left out.
         """
         where, values = _format_selection(selection)
-        runs: dict[PricedMachine, list[PriceRun]] = defaultdict(list)
-        for row in self._list_rows(_SERIES.format(where=where), values):
-            runs[_decode_machine(row)].append(
-                PriceRun(seen_on=_to_day(row[7]), last_seen_on=_to_day(row[8]), rate=Rate(nano_per_hour=row[9]))
-            )
-        return [PriceSeries(machine=machine, runs=tuple(own)) for machine, own in sorted(runs.items())]
+        return self._collect_series(_SERIES.format(where=where), values)
 
-    def list_gpus(self) -> tuple[str, ...]:
-        """Return every GPU with a price."""
-        return tuple(gpu for (gpu,) in self._list_rows("SELECT DISTINCT gpu FROM machines ORDER BY gpu", []))
+    def sample_series(self, most: int) -> list[PriceSeries]:
+        """Return the prices of at most `most` machines of each drift class, spread evenly over all of the class."""
+        return self._collect_series(_SERIES.format(where=_SAMPLED), [most, most])
 
     def load_own_drift(self) -> tuple[OwnDrift, ...]:
         """Return what was last estimated from this history, in the order of the drift classes."""
@@ -279,6 +274,14 @@ class PriceHistoryReader:
             "newest": None if last is None else _to_day(last).isoformat(),
         }
 
+    def _collect_series(self, query: str, values: Sequence[str | int]) -> list[PriceSeries]:
+        runs: dict[PricedMachine, list[PriceRun]] = defaultdict(list)
+        for row in self._list_rows(query, values):
+            runs[_decode_machine(row)].append(
+                PriceRun(seen_on=_to_day(row[7]), last_seen_on=_to_day(row[8]), rate=Rate(nano_per_hour=row[9]))
+            )
+        return [PriceSeries(machine=machine, runs=tuple(own)) for machine, own in sorted(runs.items())]
+
     def _list_rows(self, query: str, values: Sequence[str | int]) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(query, values).fetchall()
@@ -290,6 +293,14 @@ _SERIES = f"""
 SELECT {", ".join(f"m.{name}" for name in _MACHINE_COLUMNS)}, p.seen_on, p.last_seen_on, p.nano_usd_per_hour
 FROM machines AS m CROSS JOIN prices AS p USING (machine_id) WHERE {{where}} ORDER BY m.machine_id, p.seen_on
 """  # noqa: S608 - our own column names
+_SAMPLED = """
+m.machine_id IN (
+    SELECT machine_id FROM (
+        SELECT machine_id, row_number() OVER of_class - 1 AS place, count(*) OVER (PARTITION BY drift) AS machines FROM machines
+        WINDOW of_class AS (PARTITION BY drift ORDER BY machine_id)
+    ) WHERE place % ((machines + ? - 1) / ?) = 0
+)
+"""
 _FACTS = """
 SELECT (SELECT count(*) FROM machines), count(*), min(seen_on), max(last_seen_on) FROM prices
 """

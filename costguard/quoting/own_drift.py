@@ -26,8 +26,8 @@ AGES = (1, 2, 4, 7, 14, 21, 30, 45, 60, 90, 120, 180, 270, 365, 540, 730)
 """Days between the prices of a pair, about."""
 AGE_TOLERANCE = 0.2
 """By what share of its age a pair may be older or younger."""
-PAIRS_PER_AGE, ATTEMPTS_PER_AGE, SERIES_MAX = 12, 48, 2000
-"""Pairs of one machine and age, tries to find them, and machines of a class: bounds of the work."""
+PAIRS_PER_AGE, ATTEMPTS_PER_AGE = 6, 24
+"""Pairs of one machine and age, and tries to find them: bounds of the work."""
 PAIRS_MIN, SERIES_MIN, DAYS_MIN, AGES_MIN = 20, 5, 60, 3
 """What is enough: pairs past the grace period, machines, days from the first to the last price, and different ages."""
 PAIRS_PER_AGE_MIN = 5
@@ -91,8 +91,7 @@ def replace_drift(shipped: Mapping[str, PriceDrift], own: Iterable[OwnDrift]) ->
 
 
 def _estimate_class(name: str, series: Sequence[PriceSeries], shipped: PriceDrift) -> OwnDrift:
-    stride = -(-len(series) // SERIES_MAX)
-    pairs = [pair for number, one in enumerate(series[::stride]) for pair in _list_pairs(number, one)]
+    pairs = [pair for number, one in enumerate(series) for pair in _list_pairs(number, one)]
     days = (max(one.runs[-1].last_seen_on for one in series) - min(one.runs[0].seen_on for one in series)).days
     grace = _estimate_grace(pairs, shipped)
     moving = [pair for pair in pairs if pair.days > grace]

@@ -81,7 +81,7 @@ def identify_machine(offer: Offer) -> PricedMachine:
     )
 
 
-def tells_price(offer: Offer) -> bool:
+def is_dated_price(offer: Offer) -> bool:
     """Return whether the price of `offer` belongs into a history: known, dated, and no placeholder."""
     return offer.rate is not None and offer.undated_days <= UNDATED_DAYS and not is_placeholder(offer)
 
@@ -93,7 +93,7 @@ def add_offers(series: Iterable[PriceSeries], offers: Iterable[Offer]) -> tuple[
     """
     runs: dict[PricedMachine, list[PriceRun]] = {one.machine: list(one.runs) for one in series}
     for offer in sorted(
-        filter(tells_price, offers), key=lambda one: (one.observed_on, one.rate.nano_per_hour if one.rate else 0)
+        filter(is_dated_price, offers), key=lambda one: (one.observed_on, one.rate.nano_per_hour if one.rate else 0)
     ):
         own, day = runs.setdefault(identify_machine(offer), []), offer.observed_on
         if offer.rate is not None and not any(run.seen_on <= day <= run.last_seen_on for run in own):

@@ -143,6 +143,7 @@ def build_report(
 
     `beside`: see `report.build_full_statement`.
     """
+    from costguard.services.price_history import add_spent_prices
     from costguard.services.report import ReportQuestion, build_full_statement
     from costguard.views.report import add_budgets, build_report_document
 
@@ -157,7 +158,8 @@ def build_report(
     items = LedgerChargeItems(books=lambda: _open_books(settings), period=of.period, as_of=now)
     exchange = settings.display.find_exchange(min(of.period.end, now))
     at = min(now, of.period.end)
-    return found, replace(add_budgets(build_report_document(found, exchange), standings, at), items=items)
+    document = add_spent_prices(add_budgets(build_report_document(found, exchange), standings, at), found)
+    return found, replace(document, items=items)
 
 
 def _load_standings(settings: Settings, books: SpendingReader, period: Period, now: datetime) -> tuple[BudgetStatus, ...]:

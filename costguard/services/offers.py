@@ -278,12 +278,12 @@ def refresh_prices(
     target = get_refreshed_market_file()
     base = select_newest_market(MARKET, target)
     found = _ask_public(settings, base, sources, only) if keyless else None
-    _write_fresh_market(target, base, live, found)
+    unrecorded = _write_fresh_market(target, base, live, found)
     with MarketReader(select_newest_market(MARKET, target)) as market:
         document = _build_prices_document(market, live if accounts else None, found)
     return CommandAnswer(
         document=document,
-        warnings=_list_refresh_warnings(live, found, settings),
+        warnings=(*_list_refresh_warnings(live, found, settings), *unrecorded),
         refusal=_explain_refresh(live, found, strict=strict),
     )
 
@@ -312,19 +312,24 @@ def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, o
     return ask_public_sources(settings, known, names=names, only=only)
 
 
-def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: PublicPrices | None) -> None:
-    """Write the market file if anything came. Of an account's rows and public ones of the same machine the account's count."""
+def _write_fresh_market(target: Path, base: Path, live: LiveOffers, found: PublicPrices | None) -> tuple[str, ...]:
+    """Write the market file and the history if anything came; return warnings.
+
+    Of an account's rows and public ones of the same machine the account's count.
+    """
+    from costguard.services.price_history import record_prices
     from costguard.services.public_prices import merge_listings
 
     listings = merge_listings([live.listings, found.listings]) if found else live.listings
     if not any(listing.offers for listing in listings.values()):
-        return
+        return ()
     own = {name for name, listing in live.listings.items() if listing.offers}
     try:
         refresh_market(target, base, listings, datetime.now(UTC), public=set(listings) - own)
     except OSError as full:
         what = f"cannot be written: {full.strerror or type(full).__name__}"
         raise InputError(what, field=str(target), hint="free disk space, or make it writable for this user") from None
+    return record_prices(offer for listing in listings.values() for offer in listing.offers)
 
 
 def _explain_refresh(live: LiveOffers, found: PublicPrices | None, *, strict: bool) -> CostguardError | None:
