@@ -5,7 +5,8 @@ on; after the last day on which a machine was listed it is unknown. Thus: $2.99 
 on 2026-09-21: the price of 2026-09-10 is $2.99, and that of 2026-09-22 is unknown.
 
 A *line* is what a table shows: machines of one provider, GPU, count, tier and drift class. Its price on a day is that of the
-cheapest of them that was listed then, since a quote would have taken it.
+cheapest of them, since a quote would have taken it. Only machines count that are still listed at its end, and before its first
+price a machine counts with that one: otherwise a machine that nobody had looked at before would look like a cheaper price.
 """
 
 from __future__ import annotations
@@ -104,12 +105,16 @@ def add_offers(series: Iterable[PriceSeries], offers: Iterable[Offer]) -> tuple[
     )
 
 
+LISTED_DAYS = 35
+"""A machine that was last seen so many days before the others of its line is no longer listed. An assumption."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceLine:
     """Machines of one provider, GPU, count, tier and drift class, and their cheapest price per day.
 
-    `regions`: of the machines. `points`: the days on which that price was first seen or changed, and the last day on which it
-    was seen; at least one.
+    `regions`, `machines`: of those that are listed at the end. `points`: the days on which the price was first seen or changed,
+    and the last day on which it was seen; at least one.
     """
 
     provider: str
@@ -174,42 +179,32 @@ def draw_lines(series: Iterable[PriceSeries], start: date, end: date) -> tuple[P
 
 
 def _draw_line(members: Sequence[PriceSeries], start: date, end: date) -> PriceLine | None:
-    shown = [one for one in members if one.runs[0].seen_on <= end and one.runs[-1].last_seen_on >= start]
-    if not shown:
+    seen = [one for one in members if one.runs[0].seen_on <= end and one.runs[-1].last_seen_on >= start]
+    if not seen:
         return None
-    points, last = list[tuple[date, Rate]](), list[date]()
-    for day in _list_change_days(shown, start, end):
-        rates = [rate for one in shown if (rate := one.find_rate(day)) is not None]
-        if rates:
-            cheapest = min(rates, key=attrgetter("nano_per_hour"))
-            last.append(day)
-            if not points or points[-1][1] != cheapest:
-                points.append((day, cheapest))
-    if not points:
-        return None
-    if last[-1] != points[-1][0]:
-        points.append((last[-1], points[-1][1]))
-    machine = shown[0].machine
+    last = min(end, max(one.runs[-1].last_seen_on for one in seen))
+    listed = [one for one in seen if one.runs[-1].last_seen_on >= last - timedelta(days=LISTED_DAYS)]
+    first = max(start, min(one.runs[0].seen_on for one in listed))
+    days = {first, last, *(run.seen_on for one in listed for run in one.runs if first < run.seen_on < last)}
+    points = list[tuple[date, Rate]]()
+    for day in sorted(days):
+        cheapest = min((_find_nearest_rate(one, day) for one in listed), key=attrgetter("nano_per_hour"))
+        if not points or points[-1][1] != cheapest or day == last:
+            points.append((day, cheapest))
+    machine = listed[0].machine
     return PriceLine(
         provider=machine.provider,
         gpu=machine.gpu,
         gpu_count=machine.gpu_count,
         tier=machine.tier,
         drift=machine.drift,
-        regions=tuple(sorted({one.machine.region for one in shown})),
-        machines=len(shown),
+        regions=tuple(sorted({one.machine.region for one in listed})),
+        machines=len(listed),
         points=tuple(points),
     )
 
 
-def _list_change_days(members: Iterable[PriceSeries], start: date, end: date) -> list[date]:
-    """Return the days between `start` and `end` on which the cheapest price may change.
-
-    That is where a run begins, and the last day of a machine and the day after it.
-    """
-    days = {start, end}
-    for one in members:
-        days |= {run.seen_on for run in one.runs}
-        until = one.runs[-1].last_seen_on
-        days |= {until, until + timedelta(days=1)}
-    return sorted(day for day in days if start <= day <= end)
+def _find_nearest_rate(series: PriceSeries, day: date) -> Rate:
+    """Return the price on `day`, or the nearest known one outside the days on which the machine was listed."""
+    rate = series.find_rate(min(day, series.runs[-1].last_seen_on))
+    return series.runs[0].rate if rate is None else rate

@@ -86,7 +86,7 @@ def build_price_history_document(
         notes=(
             *(f"Warning: {warning}." for warning in warnings),
             *(
-                (f"{_format_count(lines)}: the cheapest of each row's regions and machines on each day.{hidden}",)
+                (f"{_format_count(lines)}, each the cheapest of its machines and regions on each day.{hidden}",)
                 if lines
                 else ()
             ),
