@@ -1,0 +1,293 @@
+"""`prices history`: what each refresh collected and the snapshot's dates, drawn; and the same in reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costguard.data import ShippedFacts
+from costguard.ledger.price_history import PriceHistoryReader, append_prices
+from costguard.quoting.offer import Offer, OfferSelection
+from costguard.services import price_history
+from costguard.services.price_history import get_history_file, load_price_drift, record_prices
+from costguard.views.document import TableView
+from costguard.views.price_history import BLOCKS, UNKNOWN, build_price_history_document
+from costguard.views.table_layout import fit_table
+from tests import shop
+from tests.cli.acme import Account, Acme
+from tests.cli.test_report import recorded, report
+from tests.cli.test_status_polls import Setup, setup
+from tests.conftest import Command
+
+__all__ = ["recorded", "report", "setup"]
+
+TODAY = datetime.now(UTC).date()
+Collect = Callable[..., None]
+
+
+def h100(usd: str, back: int, **more: object) -> Offer:
+    """The price of a RunPod machine so many days ago."""
+    seen = TODAY - timedelta(days=back)
+    return shop.offer("runpod", "H100-SXM", usd, seen=seen, **{"tier": "secure", **more})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def collect(costguard: Command) -> Collect:  # noqa: ARG001 - it names the folder
+    def collected(*offers: Offer) -> None:
+        for offer in sorted(offers, key=lambda one: one.observed_on):
+            append_prices(get_history_file(), [offer], offer.observed_on)
+
+    return collected
+
+
+def tell_row(data: dict[str, Any], **where: object) -> dict[str, Any]:
+    (row,) = [one for one in data["series"] if where.items() <= one.items()]
+    return dict(row)
+
+
+FALLING = (h100("4", 60), h100("3", 40), h100("3", 20), h100("2.5", 0))
+
+
+def test_a_history_is_drawn_with_its_ends_and_extremes(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING, h100("3.2", 50))
+    ran = costguard("prices", "history", "--gpu", "H100", "--provider", "runpod", "--market", market, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.data["schema"] == "costguard.price_history/1"
+    row = tell_row(ran.data, tier="secure", gpu_count=1)
+    assert row["points"] == [
+        {"on": (TODAY - timedelta(days=back)).isoformat(), "usd_per_hour": usd}
+        for back, usd in ((60, "4.0000"), (50, "3.2000"), (40, "3.0000"), (0, "2.5000"))
+    ]
+    assert (row["first_usd_per_hour"], row["last_usd_per_hour"], row["change_share"]) == ("4.0000", "2.5000", -0.375)
+    assert (row["lowest_usd_per_hour"], row["highest_usd_per_hour"], row["regions"]) == ("2.5000", "4.0000", ["global"])
+
+
+def test_the_snapshots_own_dates_are_points_too(costguard: Command, collect: Collect, market: str) -> None:
+    collect(h100("2", 0, tier="community"))
+    ran = costguard("prices", "history", "--gpu", "H100", "--tier", "community", "--days", "3650", "--market", market, "--json")
+    points = tell_row(ran.data, provider="runpod")["points"]
+    assert [(one["on"], one["usd_per_hour"]) for one in points] == [
+        (shop.FRESH.isoformat(), "2.9900"),
+        (TODAY.isoformat(), "2.0000"),
+    ]
+
+
+def test_filters_name_machines_as_offers_does(costguard: Command, collect: Collect, market: str) -> None:
+    collect(h100("2", 3, region="eu"), h100("16", 3, count=8))
+    ran = costguard("prices", "history", "--gpu", "H100", "--count", "8", "--days", "9", "--market", market, "--json")
+    assert {(one["provider"], one["gpu_count"]) for one in ran.data["series"]} >= {("runpod", 8)}
+    assert {one["gpu_count"] for one in ran.data["series"]} == {8}
+    aws = costguard(
+        "prices", "history", "--provider", "aws", "--region", "us-east-1", "--days", "3650", "--market", market, "--json"
+    )
+    assert {(one["provider"], *one["regions"]) for one in aws.data["series"]} == {("aws", "us-east-1")}
+
+
+def test_days_cut_the_history(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING)
+    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--market", market, "--json")
+    (row,) = costguard(*flags, "--days", "30").data["series"]
+    assert (row["first_usd_per_hour"], row["points"][0]["on"]) == ("3.0000", (TODAY - timedelta(30)).isoformat())
+
+
+def test_one_row_is_drawn_large_and_several_on_request(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING, h100("20", 30, count=8), h100("20", 0, count=8))
+    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--days", "90", "--market", market)
+    alone, both = costguard(*flags, "--count", "1").out, costguard(*flags, "--chart").out
+    assert "runpod H100-SXM x1 secure, global" in alone
+    assert alone.count("█") > 100
+    assert both.count("H100-SXM x1 secure, global") == both.count("H100-SXM x8 secure, global") == 1
+    assert "x1 secure, global" not in costguard(*flags).out
+
+
+def test_the_chart_falls_with_the_price(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING)
+    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--days", "90", "--market", market)
+    lines = costguard(*flags).out.splitlines()
+    top = next(n for n, line in enumerate(lines) if line.startswith("   $/h")) + 1
+    columns = [len(line[8:].rstrip()) for line in lines[top : top + 10]]
+    assert lines[top].startswith("4.0000")
+    assert columns == sorted(columns)
+    assert 15 < columns[0] < 25  # a third of the time it cost 4
+    assert columns[-1] == 60
+
+
+def test_other_formats_hold_the_same(costguard: Command, collect: Collect, market: str, tmp_path: Path) -> None:
+    collect(*FALLING)
+    flags = ("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--market", market)
+    (row,) = csv.DictReader(io.StringIO(costguard(*flags, "--csv").out))
+    assert (row["provider"], row["gpu"], row["regions"], row["change_share"]) == ("runpod", "H100-SXM", "global", "-0.375")
+    assert "| runpod | H100-SXM x1 | secure | global |" in costguard(*flags, "--markdown").out
+    assert costguard(*flags, "--output", str(tmp_path / "h.html")).code == 0
+    assert "H100-SXM x1" in (tmp_path / "h.html").read_text()
+
+
+def test_without_a_history_the_command_that_collects_it_is_named(costguard: Command, market: str) -> None:
+    ran = costguard("prices", "history", "--gpu", "H100", "--days", "3650", "--market", market)
+    assert ran.code == 0
+    assert "costguard prices refresh" in ran.out
+    assert '[prices] refresh = "daily"' in ran.out
+    none = costguard("prices", "history", "--gpu", "B300", "--market", market)
+    assert none.code == 3
+    assert "costguard prices refresh" in none.err
+
+
+def test_prices_that_are_all_older_are_told_with_their_day(costguard: Command, collect: Collect, market: str) -> None:
+    collect(h100("4", 300, region="moon"))
+    ran = costguard("prices", "history", "--gpu", "H100", "--tier", "secure", "--count", "1", "--days", "9", "--market", market)
+    assert ran.code == 3
+    assert (TODAY - timedelta(300)).isoformat() in ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--gpu", "H10O"), "did you mean"),
+        (("--gpu", "H100", "--provider", "runpot"), "runpod"),
+        (("--gpu", "H100", "--region", "atlantis"), "region"),
+        (("--gpu", "H100", "--tier", "spott"), "spot"),
+        (("--gpu", "H100", "--days", "0"), "--days"),
+        (("--gpu", "H100", "--days", "99999"), "--days"),
+        (("--gpu", "H100", "--days", "week"), "--days"),
+        (("--gpu", "H100", "--count", "1.5"), "--count"),
+    ],
+)
+def test_bad_input_is_named_with_what_is_near(costguard: Command, market: str, flags: tuple[str, ...], told: str) -> None:
+    ran = costguard("prices", "history", *flags, "--market", market)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_damaged_history_is_a_warning_and_the_snapshot_is_drawn(costguard: Command, market: str) -> None:
+    get_history_file().parent.mkdir(parents=True)
+    get_history_file().write_bytes(b"no database")
+    ran = costguard("prices", "history", "--gpu", "H100", "--days", "3650", "--market", market, "--json")
+    assert ran.code == 0
+    assert ran.data["series"]
+    assert "mv price_history.sqlite" in ran.data["warnings"][-1]
+    assert load_price_drift().terms == ShippedFacts().get_price_drift()
+    assert "mv price_history.sqlite" in load_price_drift().warning
+
+
+def test_a_refresh_appends_what_it_fetched(costguard: Command, setup: Setup) -> None:
+    fetched = replace(h100("2.22", 0, region="moon"), source="live")
+    setup(Acme("runpod", [Account("runpod", offers=[fetched])]))
+    for _ in range(2):
+        assert costguard("prices", "refresh").code == 0
+    with PriceHistoryReader(get_history_file()) as history:
+        (one,) = history.list_series(OfferSelection(regions=("moon",)))
+    assert [(run.seen_on, run.rate.format()) for run in one.runs] == [(TODAY, "2.2200")]
+
+
+def test_a_history_that_cannot_be_written_does_not_stop_a_refresh(costguard: Command, setup: Setup) -> None:
+    setup(Acme("runpod", [Account("runpod", offers=[h100("2.22", 0, region="moon")])]))
+    get_history_file().mkdir(parents=True)
+    ran = costguard("prices", "refresh", "--json")
+    assert ran.code == 0
+    assert "not added to the history" in ran.err
+    assert costguard("offers", "--provider", "runpod", "--region", "moon", "--json").data["offers"]
+
+
+def move(number: int, back: int) -> str:
+    """A price that moves a good deal, and differently for each machine."""
+    return f"{2 + (number * 7 + back * 13) % 10 / 10:.2f}"
+
+
+def test_enough_history_gives_its_own_drift_and_says_so(costguard: Command, market: str) -> None:
+    for back in range(90, -1, -3):
+        offers = [h100(move(number, back), back, region=f"r{number}", tier="community") for number in range(8)]
+        assert record_prices(offers, TODAY - timedelta(days=back)) == ()
+    shipped, used = ShippedFacts().get_price_drift(), load_price_drift()
+    assert [one.drift for one in used.own if one.is_used] == ["community"]
+    assert used.terms["community"].growth > shipped["community"].growth
+    assert used.terms["spot"] == shipped["spot"]
+    ran = costguard("prices", "history", "--gpu", "H100", "--tier", "community", "--market", market)
+    assert "Drift of community: from your own history (8 machines" in ran.out
+
+
+def test_a_table_without_a_gpu_shows_what_moved_most(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING, *(replace(one, gpu="A10") for one in (h100("1", 9), h100("1.01", 0))))
+    ran = costguard("prices", "history", "--market", market)
+    rows = [line.split()[1] for line in ran.out.splitlines() if line.startswith("runpod")]
+    assert rows[:2] == ["H100-SXM", "A10"]
+
+
+def test_long_tables_are_cut_and_say_how_many_rows_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, costguard: Command, collect: Collect, market: str
+) -> None:
+    monkeypatch.setattr(price_history, "ROWS_MAX", 2)
+    collect(*(h100(str(count), 1, count=count) for count in (1, 2, 3, 4)))
+    ran = costguard("prices", "history", "--provider", "runpod", "--days", "5", "--market", market)
+    assert sum(line.startswith("runpod") for line in ran.out.splitlines()) == 2
+    assert "more rows: --json has all" in ran.out
+
+
+def build_table(*prices: tuple[int, str]) -> TableView:
+    from costguard.quoting.price_series import add_offers, draw_lines
+
+    offers = [h100(usd, back, tier=tier) for tier, usd, back in (("secure", u, b) for b, u in prices)]
+    offers += [h100("3", 60, tier="community"), h100("3", 0, tier="community")]
+    lines = draw_lines(add_offers([], offers), TODAY - timedelta(60), TODAY)
+    start = TODAY - timedelta(60)
+    document = build_price_history_document(
+        lines, start=start, end=TODAY, history=None, shipped=ShippedFacts().get_price_drift()
+    )
+    return document.tables[0]
+
+
+def test_trends_of_a_table_share_a_scale() -> None:
+    table = build_table((60, "4"), (30, "2"), (0, "2"))
+    trends = {row[2]: row[table.columns.index("trend")] for row in table.rows}
+    assert set(trends["community"]) == {BLOCKS[3]}
+    assert (trends["secure"][0], trends["secure"][-1]) == (BLOCKS[3], BLOCKS[0])
+    assert UNKNOWN in build_table((20, "4"), (10, "2")).rows[1][table.columns.index("trend")]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_the_table_fits_a_terminal(width: int) -> None:
+    laid = fit_table(build_table((60, "4"), (0, "2")), width)
+    assert sum(one.width for one in laid.columns) + 2 * (len(laid.columns) - 1) <= width
+    assert {"provider", "GPU", "last $/h", "change"} <= {one.name for one in laid.columns}
+    if width >= 80:
+        assert "trend" in {one.name for one in laid.columns}
+
+
+def test_a_report_shows_the_prices_of_what_ran(report: Command) -> None:
+    before = report("report", "--from", "2026-10-31", "--json").data
+    top = before["top"][0]
+    assert "Prices of what ran" not in report("report", "--from", "2026-10-31").out
+    ran = [one for one in before["top"] if one["gpu"]]
+    assert ran, top
+    one = ran[0]
+    offer = shop.offer(one["provider"], one["gpu"], "2", count=int(one["gpu_count"]), tier=one["tier"])
+    for day, usd in ((date(2026, 10, 31), "2"), (date(2026, 11, 1), "1.5")):
+        priced = replace(shop.offer(offer.provider, offer.gpu, usd, count=offer.gpu_count, tier=offer.tier), observed_on=day)
+        append_prices(get_history_file(), [priced], day)
+    told = report("report", "--from", "2026-10-31").out
+    assert "Prices of what ran" in told
+    row = next(line for line in told[told.index("Prices of what ran") :].splitlines() if offer.gpu in line)
+    assert all(word in row for word in ("2.0000", "1.5000", "-25.0%"))
+    assert report("report", "--from", "2026-10-31", "--json").data == before
+    assert "Prices of what ran" not in report("report", "--day", "2026-10-30").out
+
+
+def test_a_damaged_history_changes_no_report(report: Command) -> None:
+    get_history_file().parent.mkdir(parents=True)
+    get_history_file().write_bytes(b"no database")
+    ran = report("report", "--from", "2026-10-31")
+    assert (ran.code, "Prices of what ran" in ran.out) == (0, False)
+
+
+def test_the_document_is_plain_data(costguard: Command, collect: Collect, market: str) -> None:
+    collect(*FALLING)
+    ran = costguard("prices", "history", "--gpu", "H100", "--market", market, "--json")
+    assert json.loads(ran.out) == ran.data
+    assert set(ran.data) == {"schema", "from", "to", "history", "series", "own_drift", "warnings"}
