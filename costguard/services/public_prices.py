@@ -73,9 +73,11 @@ class SourceAnswer:
 
     @property
     def days(self) -> tuple[date, date] | None:
-        """Return the oldest and the newest day of its prices; None: it has none."""
-        days = {offer.observed_on for listing in self.listings.values() for offer in listing.offers}
-        return (min(days), max(days)) if days else None
+        """Return the oldest and the newest day of its prices (of undated ones the possible days); None: it has none."""
+        offers = [offer for listing in self.listings.values() for offer in listing.offers]
+        if not offers:
+            return None
+        return min(one.observed_on for one in offers), max(one.observed_to or one.observed_on for one in offers)
 
     @property
     def missing(self) -> tuple[str, ...]:
