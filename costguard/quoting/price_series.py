@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from costguard.errors import InputError
 from costguard.quoting.offer import Offer
-from costguard.quoting.price_drift import UNDATED_DAYS, is_placeholder
+from costguard.quoting.price_drift import UNDATED_DAYS, get_vintage, is_placeholder
 from costguard.values.money import Rate
 
 
@@ -84,7 +84,7 @@ def identify_machine(offer: Offer) -> PricedMachine:
 
 def is_dated_price(offer: Offer) -> bool:
     """Return whether the price of `offer` belongs into a history: known, dated, and no placeholder."""
-    return offer.rate is not None and offer.undated_days <= UNDATED_DAYS and not is_placeholder(offer)
+    return offer.rate is not None and get_vintage(offer).count_undated_days() <= UNDATED_DAYS and not is_placeholder(offer)
 
 
 def add_offers(series: Iterable[PriceSeries], offers: Iterable[Offer]) -> tuple[PriceSeries, ...]:

@@ -12,12 +12,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.data import MARKET, ShippedFacts
+from costguard.data import MARKET
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import MarketReader, select_newest_market
 from costguard.ledger.market_refresh import refresh_market
 from costguard.providers.ports import InstanceSource, LiveOfferSource
 from costguard.quoting.offer import Offer, OfferListing, OfferSelection
+from costguard.quoting.price_drift import PriceDrift
 from costguard.services import CommandAnswer
 from costguard.services.concurrency import run_all
 from costguard.services.listing_validation import describe_failure, may_speak_for
@@ -170,6 +171,7 @@ def answer_live_offers(
     limit: int | None,
     strict: bool,
     today: date,
+    drift: Mapping[str, PriceDrift],
     every: bool = False,
 ) -> CommandAnswer:
     """Answer `costguard offers --live`: live rows beside those of `source`. `settings` None: no provider is asked.
@@ -185,7 +187,6 @@ def answer_live_offers(
         asked = ask_configured_providers(settings, only=selection.providers, gpus=selection.gpus)
     found, fresh = merge_offers(asked, source, selection, sort=sort, limit=limit)
     warnings = (*notes, *list_live_offer_warnings(asked))
-    drift = ShippedFacts().get_price_drift()
     document = build_offers_document(
         found, source.describe_file(), drift=drift, today=today, warnings=warnings, live=fresh, every=every
     )

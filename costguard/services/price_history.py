@@ -21,13 +21,13 @@ from costguard.quoting.price_drift import PriceDrift
 from costguard.quoting.price_series import PriceLine, PriceSeries, add_offers, draw_lines
 from costguard.services import CommandAnswer
 from costguard.settings import get_data_path
+from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.values import checks
 from costguard.views.document import Document
 
 if TYPE_CHECKING:  # types and no more: a quote reads the drift alone
     from costguard.reporting.statement import Statement
 
-HISTORY_FILE = "price_history.sqlite"
 DAYS, DAYS_MAX = 365, 3650
 """Days that `prices history` shows, and the most that it can."""
 ROWS_MAX = 50
@@ -44,7 +44,7 @@ NO_HISTORY = (
 
 def get_history_file() -> Path:
     """Return the file of the price history, in the platform's folder for user data."""
-    return get_data_path(HISTORY_FILE)
+    return get_data_path(PRICE_HISTORY_FILE)
 
 
 def record_prices(offers: Iterable[Offer], on: date | None = None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Shared inputs are the job, the market file and the calibration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -29,6 +29,7 @@ from costguard.services.job_input import (
     read_rental,
 )
 from costguard.settings import expand_path, get_cache_path, get_data_path, read_rows, read_settings
+from costguard.settings.files import PRICE_HISTORY_FILE
 from costguard.sizing.job import Job, JobLimits, Table, parse_job_limits, read_subtable
 from costguard.values import checks
 from costguard.values.gpu import GpuNames
@@ -37,6 +38,7 @@ from costguard.values.resource import COMMUNITY, TIERS
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.quoting.price_drift import PriceDrift
     from costguard.quoting.template import TemplateComparison
     from costguard.sizing.observed_runs import CalibrationAnswer, ObservedRun
 
@@ -78,11 +80,14 @@ def answer_quote(
         else apply_calibration(read_asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
+    drift, drift_notes = load_price_drift(facts)
     with MarketReader(find_market_file(market, config)) as source:
         asked = replace(asked, limits=resolve_limits(asked.limits, source))
-        answer = flow.build_quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts, today=_get_today())
+        answer = flow.build_quote(
+            asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts, today=_get_today(), drift=drift
+        )
         compared = _compare_with_template(stated, asked, source, facts)
-    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
+    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes, *drift_notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
@@ -185,11 +190,12 @@ def answer_offers(
                 limit=most,
                 strict=strict,
                 today=_get_today(),
+                drift=load_price_drift(facts)[0],
                 every=every,
             )
         found = flow.list_market_offers(selection, market=source, sort=sort, limit=most)
     document = build_offers_document(
-        found, facts_of, drift=facts.get_price_drift(), today=_get_today(), warnings=stated.notes, every=every
+        found, facts_of, drift=load_price_drift(facts)[0], today=_get_today(), warnings=stated.notes, every=every
     )
     refusal = None if found else NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists all")
     return CommandAnswer(document=document, warnings=stated.notes, refusal=refusal)
@@ -225,7 +231,7 @@ def answer_breakeven(
             resale=None if resale is None else Money.parse(resale, field="--resale"),
             hours_week=hours_week,
             market=source,
-            drift=facts.get_price_drift(),
+            drift=load_price_drift(facts)[0],
             today=_get_today(),
         )
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
@@ -312,6 +318,19 @@ def find_calibration_file(stated: str | None, config: str | None) -> Path:
     """Return the file of observed runs."""
     chosen = stated or read_settings(config).quote.calibration
     return expand_path(chosen) if chosen else get_data_path("calibration.json")
+
+
+def load_price_drift(facts: ShippedFacts) -> tuple[Mapping[str, PriceDrift], tuple[str, ...]]:
+    """Return how prices drift, and a warning where one's own history of prices cannot be read.
+
+    Where there is enough of a history, it replaces the shipped constants of a class.
+    """
+    if not get_data_path(PRICE_HISTORY_FILE).is_file():
+        return facts.get_price_drift(), ()
+    from costguard.services.price_history import load_price_drift as load
+
+    found = load()
+    return found.terms, (f"the price history is not used: {found.warning}",) if found.warning else ()
 
 
 def find_market_file(stated: str | None, config: str | None) -> Path:

@@ -140,6 +140,10 @@ def expand_path(text: str) -> Path:
         raise InputError("names the home of an unknown user", field=text, hint="write the full path") from None
 
 
+PRICE_HISTORY_FILE = "price_history.sqlite"
+"""In the platform's folder for user data: the prices that refreshes saw."""
+
+
 def get_data_path(name: str) -> Path:
     """Return the path of the data file `name` in the platform's folder for user data."""
     import platformdirs

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from costguard.data import ShippedFacts
-from costguard.ledger.price_history import PriceHistoryReader, append_prices
+from costguard.ledger.price_history import PriceHistoryReader, append_prices, save_own_drift
 from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.own_drift import OwnDrift
 from costguard.services import price_history
 from costguard.services.price_history import get_history_file, load_price_drift, record_prices
 from costguard.views.document import TableView
@@ -291,3 +292,25 @@ def test_the_document_is_plain_data(costguard: Command, collect: Collect, market
     ran = costguard("prices", "history", "--gpu", "H100", "--market", market, "--json")
     assert json.loads(ran.out) == ran.data
     assert set(ran.data) == {"schema", "from", "to", "history", "series", "own_drift", "warnings"}
+
+
+def test_ones_own_history_widens_what_an_old_price_may_be(costguard: Command, market: str) -> None:
+    ask = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--provider", "lambda", "--market", market, "--json")
+    before = costguard(*ask).data["options"][0]["usd"]
+    own = OwnDrift("list", growth=0.09, grace_days=0, most=0.9, series=40, pairs=400, days=200)
+    append_prices(get_history_file(), [], TODAY)
+    save_own_drift(get_history_file(), [own])
+    after = costguard(*ask).data["options"][0]["usd"]
+    assert float(after["low"]) < float(before["low"]) < float(before["high"]) < float(after["high"])
+    save_own_drift(get_history_file(), [replace(own, why_not="too few machines")])
+    assert costguard(*ask).data["options"][0]["usd"] == before
+
+
+def test_a_damaged_history_leaves_the_shipped_drift_and_says_so(costguard: Command, market: str) -> None:
+    ask = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--market", market, "--json")
+    before = costguard(*ask).data["options"]
+    get_history_file().parent.mkdir(parents=True, exist_ok=True)
+    get_history_file().write_bytes(b"no database")
+    found = costguard(*ask).data
+    assert found["options"] == before
+    assert any("the price history is not used" in warning for warning in found["warnings"])
