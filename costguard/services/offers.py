@@ -263,13 +263,14 @@ def refresh_prices(
     strict: bool = False,
     offline: bool = False,
     config: str | None = None,
+    settings: Settings | None = None,
 ) -> CommandAnswer:
     """Answer `costguard prices refresh`: write fresh offers to the cache that quotes and offers use.
 
     `only`: providers, None: all. `public`: ask the public sources, too; without a configured provider they alone are asked.
-    `sources`: ask these public sources and no account, unless `public` is given, too.
+    `sources`: ask these public sources and no account, unless `public` is given, too. `settings`: instead of those of `config`.
     """
-    settings = read_settings(config)
+    settings = settings or read_settings(config)
     if offline:
         raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")
     keyless = public or sources is not None or not settings.providers

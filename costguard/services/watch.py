@@ -26,6 +26,7 @@ from costguard.services.guard_inputs import build_guard_config
 from costguard.services.overrides import make_override
 from costguard.services.policy import describe_machines
 from costguard.services.poll import PollCycleResult
+from costguard.services.price_refresh import CHECK_EVERY
 from costguard.services.report_delivery import check_report_formats, compose_report_messages, queue_due_reports
 from costguard.services.status import build_status
 from costguard.services.watchdog_context import HEARTBEAT_LIMIT_S, WatchdogContext, open_watchdog_context, send_heartbeat
@@ -33,6 +34,7 @@ from costguard.services.web_backend import ServeWeb, serve_while_watching
 from costguard.settings import Settings, read_settings
 from costguard.settings.checks import INTERVAL_MAX, INTERVAL_MIN
 from costguard.settings.fields import parse_duration
+from costguard.settings.sections import DAILY
 from costguard.system.logs import configure_logging, get_log
 from costguard.system.process import is_on_terminal
 from costguard.values.checks import require
@@ -171,11 +173,15 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         Duty(name=name, run=partial(_poll_source, made, source), every=every, jitter=spread)
         for name, source in _name_sources(made.sources)
     )
+    prices = made.prices if made.settings.prices.refresh == DAILY else None
     return Duties(
         polls=polls,
         guard=Duty(name="guard", run=partial(_run_guard, made, show), every=every),
         outbox=Duty(name="outbox", run=partial(_deliver_messages, made), every=OUTBOX_EVERY),
-        others=(Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),),
+        others=(
+            Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
+            *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
+        ),
     )
 
 

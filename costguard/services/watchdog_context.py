@@ -43,8 +43,10 @@ from costguard.services.dispatch import OutboxDispatcher, build_hook_runner, lis
 from costguard.services.guard import GuardRunner, GuardRunResult
 from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
+from costguard.services.price_refresh import DailyPriceRefresh
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.settings.notify import resolve_address
+from costguard.system.logs import get_log
 from costguard.values.agent import Agent
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -90,7 +92,7 @@ class WatchdogContext:
 
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
-    process that is in the ledger.
+    process that is in the ledger. `prices`: refreshes the prices once a day; None: never.
     """
 
     settings: Settings
@@ -106,6 +108,7 @@ class WatchdogContext:
     agents: Callable[[], tuple[Agent, ...]]
     after_run: Callable[[GuardRunResult], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
+    prices: DailyPriceRefresh | None = None
     committed_at: datetime | None = None
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
@@ -270,6 +273,7 @@ def open_watchdog_context(
             reports=reports,
             clock=clock,
             lags=read_measurement_lags(),
+            prices=None if offline or dry_run else DailyPriceRefresh(lambda: made.settings, log=get_log()),
         )
         try:
             yield made
