@@ -134,7 +134,7 @@ def read_refresh_time(market: Path) -> datetime | None:
 
 def compute_pause(failures: int) -> timedelta:
     """Return how long to wait after so many failures in a row."""
-    return min(RETRY_MAX, RETRY_FIRST * 2 ** min(max(failures, 1) - 1, 10))
+    return min(RETRY_MAX, RETRY_FIRST * (1 << min(max(failures, 1) - 1, 10)))
 
 
 def _get_tried_file() -> Path:

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,6 +273,56 @@ def test_two_processes_at_once_lose_nothing(file: Path) -> None:
         assert child.returncode == 0
     for name in ("aws", "gcp"):
         assert len(runs(file, OfferSelection(providers=(name,)))) == 20 * 20
+
+
+def append_in_child(file: Path, dies_at: int) -> int:
+    """Append a second day in a child process that SIGKILL ends at its `dies_at`th statement; return its exit code."""
+    child = os.fork()
+    if not child:
+        passed = 0
+
+        def trace(_sql: str) -> None:
+            nonlocal passed
+            passed += 1
+            if passed == dies_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def connect(*words: Any, **named: Any) -> sqlite3.Connection:  # noqa: ANN401 - as sqlite3.connect's own
+            connection: sqlite3.Connection = opened(*words, **named)
+            connection.set_trace_callback(trace)
+            return connection
+
+        opened, price_history.sqlite3.connect = sqlite3.connect, connect  # type: ignore[attr-defined]  # in a process that ends
+        status = 1
+        try:
+            append_prices(file, [price(f"{number + 2}", LATER, region=f"r{number}") for number in range(3)], LATER)
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+LATER = DAY + timedelta(days=7)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_append_that_is_killed_at_any_statement_is_there_in_whole_or_not_at_all(file: Path, begun: bool) -> None:  # noqa: FBT001
+    file.parent.mkdir()
+    first = [(0, 0, f"{number + 1}.0000") for number in range(3)] if begun else []
+    both = sorted([*first, *((7, 7, f"{number + 2}.0000") for number in range(3))])
+    for statement in range(1, 100):
+        own = file.with_name(f"{statement}.sqlite")
+        if begun:
+            append_prices(own, [price(f"{number + 1}", DAY, region=f"r{number}") for number in range(3)], DAY)
+        code = append_in_child(own, statement)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        if own.exists() and (begun or own.stat().st_size):
+            assert sorted(runs(own)) in (first, both)
+        assert append_prices(own, [price(f"{number + 2}", LATER, region=f"r{number}") for number in range(3)], LATER) in (0, 3)
+        assert sorted(runs(own)) == both
+    assert 10 < statement < 100
 
 
 def test_an_append_that_is_killed_leaves_whole_days(file: Path) -> None:
