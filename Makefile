@@ -14,7 +14,7 @@ help:
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
 	@echo "make proof   what CI plays beside the tests: campaigns, 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs"
 	@echo "make campaigns  the tests that make test leaves out: stories, worlds, crashes, networks, adapters times cases, all examples"
-	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs"
+	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs and dated prices"
 	@echo "make seeded  one fault after the other is put into a copy of the tree, and a test must notice: half an hour"
 	@echo "make disks   power cuts, failing and full disks: tries, bounds and controls (FIGURES=cuts, COSTGUARD_CUTS=100000)"
 	@echo "make worlds  simulated worlds against the real guard: a campaign that goes on where it was cut off (WORLDS=200 FROM=0 KIND=|wired|books)"
@@ -22,7 +22,7 @@ help:
 	@echo "make networks  every fault of a network between costguard and each cloud; wrong TLS"
 	@echo "make focus-validator  a FOCUS 1.2 export through the Foundation's own validator (needs Python 3.12: FOCUS_PYTHON=; FILE=)"
 	@echo "make golden  write tests/golden anew (then read the diff)"
-	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
+	@echo "make market  build the shipped price snapshot anew, and fit how prices drift, from ../shared"
 
 demo: .venv/.user
 	@$(BIN)/costguard demo
@@ -74,6 +74,8 @@ bench: .venv/.dev
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.quote
 	@$(BIN)/python bench/accuracy.py
+	@$(BIN)/python bench/prices.py
+	@$(BIN)/python -m bench.prices_refresh
 	@$(BIN)/python -m bench.ledger
 	@$(BIN)/python -m bench.poll
 	@$(BIN)/python -m bench.guard
@@ -102,6 +104,7 @@ golden: .venv/.dev
 
 market: .venv/.dev
 	@$(BIN)/python scripts/build_market.py
+	@$(BIN)/python scripts/fit_price_drift.py
 
 clean:
 	rm -rf .venv .proof .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
