@@ -1,4 +1,4 @@
-"""Reads published catalogues within bounds: zip and CSV, prices, GPU names, and the rows that are left out, counted by reason.
+"""Reads published catalogues within bounds: zip, CSV and the names of GPUs; prices and counts are read by `rows`.
 
 Example: a row of gpuhunt's aws.csv, `p5.48xlarge,us-east-1,55.04,192,2048.0,nvidia,8,H100,80.0,False,...`, is the offer of 8
 H100-SXM on demand at $55.04 an hour. The same row at 0, at 1e9 or in euros is left out and counted.
@@ -14,17 +14,12 @@ import io
 import re
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import date
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
 
 from costguard.errors import InvalidAnswerError, shorten, to_one_line
 from costguard.providers.ports.price_source import MOST_FEED_BYTES
-from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.gpu import GpuNames
-from costguard.values.money import Rate
+from costguard_public.rows import LONGEST_TEXT, OTHER_CURRENCY, MachinePrice, RowCollector
 
 MOST_ROWS = 250_000
 """Of one feed. The largest known is SkyPilot's catalogue of AWS: 3.7 MB, about 45,000 rows (stored copy of 2026-05)."""
@@ -34,20 +29,6 @@ MOST_ZIP_RATIO = 200
 """How many times larger than its packed form an entry may be. Price lists shrink 10 to 40 times; a bomb a thousand times."""
 RATIO_COUNTS_FROM = 2**20
 """Bytes of an unpacked entry below which its ratio does not matter."""
-
-HIGHEST_PER_GPU_HOUR = Decimal(100)
-"""Dollars. The dearest list price of the market file of 2026-11 is $17 for a GPU and hour."""
-MOST_GPUS = 1024
-NANO = 10**9
-LONGEST_TEXT = 80
-
-NO_PRICE, TOO_DEAR, OTHER_CURRENCY, UNREADABLE = (
-    "without a price above zero",
-    f"above {HIGHEST_PER_GPU_HOUR} dollars a GPU-hour",
-    "in another currency",
-    "that cannot be read",
-)
-"""Why rows are left out; each is used in the sentence "N rows ..."."""
 
 
 def unpack_file(body: bytes, name: str, source: str) -> bytes:
@@ -117,123 +98,51 @@ class CatalogueRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class OfferCollector:
-    """Turns the rows of one provider's catalogue into a listing.
+class CatalogueCollector(RowCollector):
+    """Turns the rows of one provider's catalogue into a listing. Of the zones of a region the cheapest is kept."""
 
-    Of several rows of one machine in one region and tier (its zones) the cheapest is kept. `observed_to`: see `Offer`.
-    """
-
-    gpus: GpuNames
-    provider: str
-    source: str
-    observed_on: date
-    observed_to: date | None = None
-    _offers: dict[tuple[str, str, str, int, str], Offer] = field(default_factory=dict)
-    _left_out: Counter[str] = field(default_factory=Counter)
-    _unnamed: dict[str, None] = field(default_factory=dict)
-    _known: dict[tuple[tuple[str, ...], float | None], str | None] = field(default_factory=dict)
-
-    def add(self, row: CatalogueRow) -> None:
+    def add_row(self, row: CatalogueRow) -> None:
         """Add the offer of `row`, or count why it is none."""
-        rate = parse_rate(row.price, row.gpu_count)
-        if isinstance(rate, str):
-            self._left_out[rate] += 1
-            return
-        region, instance_type = (shorten(to_one_line(text.strip()), LONGEST_TEXT) for text in (row.region, row.instance_type))
-        if not region or not instance_type or not 1 <= row.gpu_count <= MOST_GPUS:
-            self._left_out[UNREADABLE] += 1
-            return
         gpu = self._find_gpu(row.gpu_names, row.vram_gb)
         if gpu is None:
-            self._unnamed.setdefault(shorten(to_one_line(row.gpu_names[-1]), LONGEST_TEXT))
-            return
-        key = (region, instance_type, gpu, row.gpu_count, row.tier)
-        before = self._offers.get(key)
-        if before is None or before.rate is None or rate.nano_per_hour < before.rate.nano_per_hour:
-            self._offers[key] = Offer(
-                provider=self.provider,
-                region=region,
-                instance_type=instance_type,
-                gpu=gpu,
-                gpu_count=row.gpu_count,
-                tier=row.tier,
-                rate=rate,
-                observed_on=self.observed_on,
-                observed_to=self.observed_to,
-                source=self.source,
-                vcpus=row.vcpus,
-                ram_gb=row.ram_gb,
+            self.report_unknown(row.gpu_names[-1])
+        elif CURRENCY.search(row.price):
+            self.leave_out(OTHER_CURRENCY)
+        else:
+            region, machine = (shorten(to_one_line(text.strip()), LONGEST_TEXT) for text in (row.region, row.instance_type))
+            self.add(
+                MachinePrice(
+                    region=region,
+                    instance_type=machine,
+                    gpu=gpu,
+                    gpu_count=row.gpu_count,
+                    tier=row.tier,
+                    price=row.price,
+                    vcpus=row.vcpus,
+                    ram_gb=row.ram_gb,
+                )
             )
 
-    def leave_out(self, why: str) -> None:
-        """Count a row that is left out because it is one "`why`"."""
-        self._left_out[why] += 1
-
-    def build_listing(self) -> OfferListing:
-        """Return what was collected; `left_out` counts the rows that are missing, by reason."""
-        told = "; ".join(f"{count} rows {why}" for why, count in sorted(self._left_out.items()))
-        return OfferListing(offers=tuple(self._offers.values()), left_out=told, unnamed=tuple(self._unnamed))
-
     def _find_gpu(self, names: tuple[str, ...], vram_gb: float | None) -> str | None:
-        if (names, vram_gb) not in self._known:
-            self._known[names, vram_gb] = find_gpu(self.gpus, names, vram_gb)
-        return self._known[names, vram_gb]
+        """Return the canonical GPU that one of `names` refers to, with the stated memory if any; None: unknown.
+
+        Catalogues write names without blanks (RTXPRO6000) and sizes without a unit (A100-80G-PCIe). RTX6000 with 24 GB is the
+        Turing card; without a size it names three cards, and none is taken.
+        """
+        for name in names:
+            quadro = QUADRO.fullmatch(name)
+            if quadro and vram_gb == QUADRO_VRAM_GB[quadro[1]]:
+                name = f"Quadro RTX {quadro[1]}"  # noqa: PLW2901 - the same name as it is known here
+            spelled = BARE_SIZE.sub("GB", RUN_TOGETHER.sub(lambda m: f"RTX {'PRO ' if m[2] else ''}", name))
+            for text in dict.fromkeys((name, spelled)):
+                found = self.match_gpu(text, vram_gb=vram_gb)
+                if found is not None:
+                    return found.canonical
+        return None
 
 
+CURRENCY = re.compile(r"[€£¥₹]|\b(?:EUR|GBP|CNY|INR|JPY)\b")
 RUN_TOGETHER = re.compile(r"^(RTX)(PRO)?[ -]?(?=A?\d)", re.IGNORECASE)
 BARE_SIZE = re.compile(r"(?<=\d)G(?=-|$)")
 QUADRO = re.compile(r"(?:RTX[ -]?|Quadro[ -]RTX[ -]?)([68]000)", re.IGNORECASE)
 QUADRO_VRAM_GB = {"6000": 24.0, "8000": 48.0}
-
-
-def find_gpu(gpus: GpuNames, names: tuple[str, ...], vram_gb: float | None) -> str | None:
-    """Return the canonical GPU that one of `names` refers to, with the stated memory if any GPU fits it; None: unknown.
-
-    Catalogues write names without blanks (RTXPRO6000) and sizes without a unit (A100-80G-PCIe). RTX6000 with 24 GB is the
-    Turing card; without a size it names three cards, and none is taken.
-    """
-    for name in names:
-        quadro = QUADRO.fullmatch(name)
-        if quadro and vram_gb == QUADRO_VRAM_GB[quadro[1]]:
-            name = f"Quadro RTX {quadro[1]}"  # noqa: PLW2901 - the same name as it is known here
-        spelled = BARE_SIZE.sub("GB", RUN_TOGETHER.sub(lambda m: f"RTX {'PRO ' if m[2] else ''}", name))
-        for text in dict.fromkeys((name, spelled)):
-            for size in (vram_gb,) if vram_gb is not None else (None,):
-                found = gpus.find(text, vram_gb=size)
-                if found is not None:
-                    return found.canonical
-    return None
-
-
-def parse_rate(text: str, gpu_count: int) -> Rate | str:
-    """Return the hourly rate of a machine of `gpu_count` GPUs, or the reason why the row is left out."""
-    try:
-        amount = Decimal(text.strip())
-    except InvalidOperation:
-        return OTHER_CURRENCY if re.search(r"[€£¥₹]|\b(?:EUR|GBP|CNY|INR|JPY)\b", text) else NO_PRICE
-    if not amount.is_finite() or amount <= 0:
-        return NO_PRICE
-    if amount > HIGHEST_PER_GPU_HOUR * max(gpu_count, 1):
-        return TOO_DEAR
-    nano = int((amount * NANO).to_integral_value())
-    return Rate(nano_per_hour=nano) if nano else NO_PRICE
-
-
-def parse_number(text: str | None) -> float | None:
-    """Return a finite number above zero; None for anything else."""
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if 0 < number < 1e9 else None  # noqa: PLR2004 - beyond any size of a machine
-
-
-def parse_count(text: str | None) -> int | None:
-    """Return the whole GPUs that `text` states ("8", "8.0"); None for a share of a GPU, none, or no number."""
-    number = parse_number(text)
-    return int(number) if number is not None and number == int(number) else None
-
-
-def mark_incomplete(listing: OfferListing, why: str) -> OfferListing:
-    """Return `listing` with `why` as what is missing."""
-    return replace(listing, why="; ".join(filter(None, (listing.why, why))))

@@ -33,7 +33,8 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
-from costguard_public.catalogue import CatalogueRow, OfferCollector, parse_count, parse_number
+from costguard_public.catalogue import CatalogueCollector, CatalogueRow
+from costguard_public.rows import parse_count, parse_size
 
 PATH = "/Cyclenerd/google-cloud-pricing-cost-calculator/master/pricing.yml"
 MOST_LINES = 500_000
@@ -85,7 +86,7 @@ class CyclenerdSource:
         if len(lines) > MOST_LINES:
             raise InvalidAnswerError(f"pricing.yml has more than {MOST_LINES} lines: refused", provider=NAME)
         day = _find_day(lines)
-        found = OfferCollector(gpus=gpus, provider="gcp", source=f"Cyclenerd pricing.yml {day}", observed_on=day)
+        found = CatalogueCollector(gpus=gpus, provider="gcp", source=f"Cyclenerd pricing.yml {day}", observed_on=day)
         for machine in _read_machines(lines):
             _add_machine(machine, found)
         return {"gcp": found.build_listing()}
@@ -133,7 +134,7 @@ def _read_instance_lines(lines: list[str]) -> Iterator[tuple[int, str, str]]:
         raise InvalidAnswerError("pricing.yml ends within compute.instance: it is cut short", provider=NAME)
 
 
-def _add_machine(machine: _Machine, found: OfferCollector) -> None:
+def _add_machine(machine: _Machine, found: CatalogueCollector) -> None:
     for key, value in machine.keys.items():
         count = parse_count(value)
         if key in OTHER_KEYS or count is None:
@@ -141,7 +142,7 @@ def _add_machine(machine: _Machine, found: OfferCollector) -> None:
         for region, prices in machine.cost.items():
             for tier, field_name in (("on-demand", "hour"), (SPOT, "hour_spot")):
                 if field_name in prices:
-                    found.add(
+                    found.add_row(
                         CatalogueRow(
                             region=region,
                             instance_type=machine.name,
@@ -149,8 +150,8 @@ def _add_machine(machine: _Machine, found: OfferCollector) -> None:
                             gpu_count=count,
                             tier=tier,
                             price=prices[field_name],
-                            vcpus=parse_number(machine.keys.get("cpu")),
-                            ram_gb=parse_number(machine.keys.get("ram")),
+                            vcpus=parse_size(machine.keys.get("cpu")),
+                            ram_gb=parse_size(machine.keys.get("ram")),
                         )
                     )
 

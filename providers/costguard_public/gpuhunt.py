@@ -25,7 +25,8 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import COMMUNITY, SPOT
-from costguard_public.catalogue import CatalogueRow, OfferCollector, parse_count, parse_number, read_csv_rows, unpack_file
+from costguard_public.catalogue import CatalogueCollector, CatalogueRow, read_csv_rows, unpack_file
+from costguard_public.rows import parse_count, parse_size
 
 SLUGS = {
     "aws": "aws",
@@ -108,7 +109,9 @@ def _list_cloud(provider: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferList
     if day is None:
         raise InvalidAnswerError(f"{slug}'s version is '{shorten(to_one_line(stated), 40)}': no day and run", provider=name)
     body = unpack_file(fetch.get(f"/v3/{slug}/{stated}/catalog.zip").body, f"{slug}.csv", name)
-    collector = OfferCollector(gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {stated}", observed_on=day)
+    collector = CatalogueCollector(
+        gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {stated}", observed_on=day
+    )
     for row in read_csv_rows(body, COLUMNS, f"{slug}.csv", name):
         _add_row(row, provider, collector)
     return collector.build_listing()
@@ -121,7 +124,7 @@ def _read_day(text: str) -> date | None:
         return None
 
 
-def _add_row(row: Mapping[str, str], provider: str, collector: OfferCollector) -> None:
+def _add_row(row: Mapping[str, str], provider: str, collector: CatalogueCollector) -> None:
     """Add a row that offers GPUs; machines without one, and what is no offer, are passed over."""
     count, gpu, machine = parse_count(row.get("gpu_count")), (row.get("gpu_name") or "").strip(), row.get("instance_name") or ""
     if count is None or not gpu or NO_OFFER_MACHINES.match(machine) or _is_odd_n1(machine, count):
@@ -132,7 +135,7 @@ def _add_row(row: Mapping[str, str], provider: str, collector: OfferCollector) -
     if provider == "gcp" and not spot and WRONG_ON_DEMAND.fullmatch(machine):
         collector.leave_out(WRONG)
         return
-    collector.add(
+    collector.add_row(
         CatalogueRow(
             region=ZONE.sub("", place) if provider == "gcp" else place,
             instance_type=machine,
@@ -140,9 +143,9 @@ def _add_row(row: Mapping[str, str], provider: str, collector: OfferCollector) -
             gpu_count=count,
             tier=_name_tier(provider, place, spot=spot),
             price=row.get("price") or "",
-            vram_gb=parse_number(row.get("gpu_memory")),
-            vcpus=parse_number(row.get("cpu")),
-            ram_gb=parse_number(row.get("memory")),
+            vram_gb=parse_size(row.get("gpu_memory")),
+            vcpus=parse_size(row.get("cpu")),
+            ram_gb=parse_size(row.get("memory")),
         )
     )
 

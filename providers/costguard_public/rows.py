@@ -152,12 +152,16 @@ class MachinePrice:
 
 @dataclass(slots=True, kw_only=True)
 class RowCollector:
-    """Turns the rows of one feed into the listing of one provider. `source`: what its offers name as their source."""
+    """Turns the rows of one feed into the listing of one provider. `source`: what its offers name as their source.
+
+    `observed_to`: of an undated feed the last possible day of its prices; None: they are of `observed_on`.
+    """
 
     gpus: GpuNames
     provider: str
     source: str
     observed_on: date
+    observed_to: date | None = None
     _offers: dict[tuple[str, str, str, int, str], Offer] = field(default_factory=dict)
     _left_out: Counter[str] = field(default_factory=Counter)
     _unnamed: dict[str, None] = field(default_factory=dict)
@@ -210,6 +214,7 @@ class RowCollector:
             tier=machine.tier,
             rate=rate,
             observed_on=self.observed_on,
+            observed_to=self.observed_to,
             source=self.source,
             pricing=machine.pricing,
             vcpus=machine.vcpus,

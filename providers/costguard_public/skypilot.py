@@ -22,7 +22,8 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import COMMUNITY, SPOT
-from costguard_public.catalogue import CatalogueRow, OfferCollector, parse_count, parse_number, read_csv_rows
+from costguard_public.catalogue import CatalogueCollector, CatalogueRow, read_csv_rows
+from costguard_public.rows import parse_count, parse_size
 
 CLOUDS = ("aws", "azure", "hyperstack", "lambda", "nebius", "oci", "runpod", "verda")
 COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region")
@@ -76,7 +77,7 @@ class SkyPilotSource:
 
 def _list_cloud(cloud: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferListing:
     feed = fetch.get(f"/catalogs/v8/{cloud}/vms.csv")
-    collector = OfferCollector(
+    collector = CatalogueCollector(
         gpus=gpus,
         provider=cloud,
         source=f"SkyPilot catalogue v8 {cloud}" + ("" if feed.as_of else " (undated)"),
@@ -88,7 +89,7 @@ def _list_cloud(cloud: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferListing
     return collector.build_listing()
 
 
-def _add_row(row: Mapping[str, str], cloud: str, collector: OfferCollector) -> None:
+def _add_row(row: Mapping[str, str], cloud: str, collector: CatalogueCollector) -> None:
     """Add the offers of a row; machines without a whole GPU are passed over."""
     count, gpu, machine = parse_count(row.get("AcceleratorCount")), row.get("AcceleratorName") or "", row["InstanceType"]
     if count is None or not gpu:
@@ -100,7 +101,7 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: OfferCollector) -> N
         prices.append((SPOT, row["SpotPrice"]))
     for tier, price in prices:
         if price:  # an empty cell: not sold so
-            collector.add(
+            collector.add_row(
                 CatalogueRow(
                     region=(row.get("AvailabilityZone") if cloud == "runpod" else "") or row["Region"],
                     instance_type=machine,
@@ -109,8 +110,8 @@ def _add_row(row: Mapping[str, str], cloud: str, collector: OfferCollector) -> N
                     tier=tier,
                     price=price,
                     vram_gb=_convert_memory(int(memory[1])) if memory else None,
-                    vcpus=parse_number(row.get("vCPUs")),
-                    ram_gb=parse_number(row.get("MemoryGiB")),
+                    vcpus=parse_size(row.get("vCPUs")),
+                    ram_gb=parse_size(row.get("MemoryGiB")),
                 )
             )
 

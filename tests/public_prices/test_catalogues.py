@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import pytest
-from costguard_public import catalogue, cyclenerd, gpuhunt, skypilot
+from costguard_public import catalogue, cyclenerd, gpuhunt, rows, skypilot
 
 from costguard.data import ShippedFacts
 from costguard.errors import InvalidAnswerError, MissingError
@@ -73,7 +73,7 @@ def test_gcp_stands_by_region_without_reservations_edge_machines_odd_n1_and_wron
         ("a3-highgpu-8g", "us-central1", "H100-SXM", 8, "spot", "35.4000"),
         ("n1-standard-4", "us-central1", "T4", 1, "on-demand", "0.5400"),
     }
-    assert listing.left_out == f"1 rows {gpuhunt.WRONG}"
+    assert listing.left_out == f"1 row {gpuhunt.WRONG}"
     assert listing.why == ""
 
 
@@ -89,19 +89,19 @@ def test_runpod_stands_by_data_centre_and_country_and_without_clusters() -> None
 @pytest.mark.parametrize(
     ("price", "why"),
     [
-        ("0", catalogue.NO_PRICE),
-        ("-3.5", catalogue.NO_PRICE),
-        ("nan", catalogue.NO_PRICE),
-        ("", catalogue.NO_PRICE),
-        ("1e9", catalogue.TOO_DEAR),
-        ("100.01", catalogue.TOO_DEAR),
-        ("€1.20", catalogue.OTHER_CURRENCY),
-        ("1.20 EUR", catalogue.OTHER_CURRENCY),
+        ("0", rows.NO_PRICE),
+        ("-3.5", rows.NO_PRICE),
+        ("nan", rows.NO_PRICE),
+        ("", rows.NO_PRICE),
+        ("1e9", rows.TOO_DEAR),
+        ("100.01", rows.TOO_DEAR),
+        ("€1.20", rows.OTHER_CURRENCY),
+        ("1.20 EUR", rows.OTHER_CURRENCY),
     ],
 )
 def test_a_row_without_a_true_price_is_left_out_and_counted(price: str, why: str) -> None:
     listing = aws_with(f"g6.2xlarge,us-east-1,{price},8,32.0,nvidia,1,L4,24.0,False,,,x86,{{}}")
-    assert (len(listing.offers), listing.left_out, listing.why) == (6, f"1 rows {why}", "")
+    assert (len(listing.offers), listing.left_out, listing.why) == (6, f"1 row {why}", "")
 
 
 def test_a_gpu_nobody_knows_is_named_and_its_rows_are_left_out() -> None:

@@ -87,7 +87,7 @@ def test_without_a_configured_provider_public_sources_are_asked(market: Market) 
         "verda": 2,
     }
     assert (found["gpuhunt"]["oldest"], found["gpuhunt"]["newest"]) == (YESTERDAY.isoformat(), YESTERDAY.isoformat())
-    assert found["gpuhunt"]["remarks"] == [f"gcp: left out: 1 rows {WRONG}"]
+    assert found["gpuhunt"]["remarks"] == [f"gcp: left out: 1 row {WRONG}"]
     assert found["cyclenerd"]["state"] == "unneeded"
     assert found["skypilot"]["providers"] == {"hyperstack": 2}
     assert ran.data["asked"] is None
@@ -114,7 +114,7 @@ def test_for_people_there_is_a_row_a_source_and_a_next_step(market: Market) -> N
     row = next(line for line in lines if line.startswith("gpuhunt "))
     assert " ok " in row
     assert YESTERDAY.isoformat() in row
-    assert "gpuhunt: gcp: left out: 1 rows" in ran.out
+    assert "gpuhunt: gcp: left out: 1 row" in ran.out
     assert lines[-1] == "next: costguard quote --gpu H100 --count 8 --hours 12"
 
 
