@@ -309,8 +309,8 @@ def _check_providers(settings: Settings, only: Collection[str] | None, *, keyles
 def _ask_public(settings: Settings, base: Path, names: Collection[str] | None, only: Collection[str] | None) -> PublicPrices:
     from costguard.services.public_prices import KnownPrices, ask_public_sources
 
-    with MarketReader(base) as market:
-        known = KnownPrices(market.list_offers(OfferSelection()))
+    with MarketReader(MARKET) as shipped, MarketReader(base) as market:
+        known = KnownPrices(shipped.list_offers(OfferSelection()), market.list_offers(OfferSelection()))
     return ask_public_sources(settings, known, names=names, only=only)
 
 

@@ -345,16 +345,23 @@ PriceRange = tuple[int, int, bool]
 
 
 class KnownPrices:
-    """Ranges of known prices per GPU: of a machine, else of its provider's GPU and tier, else of the GPU anywhere."""
+    """Ranges of known prices per GPU: of a machine, else of its provider's GPU and tier, else of the GPU anywhere.
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
+    `markets`: offers, the most trusted first. What an earlier one knows a later one does not widen: else prices could creep, a
+    little below the factor at each refresh.
+    """
+
+    def __init__(self, *markets: Iterable[Offer]) -> None:
         self._ranges = dict[tuple[object, ...], tuple[int, int]]()
-        for offer in offers:
-            if offer.rate is not None:
-                per_gpu = offer.rate.nano_per_hour // offer.gpu_count
-                for key in _list_keys(offer):
-                    low, high = self._ranges.get(key, (per_gpu, per_gpu))
-                    self._ranges[key] = (min(low, per_gpu), max(high, per_gpu))
+        for offers in markets:
+            found = dict[tuple[object, ...], tuple[int, int]]()
+            for offer in offers:
+                if offer.rate is not None:
+                    per_gpu = offer.rate.nano_per_hour // offer.gpu_count
+                    for key in _list_keys(offer):
+                        low, high = found.get(key, (per_gpu, per_gpu))
+                        found[key] = (min(low, per_gpu), max(high, per_gpu))
+            self._ranges = found | self._ranges
 
     def find_range(self, offer: Offer) -> PriceRange | None:
         """Return the known prices of what `offer` is; None: nobody sells such a GPU."""

@@ -24,7 +24,11 @@ from costguard_public.rows import LONGEST_TEXT, OTHER_CURRENCY, MachinePrice, Ro
 MOST_ROWS = 250_000
 """Of one feed. The largest known is SkyPilot's catalogue of AWS: 3.7 MB, about 45,000 rows (stored copy of 2026-05)."""
 
-MOST_ZIP_ENTRIES = 16
+MOST_CATALOGUE_BYTES = 16 * 2**20
+"""Of one file as it is sent: four times the largest known one."""
+
+MOST_DIRECTORY_BYTES = 4096
+"""Of a zip's list of its files: such a zip holds one. A list of a million files would take a gigabyte once read."""
 MOST_ZIP_RATIO = 200
 """How many times larger than its packed form an entry may be. Price lists shrink 10 to 40 times; a bomb a thousand times."""
 RATIO_COUNTS_FROM = 2**20
@@ -33,11 +37,10 @@ RATIO_COUNTS_FROM = 2**20
 
 def unpack_file(body: bytes, name: str, source: str) -> bytes:
     """Return the entry `name` of a zip; an InvalidAnswerError if there is none, or if it is damaged or too large unpacked."""
+    _check_directory(body, source)
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as packed:
-            entries = packed.infolist()
-            _require(len(entries) <= MOST_ZIP_ENTRIES, f"the zip holds {len(entries)} files", source)
-            entry = next((one for one in entries if one.filename == name), None)
+            entry = next((one for one in packed.infolist() if one.filename == name), None)
             if entry is None:
                 raise InvalidAnswerError(f"the zip holds no {name}", provider=source)
             ratio = entry.file_size / max(entry.compress_size, 1)
@@ -46,28 +49,43 @@ def unpack_file(body: bytes, name: str, source: str) -> bytes:
             with packed.open(entry) as file:  # the stated size proves nothing: no more than it is read
                 content = file.read(MOST_FEED_BYTES + 1)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as broken:
-        what = "a web page" if body.lstrip()[:1] == b"<" else f"no whole zip ({shorten(to_one_line(str(broken)), 60)})"
-        raise InvalidAnswerError(f"it answered with {what}", provider=source) from None
+        raise InvalidAnswerError(f"no whole zip ({shorten(to_one_line(str(broken)), 60)})", provider=source) from None
     _require(len(content) <= MOST_FEED_BYTES, f"{name} unpacks to more than {MOST_FEED_BYTES} bytes", source)
     return content
 
 
+END_RECORD, ZIP64_LOCATOR = b"PK\x05\x06", b"PK\x06\x07"
+END_RECORD_BYTES, ZIP64_LOCATOR_BYTES = 22, 20
+
+
+def _check_directory(body: bytes, source: str) -> None:
+    """Raise InvalidAnswerError unless `body` ends as a plain zip with a short list of files, before anything reads that list.
+
+    A comment behind the end, and sizes of 64 bits, would make two readers disagree on where the list is.
+    """
+    _require(body.lstrip()[:1] != b"<", "it answered with a web page", source)
+    end = body[-END_RECORD_BYTES:]
+    plain = end[:4] == END_RECORD and end[-2:] == b"\0\0"
+    wide = body[-END_RECORD_BYTES - ZIP64_LOCATOR_BYTES :][:4] == ZIP64_LOCATOR
+    _require(plain and not wide, "no whole zip", source)
+    size = int.from_bytes(end[12:16], "little")
+    _require(size <= MOST_DIRECTORY_BYTES, f"the zip's list of files has {size} bytes", source)
+
+
 def read_csv_rows(body: bytes, columns: Collection[str], name: str, source: str) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a CSV that has at least `columns`; an InvalidAnswerError where it is none, or has too many rows."""
-    try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InvalidAnswerError(f"{name} is not text in UTF-8", provider=source) from None
-    rows = csv.reader(io.StringIO(text, newline=""))
+    rows = csv.reader(io.TextIOWrapper(io.BytesIO(body), "utf-8-sig", newline=""))  # decoded piece by piece
     try:
         header = next(rows, [])
         if not set(columns) <= set(header):
-            page = text.lstrip()[:1] == "<"
+            page = body.lstrip()[:1] == b"<"
             what = "is a web page" if page else f"lacks the columns {', '.join(sorted(set(columns) - set(header)))}"
             raise InvalidAnswerError(f"{name} {what}", provider=source)
         for number, row in enumerate(rows, 1):
             _require(number <= MOST_ROWS, f"{name} has more than {MOST_ROWS} rows", source)
             yield dict(zip(header, row, strict=False))
+    except UnicodeDecodeError:
+        raise InvalidAnswerError(f"{name} is not text in UTF-8", provider=source) from None
     except csv.Error as broken:
         what = f"{name} cannot be read ({shorten(to_one_line(str(broken)), 60)})"
         raise InvalidAnswerError(what, provider=source) from None

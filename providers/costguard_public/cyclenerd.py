@@ -33,7 +33,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import SPOT
-from costguard_public.catalogue import CatalogueCollector, CatalogueRow
+from costguard_public.catalogue import MOST_CATALOGUE_BYTES, CatalogueCollector, CatalogueRow
 from costguard_public.rows import parse_count, parse_size
 
 PATH = "/Cyclenerd/google-cloud-pricing-cost-calculator/master/pricing.yml"
@@ -76,15 +76,15 @@ class CyclenerdSource:
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:
         """Return GCP's machines with GPUs."""
-        body = fetch.get(PATH).body
+        body = fetch.get(PATH, most_bytes=MOST_CATALOGUE_BYTES).body
         if body.lstrip()[:1] == b"<":
             raise InvalidAnswerError("pricing.yml is a web page", provider=NAME)
+        if body.count(b"\n") > MOST_LINES:
+            raise InvalidAnswerError(f"pricing.yml has more than {MOST_LINES} lines: refused", provider=NAME)
         try:
-            lines = body.decode("utf-8").splitlines()
+            lines = body.decode("utf-8").replace("\r\n", "\n").split("\n")
         except UnicodeDecodeError:
             raise InvalidAnswerError("pricing.yml is not text in UTF-8", provider=NAME) from None
-        if len(lines) > MOST_LINES:
-            raise InvalidAnswerError(f"pricing.yml has more than {MOST_LINES} lines: refused", provider=NAME)
         day = _find_day(lines)
         found = CatalogueCollector(gpus=gpus, provider="gcp", source=f"Cyclenerd pricing.yml {day}", observed_on=day)
         for machine in _read_machines(lines):
@@ -122,7 +122,7 @@ def _read_machines(lines: list[str]) -> Iterator[_Machine]:
 def _read_instance_lines(lines: list[str]) -> Iterator[tuple[int, str, str]]:
     """Yield depth, key and value of each line below compute.instance, which must be followed by something else."""
     inside = False
-    for line in lines:
+    for line in filter(None, lines):
         read = LINE.fullmatch(line)
         if read is None or len(read[1]) <= SECTION:
             if inside:

@@ -25,7 +25,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import COMMUNITY, SPOT
-from costguard_public.catalogue import CatalogueCollector, CatalogueRow, read_csv_rows, unpack_file
+from costguard_public.catalogue import MOST_CATALOGUE_BYTES, CatalogueCollector, CatalogueRow, read_csv_rows, unpack_file
 from costguard_public.rows import parse_count, parse_size
 
 SLUGS = {
@@ -108,7 +108,8 @@ def _list_cloud(provider: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferList
     day = _read_day(version[1]) if version else None
     if day is None:
         raise InvalidAnswerError(f"{slug}'s version is '{shorten(to_one_line(stated), 40)}': no day and run", provider=name)
-    body = unpack_file(fetch.get(f"/v3/{slug}/{stated}/catalog.zip").body, f"{slug}.csv", name)
+    packed = fetch.get(f"/v3/{slug}/{stated}/catalog.zip", most_bytes=MOST_CATALOGUE_BYTES)
+    body = unpack_file(packed.body, f"{slug}.csv", name)
     collector = CatalogueCollector(
         gpus=gpus, provider=provider, source=f"gpuhunt catalogue v3 {slug} {stated}", observed_on=day
     )

@@ -22,7 +22,7 @@ from costguard.providers.ports.price_source import PriceFetcher, PriceSourceFact
 from costguard.quoting.offer import OfferListing
 from costguard.values.gpu import GpuNames
 from costguard.values.resource import COMMUNITY, SPOT
-from costguard_public.catalogue import CatalogueCollector, CatalogueRow, read_csv_rows
+from costguard_public.catalogue import MOST_CATALOGUE_BYTES, CatalogueCollector, CatalogueRow, read_csv_rows
 from costguard_public.rows import parse_count, parse_size
 
 CLOUDS = ("aws", "azure", "hyperstack", "lambda", "nebius", "oci", "runpod", "verda")
@@ -76,7 +76,7 @@ class SkyPilotSource:
 
 
 def _list_cloud(cloud: str, fetch: PriceFetcher, gpus: GpuNames) -> OfferListing:
-    feed = fetch.get(f"/catalogs/v8/{cloud}/vms.csv")
+    feed = fetch.get(f"/catalogs/v8/{cloud}/vms.csv", most_bytes=MOST_CATALOGUE_BYTES)
     collector = CatalogueCollector(
         gpus=gpus,
         provider=cloud,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from datetime import date, timedelta
 
 import pytest
@@ -124,6 +126,14 @@ def test_a_version_that_names_no_day_is_refused(text: bytes) -> None:
         gpuhunt.source.list_offers_of(MemoryFetcher(pages), GPUS, ["aws"])
 
 
+def pack_many(files: int) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for number in range(files):
+            file.writestr(str(number), b"")
+    return packed.getvalue()
+
+
 def bomb() -> bytes:
     return pack("aws.csv", HEAD + b"a," * 2**22)
 
@@ -133,6 +143,9 @@ BROKEN_ZIPS = {
     "half a zip": (pack("aws.csv", capture("gpuhunt_aws.csv"))[:200], "no whole zip"),
     "a damaged zip": (pack("aws.csv", HEAD * 9).replace(b"PK\x01\x02", b"PK\x09\x02"), "no whole zip"),
     "nothing": (b"", "no whole zip"),
+    "half an end": (pack("aws.csv", HEAD)[:-1], "no whole zip"),
+    "a comment behind the end": (pack("aws.csv", HEAD)[:-2] + b"\x01\x00x", "no whole zip"),
+    "thousands of files": (pack_many(2000), "list of files has"),
     "another file": (pack("gcp.csv", HEAD), "holds no aws.csv"),
     "a bomb": (bomb(), "would unpack to"),
     "too large": (pack("aws.csv", HEAD + bytes(range(256)) * 2**17 + b"x" * 2**10), "would unpack to"),

@@ -239,11 +239,11 @@ def test_an_old_catalogue_replaces_no_newer_row(market: Market) -> None:
 
 def test_millions_of_rows_are_refused_within_bounds(market: Market) -> None:
     head, *_ = capture("skypilot_aws.csv").splitlines()
-    market.feeds.pages["/catalogs/v8/aws/vms.csv"] = head + b"\n" + b"a,,,1,1,,1,1,r,z,x\n" * 10**6
+    market.feeds.pages["/catalogs/v8/aws/vms.csv"] = head + b"\n" + b"a,,,1,1,,1,1,r,z,x\n" * 500_000
     market.feeds.pages["/catalogs/v8/hyperstack/vms.csv"] = head + b"\n" + b"a,,,1,1,,1,1,r,z,x\n" * (40 * 2**20 // 19)
     found = sources(market.refresh("--source", "skypilot"))["skypilot"]
     assert any("aws/vms.csv has more than 250000 rows" in one for one in found["incomplete"])
-    assert any("hyperstack" in one and "more than 33554432 bytes" in one for one in found["incomplete"])
+    assert any("hyperstack" in one and "more than 16777216 bytes" in one for one in found["incomplete"])
     assert found["providers"]["runpod"] == 1
 
 
@@ -350,6 +350,14 @@ def test_a_price_is_compared_with_the_machine_then_the_provider_then_everybody()
     assert judge(shop.offer("vast", "L4", "0.01"), prices) == "known: $1.00 a GPU-hour"
     assert judge(shop.offer("vast", "H100-SXM", "0.01"), prices) == "nothing to compare with"
     assert judge(shop.offer("aws", "T4", None), prices) == ""
+
+
+def test_prices_that_creep_are_held_against_the_shipped_ones() -> None:
+    shipped, crept = shop.offer("aws", "T4", "0.5"), shop.offer("aws", "T4", "5")
+    new = shop.offer("gcp", "L4", "1")
+    prices = KnownPrices([shipped], [crept, new])
+    assert judge(shop.offer("aws", "T4", "50"), prices) == "known: $0.50 a GPU-hour"
+    assert judge(shop.offer("gcp", "L4", "50"), prices) == "known: $1.00 a GPU-hour"
 
 
 def test_a_price_per_gpu_and_one_per_machine_are_told_apart() -> None:
