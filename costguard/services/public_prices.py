@@ -263,7 +263,11 @@ def check_answer(
     odd = _find_odd_shape(answer, facts)
     if odd or not isinstance(answer, Mapping):
         return made(failed=odd or "it did not return offers")
-    judged = {name: _judge_listing(listing, prices, today) for name, listing in answer.items() if name in wanted}
+    judged = {
+        name: _judge_listing(listing, prices, today, sold_only=facts.prices_unsold)
+        for name, listing in answer.items()
+        if name in wanted
+    }
     compared, absurd = (sum(getattr(one, key) for one in judged.values()) for key in ("compared", "absurd"))
     if absurd > compared * ABSURD_SHARE:
         example = next(one.example for one in judged.values() if one.example)
@@ -303,12 +307,15 @@ class _Judgement:
     remarks: tuple[str, ...]
 
 
-def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date) -> _Judgement:
-    kept, compared, future = list[Offer](), 0, list[Offer]()
+def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date, *, sold_only: bool) -> _Judgement:
+    kept, compared, future, unsold = list[Offer](), 0, list[Offer](), 0
     absurd = list[tuple[Offer, str]]()
     for offer in listing.offers:
         if offer.observed_on > today:
             future.append(offer)
+            continue
+        if sold_only and not prices.knows_place(offer):
+            unsold += 1
             continue
         found = prices.find_range(offer)
         compared += found is not None
@@ -322,6 +329,8 @@ def _judge_listing(listing: OfferListing, prices: KnownPrices, today: date) -> _
     if future:
         days = f"{max(offer.observed_on for offer in future)}"
         remarks.append(f"{len(future)} rows dated in the future ({days}) left out")
+    if unsold:
+        remarks.append(f"{unsold} rows of GPUs in regions that are not known to have them left out")
     if listing.left_out:
         remarks.append(f"left out: {listing.left_out}")
     if listing.unnamed:
@@ -353,15 +362,21 @@ class KnownPrices:
 
     def __init__(self, *markets: Iterable[Offer]) -> None:
         self._ranges = dict[tuple[object, ...], tuple[int, int]]()
+        self._places = set[tuple[str, str, str]]()
         for offers in markets:
             found = dict[tuple[object, ...], tuple[int, int]]()
             for offer in offers:
+                self._places.add((offer.provider, offer.gpu, offer.region))
                 if offer.rate is not None:
                     per_gpu = offer.rate.nano_per_hour // offer.gpu_count
                     for key in _list_keys(offer):
                         low, high = found.get(key, (per_gpu, per_gpu))
                         found[key] = (min(low, per_gpu), max(high, per_gpu))
             self._ranges = found | self._ranges
+
+    def knows_place(self, offer: Offer) -> bool:
+        """Return whether the provider is known to have the GPU of `offer` in its region, in any tier."""
+        return (offer.provider, offer.gpu, offer.region) in self._places
 
     def find_range(self, offer: Offer) -> PriceRange | None:
         """Return the known prices of what `offer` is; None: nobody sells such a GPU."""

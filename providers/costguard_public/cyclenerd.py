@@ -18,6 +18,9 @@ The file is 2.5 MB of YAML written by one program with fixed indents of two blan
 no dependency of costguard, read such a file in seconds, and unfold aliases into bombs (decision 0046). What does not stand
 where it is expected is refused.
 
+It prices every machine in every region, also where GCP has none: eight H100 as spot at $10.21 in europe-north1 on 2026-07-30,
+and from $23 where there are any. So only GPUs that the market knows in a region are taken from it.
+
 Source: Cyclenerd/google-cloud-pricing-cost-calculator pricing.yml @0166a59 (2025-03-06) and build/gcp.yml.
 """
 
@@ -72,6 +75,7 @@ class CyclenerdSource:
         checked_on=date(2026, 11, 23),
         order=70,
         fallback=True,
+        prices_unsold=True,
     )
 
     def list_public_offers(self, fetch: PriceFetcher, gpus: GpuNames) -> Mapping[str, OfferListing]:

@@ -22,6 +22,7 @@ from tests.cli.test_status_polls import Setup, setup
 from tests.conftest import Command, Ran
 from tests.fakes.server import serving
 from tests.public_prices.feeds import (
+    PRICING,
     YESTERDAY,
     Feeds,
     capture,
@@ -140,7 +141,11 @@ BROKEN: dict[str, tuple[Callable[[Feeds], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN)
+SLOW = "a connection that breaks"
+"""Tried again and again with pauses: some 15 s."""
+
+
+@pytest.mark.parametrize("broken", [pytest.param(one, marks=pytest.mark.proof) if one == SLOW else one for one in BROKEN])
 def test_one_source_that_fails_is_named_and_fall_backs_and_old_rows_are_used(market: Market, broken: str) -> None:
     spoil, said = BROKEN[broken]
     spoil(market.feeds)
@@ -220,6 +225,17 @@ def test_a_source_with_many_absurd_prices_is_refused_whole(market: Market) -> No
     assert "the old rows are kept" in found["failed"]
     assert "oci" not in found["providers"]
     assert sources(ran)["cyclenerd"]["providers"] == {"gcp": 6}
+
+
+def test_a_feed_that_prices_what_is_not_there_only_tells_of_what_is_known(market: Market) -> None:
+    there = market.feeds.pages[PRICING]
+    market.feeds.pages[PRICING] = there.replace(
+        b"        us-central1:\n          hour: 88", b"        moon-north1:\n          hour: 88"
+    )
+    found = sources(market.refresh("--source", "cyclenerd"))["cyclenerd"]
+    assert found["providers"]["gcp"] == 4
+    assert "gcp: 2 rows of GPUs in regions that are not known to have them left out" in found["remarks"]
+    assert not [key for key in market.rows("gcp") if key[1] == "moon-north1"]
 
 
 @pytest.mark.parametrize(("days", "state"), [(1, "failed"), (400, "failed"), (0, "ok")])

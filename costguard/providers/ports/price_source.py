@@ -26,7 +26,8 @@ class PriceSourceFacts:
 
     `providers`: whose prices it states, in costguard's names. `terms`, `size` and `freshness`: in words, as of `checked_on`.
     `order`: of two sources that state the same offer the lower one counts. `fallback`: asked only for providers for which
-    no other source answered.
+    no other source answered. `prices_unsold`: it also prices machines in regions that do not have them, so that only GPUs
+    which the market knows in a region are taken from it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PriceSourceFacts:
     checked_on: date
     order: int
     fallback: bool = False
+    prices_unsold: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
