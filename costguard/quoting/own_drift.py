@@ -5,8 +5,9 @@ PAIRS_PER_AGE, none overlapping, the newest first, because prices have regimes. 
 earlier one, a pair needs the growth (|r| - start) / sqrt(age - grace_days); 80 % of the pairs must need at most `growth`.
 
 Example: 12 machines of the class "list" over 90 days, where the 80 % quantile of 150 pairs needs 0.05 and the shipped growth is
-0.034: the growth is 0.05. Where the pairs need only 0.02, it is between that and the shipped one, by the number of machines:
-0.034 + (0.02 - 0.034) * 12 / (12 + 20) = 0.029, because few machines move together and say less than their pairs suggest.
+0.034: the growth is 0.05. Where the pairs need only 0.02, it stays near the shipped one, by the machines and the days:
+0.034 + (0.02 - 0.034) * 12 / (12 + 20) * 90 / (90 + 1460) = 0.0337. A class whose prices moved within its grace period loses
+that part of the period, and is made no narrower otherwise.
 """
 
 from __future__ import annotations
@@ -32,8 +33,12 @@ PAIRS_MIN, SERIES_MIN, DAYS_MIN, AGES_MIN = 20, 5, 60, 3
 """What is enough: pairs past the grace period, machines, days from the first to the last price, and different ages."""
 PAIRS_PER_AGE_MIN = 5
 """Pairs without which an age does not count."""
-SHRINK_SERIES = 20
-"""So many machines move a growth halfway to the smaller one that their pairs need. An assumption."""
+SHRINK_SERIES, SHRINK_DAYS = 20, 1460
+"""Machines and days of which each moves a growth halfway to the smaller one that the pairs need. Prices have regimes, so that a
+quiet past says little: on the public histories, split by time at five days of 2025 and 2026, growths as the pairs needed them
+held 21 to 50 % of later spot prices older than 14 days, the shipped ones 57 to 77 % (2026-11-23)."""
+NARROWEST = 0.8
+"""No constant becomes smaller than so much of the shipped one, for the same reason."""
 SETTLED_DAYS = 365
 """From this age on pairs say where `most` lies."""
 
@@ -103,9 +108,9 @@ def _estimate_class(name: str, series: Sequence[PriceSeries], shipped: PriceDrif
     needed = find_quantile([max(p.moved - shipped.start, 0.0) / math.sqrt(p.days - grace) for p in moving])
     return replace(
         found,
-        growth=_shrink(needed, shipped.growth, machines),
+        growth=_shrink(needed, shipped.growth, machines, days) if grace == shipped.grace_days else max(needed, shipped.growth),
         grace_days=grace,
-        most=_estimate_most(moving, shipped),
+        most=_estimate_most(moving, shipped, days),
     )
 
 
@@ -136,7 +141,7 @@ def _explain_too_little(found: OwnDrift, moving: Sequence[_Pair]) -> str:
     return "" if enough >= AGES_MIN else f"prices at only {enough} different ages; {AGES_MIN} are needed"
 
 
-def _estimate_most(moving: Sequence[_Pair], shipped: PriceDrift) -> float:
+def _estimate_most(moving: Sequence[_Pair], shipped: PriceDrift, days: int) -> float:
     """Return the half width that no age exceeds: raised by any age that needs more, lowered by pairs of a year and more."""
     counted = [(age, [p for p in moving if p.age == age]) for age in AGES]
     needed = [find_quantile([p.moved for p in here]) for _, here in counted if len(here) >= PAIRS_MIN]
@@ -144,14 +149,15 @@ def _estimate_most(moving: Sequence[_Pair], shipped: PriceDrift) -> float:
     raised = max(needed, default=0.0)
     if raised > shipped.most or len(old) < PAIRS_MIN:
         return max(raised, shipped.most)
-    return _shrink(max(raised, shipped.start), shipped.most, len({pair.series for pair in old}))
+    return _shrink(max(raised, shipped.start), shipped.most, len({pair.series for pair in old}), days)
 
 
-def _shrink(needed: float, shipped: float, machines: int) -> float:
-    """Return `needed` where it is larger than `shipped`, else a value between the two by the number of `machines`."""
+def _shrink(needed: float, shipped: float, machines: int, days: int) -> float:
+    """Return `needed` where it is larger than `shipped`, else a value between the two, by the `machines` and the `days`."""
     if needed >= shipped:
         return needed
-    return shipped + (needed - shipped) * machines / (machines + SHRINK_SERIES)
+    nearer = (needed - shipped) * machines / (machines + SHRINK_SERIES) * days / (days + SHRINK_DAYS)
+    return max(shipped + nearer, NARROWEST * shipped)
 
 
 def find_quantile(values: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ import pytest
 from costguard.data import ShippedFacts
 from costguard.quoting.own_drift import (
     DAYS_MIN,
+    NARROWEST,
     PAIRS_MIN,
     SERIES_MIN,
     OwnDrift,
@@ -66,14 +67,20 @@ def test_prices_that_move_faster_than_shipped_widen_to_the_drift_that_made_them(
     assert found.growth == pytest.approx(Z80 * daily, rel=0.15)
 
 
-def test_slower_prices_narrow_towards_their_drift_and_never_below_it() -> None:
-    true = Z80 * 0.01
-    few, many = (estimate([walk(n, 200, 0.01) for n in range(count)]).growth for count in (8, 200))
-    assert true < many < few < SPOT.growth
-    assert many == pytest.approx(true, rel=0.25)
+def test_slower_prices_narrow_the_more_machines_and_days_there_are_and_never_far() -> None:
+    few, many, long = (
+        estimate([walk(n, days, 0.01) for n in range(count)]).growth for count, days in ((8, 200), (60, 200), (60, 1200))
+    )
+    assert NARROWEST * SPOT.growth <= long < many < few < SPOT.growth
+    assert many > Z80 * 0.01
 
 
-@pytest.mark.parametrize("daily", [0.01, 0.03, 0.06])
+def test_a_class_that_loses_its_grace_period_is_not_narrowed() -> None:
+    found = estimate([walk(n, 900, 0.01) for n in range(60)], replace(SPOT, grace_days=30))
+    assert (found.grace_days, found.growth) == (0, SPOT.growth)
+
+
+@pytest.mark.parametrize("daily", [0.025, 0.03, 0.06])
 def test_the_interval_holds_80_percent_of_prices_that_were_not_used(daily: float) -> None:
     terms = replace_drift({"spot": SPOT}, [estimate([walk(n, 180, daily) for n in range(80)])])["spot"]
     held = count = 0
