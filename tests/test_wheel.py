@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import entry_points
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -75,8 +76,12 @@ def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(whe
     (home / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
     known = json.loads(ran(*python, "-m", "costguard", "providers", "--json", cwd=home, **paths))
     assert [one["name"] for one in known["providers"]] == sorted(
-        path.name.removeprefix("costguard_") for path in (ROOT / "providers").glob("costguard_*")
+        path.name.removeprefix("costguard_")
+        for path in (ROOT / "providers").glob("costguard_*")
+        if path.name != "costguard_public"  # sources of prices, no provider
     )
+    sources = json.loads(ran(*python, "-m", "costguard", "prices", "sources", "--json", cwd=home, **paths))
+    assert len(sources["sources"]) == len(list(entry_points(group="costguard.price_sources")))
     quote = ("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6", "--json")
     assert json.loads(ran(*python, "-m", "costguard", *quote, cwd=home, **paths))["schema"] == "costguard.quote/1"
     assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "watch", "--once", cwd=home, **paths)

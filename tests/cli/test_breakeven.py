@@ -36,13 +36,13 @@ def test_the_rent_is_the_cheapest_that_is_neither_spot_nor_reserved(costguard: C
     offers = [
         shop.offer("aws", "T4", "0.10", tier="spot"),
         shop.offer("gcp", "T4", "0.20", tier="reserved"),
-        shop.offer("vast", "T4", "0.35"),
+        shop.offer("vast", "T4", "0.35", seen=shop.TODAY),
         shop.offer("lambda", "T4", "0.50"),
     ]
     path = shop.market(__import__("pathlib").Path(tmp_path), offers)
     data = costguard("breakeven", "--gpu", "T4", "--price", "1000", "--market", path, "--json").data
     assert (data["rented_from"], data["usd_per_hour"]) == ("vast", "0.3500")
-    assert "the rental price is vast's on-demand price of 2026-11-20" in data["warnings"]
+    assert "the rental price is vast's on-demand price of 2026-11-21" in data["warnings"]
 
 
 def test_what_was_assumed_is_said(costguard: Command, market: str) -> None:
