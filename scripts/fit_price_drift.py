@@ -2,11 +2,12 @@
 
 A history has one row per price and day. Rows of one collector, provider, machine, tier and region are a series; rows of two
 collectors never are, because they define a price differently. Two days of a series are a pair: an age, and the logarithm of the
-later price over the earlier one. In each span of ages every collector weighs alike, within it every provider and GPU, and
-within these every series.
+later price over the earlier one. In each span of ages pairs are weighed twice: every series alike; and every collector alike,
+within it every provider and GPU, and within these every series.
 
-The half width h of a class is the 80 % quantile of |log ratio|, fitted by the pinball loss over all spans of ages alike. The
-trend is the mean ratio, halved: prices of 2026 rose with a shortage, and half of a regime is not far off in the next one.
+The half width h of a class is the one with which the share of pairs inside comes nearest to 80 % in every span and by both
+weights; of those that come equally near, the narrowest. The trend is the mean ratio, halved: prices of 2026 rose with a
+shortage, and half of a regime is not far off in the next one.
 What no history can tell (days to live, days to rank) is stated here with its reason.
 
 Example: GCP's spot prices of which 80 % moved by less than 29 % in 31 to 90 days ask for h = 0.29 at 60 days.
@@ -49,9 +50,11 @@ OUTPUT = ROOT / "costguard" / "data" / "price_drift.csv"
 SNAPSHOTS = "p"
 """The collector of costguard's own snapshots: days of several sources, which are no series."""
 SAME_PROVIDER = {"oracle": "oci"}
-SPANS = ((1, 7), (8, 30), (31, 90), (91, 180), (181, 365), (366, 730))
+SPANS = ((1, 7), (8, 14), (15, 30), (31, 60), (61, 90), (91, 180), (181, 365), (366, 730))
 """Ages in days that are weighed alike, first and last."""
 COVERED = 0.8
+EXACT = 0.005
+"""Prices that differ by half a percent are the same price."""
 LEAST_SERIES = 3
 """Series in a span below which it is no evidence."""
 
@@ -154,17 +157,21 @@ Weighed = tuple[float, float, float]
 """Age in days, log ratio and weight of a pair."""
 
 
+BY_COLLECTOR, BY_SERIES = WEIGHTS = ("collector", "series")
+
+
 def weigh_pairs(
-    series: Iterable[Series], since: date = date.min, before: date = date.max
+    series: Iterable[Series], since: date = date.min, before: date = date.max, *, alike: str = BY_COLLECTOR
 ) -> dict[tuple[int, int], list[Weighed]]:
-    """The pairs of each span of ages whose later day is in [since, before), weighed as the module says; each span sums to 1."""
-    spans: dict[tuple[int, int], dict[tuple[str, str, str], list[list[Pair]]]] = {}
+    """The pairs of each span of ages whose later day is in [since, before), weighed by `alike`; each span sums to 1."""
+    spans: dict[tuple[int, int], dict[tuple[str, ...], list[list[Pair]]]] = {}
     for one in series:
         pairs = [pair for pair in one.list_pairs() if since <= pair.later < before]
         for span in SPANS:
             within = [pair for pair in pairs if span[0] <= pair.age_days <= span[1]]
             if within:
-                spans.setdefault(span, {}).setdefault(one.group, []).append(within)
+                group = one.group if alike == BY_COLLECTOR else ("all",)
+                spans.setdefault(span, {}).setdefault(group, []).append(within)
     weighed: dict[tuple[int, int], list[Weighed]] = {}
     for span, groups in spans.items():
         if sum(map(len, groups.values())) >= LEAST_SERIES:
@@ -179,23 +186,27 @@ def weigh_pairs(
 
 
 def fit_class(
-    name: str, spans: Mapping[tuple[int, int], Sequence[Weighed]], sold: Mapping[tuple[int, int], Sequence[Weighed]]
+    name: str, weighed: Sequence[Mapping[tuple[int, int], Sequence[Weighed]]], sold: Mapping[tuple[int, int], Sequence[Weighed]]
 ) -> PriceDrift:
-    """The constants of one drift class that fit its pairs best. `sold`: of machines that can be rented, for the trend."""
-    coarse = {span: _bin_pairs(pairs) for span, pairs in spans.items()}
+    """The constants of one drift class that fit its pairs best.
+
+    `weighed`: the pairs by span, once for each way to weigh them. `sold`: of machines that can be rented, for the trend.
+    """
+    coarse = [_bin_pairs(pairs) for spans in weighed for pairs in spans.values()]
+    oldest = max((last for spans in weighed for _, last in spans), default=0)
     candidates = (
         (start, growth, grace, most)
         for start, growth, grace, most in product(STARTS, GROWTHS, GRACE.get(name, GRACES), MOSTS)
         if growth >= LEAST_GROWTH.get(name, 0.0) and start <= most and most >= LEAST_MOST.get(name, 0.0)
     )
-    best = min(candidates, key=lambda one: (round(_score(coarse, *one), 6), one[3], one[1], one[0], -one[2]))
+    best = min(candidates, key=lambda one: (round(_score(coarse, *one), 4), _measure_width(*one)))
     return PriceDrift(
         start=best[0],
         growth=best[1],
         grace_days=best[2],
         most=best[3],
         trend_per_day=fit_trend(sold, best[2]),
-        trend_days=min(TREND_DAYS, max((last for _, last in spans), default=0)),
+        trend_days=min(TREND_DAYS, oldest),
         fresh_days=FRESH_DAYS[name],
         ranked_days=RANKED_DAYS.get(name),
     )
@@ -228,16 +239,23 @@ def _bin_pairs(pairs: Sequence[Weighed]) -> list[Weighed]:
     return [(total / weight, size * SIZE_BIN, weight) for (_, size), (weight, total) in bins.items()]
 
 
-def _score(spans: Mapping[tuple[int, int], Sequence[Weighed]], start: float, growth: float, grace: float, most: float) -> float:
-    """The pinball loss of h as the 80 % quantile of |log ratio|, each span alike relative to what moved in it."""
+def _score(spans: Sequence[Sequence[Weighed]], start: float, growth: float, grace: float, most: float) -> float:
+    """How far the covered shares lie from COVERED, in squares; where more did not move, only what is covered beyond counts."""
     total = 0.0
-    for pairs in spans.values():
-        loss = 0.0
+    for pairs in spans:
+        covered = unmoved = 0.0
         for age, size, weight in pairs:
             half = min(most, start + growth * math.sqrt(max(age - grace, 0.0)))
-            loss += weight * (COVERED * (size - half) if size > half else (1 - COVERED) * (half - size))
-        total += loss / (sum(size * weight for _, size, weight in pairs) + 0.02)
+            covered += weight if size <= half + EXACT else 0.0
+            unmoved += weight if size <= EXACT else 0.0
+        total += (covered - max(COVERED, unmoved)) ** 2
     return total
+
+
+def _measure_width(start: float, growth: float, grace: float, most: float) -> float:
+    """The mean half width over the spans: of equally good constants the narrowest are the honest ones."""
+    ages = [(first + last) / 2 for first, last in SPANS]
+    return sum(min(most, start + growth * math.sqrt(max(age - grace, 0.0))) for age in ages)
 
 
 def fit_all(series: Sequence[Series], since: date = date.min, before: date = date.max) -> dict[str, PriceDrift]:
@@ -246,7 +264,8 @@ def fit_all(series: Sequence[Series], since: date = date.min, before: date = dat
     for name in DRIFT_CLASSES:
         mine = [one for one in series if one.drift_class == name]
         rented = [one for one in mine if one.collector != LISTS_ALL or (one.offer.instance_type, one.offer.region) in sold]
-        fitted[name] = fit_class(name, weigh_pairs(mine, since, before), weigh_pairs(rented, since, before))
+        weighed = [weigh_pairs(mine, since, before, alike=alike) for alike in WEIGHTS]
+        fitted[name] = fit_class(name, weighed, weigh_pairs(rented, since, before))
     return fitted
 
 

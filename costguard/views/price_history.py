@@ -21,14 +21,14 @@ from costguard.views.document import Column, Document, TableView, build_record, 
 
 SCHEMA = "costguard.price_history/1"
 BLOCKS, UNKNOWN = "▁▂▃▄▅▆▇█", "·"
-TREND_PARTS = 24
+TREND_PARTS = 20
 """Characters of a trend."""
 CHART_WIDTH, CHART_HEIGHT, CHARTS_MAX = 60, 10, 6
 """Columns and lines of a chart, and how many are drawn: with its prices a chart fits into 80 columns."""
 FITS: Mapping[str, ColumnFit] = {
     "provider": ColumnFit(),
     "GPU": ColumnFit(),
-    "tier": ColumnFit(rank=3),
+    "tier": ColumnFit(rank=2),
     "region": ColumnFit(rank=8, least=9),
     "first $/h": ColumnFit(rank=5),
     "last $/h": ColumnFit(),

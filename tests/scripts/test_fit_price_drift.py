@@ -63,7 +63,7 @@ def make_walks(growth: float, *, series: int = 60, drift: float = 0.0) -> list[t
 @pytest.mark.parametrize("growth", [0.02, 0.05])
 def test_a_random_walk_is_found_again(tmp_path: Path, growth: float) -> None:
     spans = weigh_pairs(read_history(write_history(tmp_path / "h.csv", make_walks(growth))))
-    fitted = fit_class("spot", spans, spans)
+    fitted = fit_class("spot", [spans], spans)
     for age in (60, 135, 270):
         half = -math.log(fitted.estimate_factor(age).low)
         assert half == pytest.approx(growth * math.sqrt(age), rel=0.25), age
