@@ -350,13 +350,14 @@ def _find_pareto_front(priced: list[QuoteOption]) -> list[QuoteOption]:
 def _build_sort_key(sort: str) -> Callable[[QuoteOption], tuple[object, ...]]:
     def key(o: QuoteOption) -> tuple[object, ...]:
         named = (o.offer.provider, o.offer.region, o.offer.instance_type, o.offer.tier) if o.offer else ("", "", "", "")
+        rate = o.price.expected.nano_per_hour * o.nodes if o.price else math.inf
         by = {
             "usd": (_get_expected_usd(o), _get_expected_hours(o)),
             "hours": (_get_expected_hours(o), _get_expected_usd(o)),
-            "usd_per_hour": (o.rate.nano_per_hour if o.rate else math.inf, _get_expected_usd(o)),
+            "usd_per_hour": (rate, _get_expected_usd(o)),
             "provider": (named[0], _get_expected_usd(o)),
         }[sort]
-        rate = o.rate.nano_per_hour if o.rate else math.inf  # the only order there is where nobody said how many tokens
+        # `rate` is the only order there is where nobody said how many tokens
         return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
 
     return key

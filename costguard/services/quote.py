@@ -201,7 +201,8 @@ def _price_offers(
     yield from (one for one in found if isinstance(one, QuoteRefusal))
     offers = [one for one in found if not isinstance(one, QuoteRefusal)]
     if not offers and always:
-        unsold = ("no selected offer of this hardware has a known price",)
+        why = "has a price young enough to count" if found else "has a known price"
+        unsold = (f"no selected offer of this hardware {why}",)
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not found:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")

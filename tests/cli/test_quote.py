@@ -330,6 +330,16 @@ def test_given_hardware_is_timed_whatever_the_market_offers(costguard: Command, 
     assert option["notes"] == ["no selected offer of this hardware has a known price"]
 
 
+def test_given_hardware_whose_prices_are_all_too_old_is_timed_without_a_price(costguard: Command, tmp_path: Path) -> None:
+    path = shop.market(tmp_path, [shop.offer("vast", "H100-SXM", "8", count=8, seen=shop.OLD)])
+    data = costguard("quote", *STATED, "--on", "H100:8", "--market", path, "--json").data
+    (option,) = data["options"]
+    assert (option["usd_per_hour"], option["usd"]) == (None, None)
+    assert option["notes"] == ["no selected offer of this hardware has a price young enough to count"]
+    (refused,) = data["refused"]
+    assert refused["reason"] == "not ranked: seen 41 d ago; a price of this kind says nothing after 1 d"
+
+
 def test_given_hardware_of_several_nodes_costs_each_of_them(costguard: Command, market: str) -> None:
     data = costguard("quote", *STATED, "--on", "H100:8x2", "--market", market, "--provider", "lambda", "--json").data
     (option,) = data["options"]
