@@ -148,6 +148,7 @@ def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Map
         rows=rows,
         fits=QUOTE_FITS,
         short={
+            "$/h": tuple(o.rate.format(2) if o.rate else "unknown" for o in shown),
             "hours": tuple(_format_short_hours(o, timed=timed) for o in shown),
             "cost $ (80 % interval)": tuple(_format_short_money(o) for o in shown),
             "price": tuple(shorten_age(_format_price_age(o)) for o in shown),
@@ -183,12 +184,24 @@ def _build_option_row(o: QuoteOption, rank: int, *, timed: bool) -> tuple[str, .
         o.offer.region if o.offer else "-",
         gpus,
         o.offer.tier if o.offer else "-",
-        o.rate.format(2) if o.rate else "unknown",
+        _format_rate(o),
         *fit,
         format_hours_range(o.hours) if timed or o.hours is None else format_hours(o.hours.expected),
         _format_money(o),
         _format_price_age(o),
     )
+
+
+def _format_rate(o: QuoteOption) -> str:
+    """Return the rate as it was seen, with what it is likely to be today where that may differ: `11.56 (4-28)`."""
+    if o.rate is None:
+        return "unknown"
+    if o.price is None or o.price.is_exact:
+        return o.rate.format(2)
+    price = o.price.multiply(o.nodes)
+    low, high = (end.nano_per_hour / 1e9 for end in (price.low, price.high))
+    places = 0 if high >= WHOLE_FROM else 1 if high >= 1 else 2
+    return f"{o.rate.format(2)} ({low:.{places}f}-{high:.{places}f})"
 
 
 def _format_money(o: QuoteOption) -> str:
