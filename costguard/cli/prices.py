@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import add_output_options, write_answer
 from costguard.cli.options import Text
+from costguard.errors import InputError
 from costguard.values.checks import require_one_of
 
 if TYPE_CHECKING:  # a type and no more: services are imported when a command runs
@@ -52,6 +54,7 @@ def command(
     from costguard.services import offers
 
     config, chosen = ctx.obj.config, require_one_of(action or "show", ACTIONS, "ACTION")
+    _refuse_unused_flags(ctx, chosen)
     if chosen == "history":
         write_answer(_answer_history(ctx), ctx)
     elif chosen == "show":
@@ -68,6 +71,23 @@ def command(
             config=config,
         )
         write_answer(answer, ctx)
+
+
+USED_BY: Mapping[str, tuple[str, ...]] = {
+    "provider": ("refresh", "history"),
+    **dict.fromkeys(("public", "source", "strict"), ("refresh",)),
+    **dict.fromkeys(("gpu", "count", "region", "tier", "days", "chart"), ("history",)),
+    "market": ("show", "history"),
+}
+"""Flag -> the actions that use it."""
+
+
+def _refuse_unused_flags(ctx: typer.Context, chosen: str) -> None:
+    """Raise InputError for a flag that `chosen` would ignore: `costguard prices --public` was meant to refresh."""
+    for name, actions in USED_BY.items():
+        if ctx.params.get(name) and chosen not in actions:
+            write = f"costguard prices {actions[0]} --{name}"
+            raise InputError(f"is not used by prices {chosen}", field=f"--{name}", hint=f"write {write}")
 
 
 def _answer_history(ctx: typer.Context) -> CommandAnswer:

@@ -314,3 +314,19 @@ def test_a_damaged_history_leaves_the_shipped_drift_and_says_so(costguard: Comma
     found = costguard(*ask).data
     assert found["options"] == before
     assert any("the price history is not used" in warning for warning in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "better"),
+    [
+        (("prices", "--public"), "--public", "prices refresh --public"),
+        (("prices", "--gpu", "H100"), "--gpu", "prices history --gpu"),
+        (("prices", "sources", "--source", "vast"), "--source", "prices refresh --source"),
+        (("prices", "history", "--strict"), "--strict", "prices refresh --strict"),
+        (("prices", "refresh", "--days", "3"), "--days", "prices history --days"),
+    ],
+)
+def test_a_flag_that_the_action_does_not_use_is_refused(
+    costguard: Command, words: tuple[str, ...], flag: str, better: str
+) -> None:
+    costguard(*words).says(flag, better)
