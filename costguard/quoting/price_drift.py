@@ -57,8 +57,8 @@ class PriceDrift:
             return Interval.exactly(1.0)
         moving = max(age_days - self.grace_days, 0.0)
         half = min(self.most, self.start + self.growth * math.sqrt(moving))
-        mean = math.exp(self.trend_per_day * min(moving, self.trend_days))
-        return Interval(math.exp(-half), min(max(mean, math.exp(-half)), math.exp(half)), math.exp(half))
+        trend = min(max(self.trend_per_day * min(moving, self.trend_days), -half), half)
+        return Interval(math.exp(-half), math.exp(trend), math.exp(half))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,12 @@ class AgedPrice:
         if self.age_days < -AHEAD_DAYS:
             return f"dated {-self.age_days}d ahead"
         return f"{self.age_days}d old" if self.fresh else f"seen {self.age_days}d ago"
+
+    def explain_age(self) -> str:
+        """Return the age for a sentence: "was seen 326 d ago", "is dated 3 d ahead"."""
+        if self.age_days < -AHEAD_DAYS:
+            return f"is dated {-self.age_days} d ahead"
+        return f"was seen {max(self.age_days, 0)} d ago"
 
 
 def shorten_age(text: str) -> str:
@@ -177,8 +183,9 @@ def _explain_unranked(vintage: Vintage, age: int, terms: PriceDrift) -> str:
         return "the least bid, which rents nothing by itself"
     if vintage.drift_class == SPOT_PRICE and vintage.count_undated_days() > UNDATED_DAYS:
         return f"an undated copy: seen on a day between {vintage.observed_on.isoformat()} and {vintage.observed_to.isoformat()}"
-    if terms.ranked_days is not None and age > terms.ranked_days:
-        return f"seen {age} d ago; a price of this kind says nothing after {terms.ranked_days} d"
+    if terms.ranked_days is not None and (age > terms.ranked_days or -age > max(terms.ranked_days, AHEAD_DAYS)):
+        told = f"seen {age} d ago" if age > 0 else f"dated {-age} d ahead"
+        return f"{told}; a price of this kind says nothing after {terms.ranked_days} d"
     return ""
 
 
@@ -197,11 +204,15 @@ def _make_rate(like: Rate, nano: int) -> Rate:
 CONSTANTS = ("start", "growth", "grace_days", "most", "trend_per_day", "trend_days", "fresh_days", "ranked_days")
 """What a drift class needs; the names in `price_drift.csv`."""
 
+MOST_DAYS, MOST_HALF_WIDTH = 36_500, 10
+"""The highest values that are read: the days of a century, and a factor of 22,000 each way."""
+
 
 def read_price_drift(rows: Iterable[Mapping[str, str]]) -> dict[str, PriceDrift]:
     """Return drift class -> its constants, from rows of `price_drift.csv` (drift_class, constant, value, source).
 
-    InputError if a class or one of its constants is missing or no number. An empty `ranked_days` means for ever.
+    InputError if a class or one of its constants is missing or no number in its range; only a trend may be negative. An empty
+    `ranked_days` means for ever.
     """
     found: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -218,9 +229,14 @@ def _read_terms(name: str, values: Mapping[str, str]) -> PriceDrift:
             raise InputError("is missing", field=field, hint="reinstall costguard, or fit it with scripts/fit_price_drift.py")
         if text or constant != "ranked_days":
             try:
-                numbers[constant] = float(text)
+                value = float(text)
             except ValueError:
                 raise InputError(f"is not a number: {text!r}", field=field, hint="write a number such as 0.034") from None
+            most = MOST_DAYS if constant.endswith("_days") else MOST_HALF_WIDTH
+            least = -most if constant == "trend_per_day" else 0
+            if not least <= value <= most:  # nan is in no range
+                raise InputError(f"must be {least} to {most}, not {text}", field=field)
+            numbers[constant] = value
     return PriceDrift(
         **{name: numbers[name] for name in CONSTANTS[:6]},
         fresh_days=int(numbers["fresh_days"]),

@@ -288,13 +288,13 @@ def _get_class(option: QuoteOption) -> tuple[str, str]:
 
 def explain_uncertainty(option: QuoteOption) -> str | None:
     """Explain which assumption changes the cost of `option` most, and by how much; None if nothing is uncertain."""
-    if option.duration is None or option.usd is None or option.rate is None:
+    if option.duration is None or option.usd is None or option.price is None:
         return None
     spreads = {name: i.high - i.low for name, i in option.duration.parts if i.high > i.low}
     if not spreads:
         return None
     name = max(spreads, key=lambda n: spreads[n])
-    money = option.rate.multiply_seconds(math.ceil(spreads[name] * 3600))
+    money = option.price.expected.multiply(option.nodes).multiply_seconds(math.ceil(spreads[name] * 3600))
     return f"{name} matters most: it alone moves the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
 
 
@@ -304,7 +304,7 @@ def explain_price_age(option: QuoteOption) -> str | None:
         return None
     price, seconds = option.price.multiply(option.nodes), math.ceil(option.hours.expected * 3600)
     low, high = price.low.multiply_seconds(seconds), price.high.multiply_seconds(seconds)
-    return f"was seen {option.price.age_days} d ago, which alone makes its cost ${low.format()} to ${high.format()}"
+    return f"{option.price.explain_age()}, which alone makes its cost ${low.format()} to ${high.format()}"
 
 
 def refuse_for_memory(placed: Placement) -> QuoteRefusal:

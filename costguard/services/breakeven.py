@@ -85,7 +85,7 @@ def _list_age_warnings(price: Money, rent: AgedPrice) -> list[str]:
     ends = [compute_break_even(price, rate).plain_hours for rate in (rent.high, rent.low)]
     hours = f"{ends[0]:,.0f} to {ends[1]:,.0f} hours before power and resale"
     today = f"today ${rent.low.format()} to ${rent.high.format()} an hour, so {hours}"
-    return [f"it was seen {rent.age_days} d ago: {today}; costguard prices refresh asks for today's"]
+    return [f"it {rent.explain_age()}: {today}; costguard prices refresh asks for today's"]
 
 
 def _find_cheapest_offer(

@@ -353,13 +353,17 @@ def compare_with_claim(
     market: OfferSource,
     facts: ShippedFacts,
     today: date | None = None,
+    drift: Mapping[str, PriceDrift] | None = None,
 ) -> TemplateComparison:
-    """Compare the claim of `template` with a quote; nothing is compared if flags changed the job."""
+    """Compare the claim of `template` with a quote; nothing is compared if flags changed the job.
+
+    `today` and `drift`: as in `build_quote`.
+    """
     claim = template.claim
     if claim is None or changed:
         return TemplateComparison(template=template, changed=changed)
     on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
-    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today)
+    answer = build_quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on, today=today, drift=drift)
     kept = [o for o in answer.options if not o.offer or o.offer.tier != EXCLUDED_TIER]
     lacking = next((r.reason for r in answer.refused), None)
     return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)

@@ -86,7 +86,7 @@ def answer_quote(
         answer = flow.build_quote(
             asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts, today=_get_today(), drift=drift
         )
-        compared = _compare_with_template(stated, asked, source, facts)
+        compared = _compare_with_template(stated, asked, source, facts, drift)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes, *drift_notes))
     advice = None if every or rows is not None else choose_advice(answer.options)
     visible = answer.options[:rows] if advice is None else advice.options
@@ -274,7 +274,7 @@ def _explain_no_option(answer: Quote) -> NoAnswerError | None:
 
 
 def _compare_with_template(
-    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts
+    stated: JobInput, asked: Job | Rental, source: MarketReader, facts: ShippedFacts, drift: Mapping[str, PriceDrift]
 ) -> TemplateComparison | None:
     """Compare the claim of the template's source with the quote; None if no template was requested."""
     if stated.template is None or not isinstance(asked, Job):
@@ -283,7 +283,7 @@ def _compare_with_template(
     from costguard.services.quote import compare_with_claim
 
     changed = list_changed_keys(stated.table, stated.template)
-    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today())
+    return compare_with_claim(stated.template, asked, changed, market=source, facts=facts, today=_get_today(), drift=drift)
 
 
 def _build_explanation(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:

@@ -76,6 +76,24 @@ def test_a_price_dated_ahead_is_as_unsure_as_one_of_that_age_and_still_ranked() 
     assert ahead.format_age() == "dated 300d ahead"
 
 
+@pytest.mark.parametrize(
+    ("changed", "days", "why"),
+    [
+        ({}, -366, "dated 366 d ahead; a price of this kind says nothing after 365 d"),
+        ({"provider": "vast", "tier": "on-demand"}, -2, "dated 2 d ahead; a price of this kind says nothing after 1 d"),
+        ({"provider": "vast", "tier": "on-demand"}, -1, ""),
+    ],
+)
+def test_a_price_dated_too_far_ahead_is_ranked_no_longer_than_an_old_one(changed: dict[str, str], days: int, why: str) -> None:
+    assert aged(days, replace(SPOT, **changed), dict(SHIPPED)).unranked == why  # type: ignore[arg-type]  # a table of fields
+
+
+def test_a_trend_never_leaves_the_interval_however_steep() -> None:
+    for trend in (10.0, -10.0):
+        factor = replace(TERMS, trend_per_day=trend, trend_days=36_500).estimate_factor(36_500)
+        assert factor.expected == (factor.high if trend > 0 else factor.low)
+
+
 def test_spot_costs_at_most_what_the_machine_costs_on_demand() -> None:
     capped = aged(300, replace(SPOT, on_demand_rate=Rate.parse("21")))
     assert capped.expected.nano_per_hour <= 21 * 10**9
@@ -126,6 +144,11 @@ def test_no_hyperscalers_list_is_stale_within_a_year() -> None:
 
 def test_an_age_is_told_and_shortened() -> None:
     assert [aged(days).format_age() for days in (3, 326)] == ["3d old", "seen 326d ago"]
+    assert [aged(days).explain_age() for days in (326, -1, -9)] == [
+        "was seen 326 d ago",
+        "was seen 0 d ago",
+        "is dated 9 d ahead",
+    ]
     assert [shorten_age(aged(days).format_age()) for days in (3, 326, -9)] == ["3d", "326d", "dated 9d ahead"]
 
 
@@ -139,7 +162,17 @@ def test_every_shipped_constant_names_its_source() -> None:
     assert {row["drift_class"] for row in read_rows()} == set(DRIFT_CLASSES)
 
 
-@pytest.mark.parametrize(("value", "words"), [(None, "is missing"), ("fast", "is not a number"), ("", "is not a number")])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "is missing"),
+        ("fast", "is not a number"),
+        ("", "is not a number"),
+        ("nan", "must be 0 to 10, not nan"),
+        ("inf", "must be 0 to 10"),
+        ("-0.1", "must be 0 to 10"),
+    ],
+)
 def test_a_broken_row_is_named(value: str | None, words: str) -> None:
     rows = [
         row | {"value": value or ""} if (row["drift_class"], row["constant"]) == ("spot", "growth") else row
