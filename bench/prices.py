@@ -5,7 +5,9 @@
 
 Coverage is scored twice on prices that the constants were not fitted to: a fifth of the providers and GPUs at a time, and the
 months after a day. The ranking is played on each week of 2026 with what `age_price` says: every machine that a collector lists
-on that day is an offer, its price then is the truth, and what is known of it is its price of some days before.
+about that day is an offer, its price then is the truth, and what is known of it is its price of some days before, never the
+same one. Example: a spot price of $2.00 on 10 June is known as the $1.80 of 3 June; the offer ranked first by what such prices
+are likely today is a hit if no other offer truly costs less.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import math
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -25,11 +27,12 @@ sys.path.insert(0, str(ROOT))  # bench and scripts are folders beside the packag
 
 from bench.page import PRICES_BEGIN as BEGIN  # noqa: E402 - after the path above
 from bench.page import PRICES_END as END  # noqa: E402
-from costguard.data import ShippedFacts  # noqa: E402
-from costguard.quoting.offer import DRIFT_CLASSES, HYPERSCALER, HYPERSCALER_NEW, SPOT_PRICE  # noqa: E402
+from costguard.data import FOLDER, ShippedFacts  # noqa: E402
+from costguard.ledger.market import MarketReader  # noqa: E402
+from costguard.quoting.offer import BID, DRIFT_CLASSES, OfferSelection  # noqa: E402
 from costguard.quoting.price_drift import AgedPrice, PriceDrift, age_price  # noqa: E402
 from costguard.values.money import Rate  # noqa: E402
-from scripts.fit_price_drift import HISTORY, SPANS, Series, fit_all, read_history, weigh_pairs  # noqa: E402
+from scripts.fit_price_drift import HISTORY, SOLD, SPANS, Series, fit_all, read_history, weigh_pairs  # noqa: E402
 
 FOLDS = 5
 CUT = date(2026, 5, 1)
@@ -93,35 +96,55 @@ def _average(found: Sequence[Coverage]) -> Coverage:
 class Choice:
     """One question (which machine with this GPU is the cheapest today?) and how the answer did.
 
-    `hit`: the named one is the cheapest, or costs the same. `wrong`: it is dearer by more than a tenth and was not "maybe".
+    `hit`: the one ranked first is the cheapest of all that were ranked, or costs the same. `wrong`: it is dearer than that by
+    more than a tenth, and was not "maybe". `hit_asks` and `wrong_asks`: the same against asks too, that are too old to rank.
     """
 
     hit: bool
     wrong: bool
+    hit_asks: bool
+    wrong_asks: bool
     maybe: bool
 
 
-OURS = {HYPERSCALER: (44, 126), HYPERSCALER_NEW: (44, 112), SPOT_PRICE: (44, 112)}
-"""Ages of the prices that are shipped on 2026-11-23, in days: the newest and the oldest that are common in each class; the rest
-are 44 days old."""
-WEEK = dict.fromkeys(DRIFT_CLASSES, (1, 7))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A machine whose price was seen some days ago: what is said of it, and what it costs now. `lot`: provider and tier."""
+
+    lot: tuple[str, str]
+    price: AgedPrice
+    usd: float
 
 
-def play_ranking(
-    series: Sequence[Series], drift: Mapping[str, PriceDrift], ages: Mapping[str, tuple[int, int]]
-) -> list[Choice]:
-    """Every choice on each week of 2026 for each GPU, among the offers that may be ranked."""
+SLACK_DAYS = 14
+"""Histories hold a price a week, some a fortnight: a price wanted of one day is the newest of so many days up to it."""
+SHIPPED_ON = date(2026, 11, 23)
+WEEK = dict.fromkeys(DRIFT_CLASSES, range(1, 8))
+
+
+def list_shipped_ages() -> dict[str, Sequence[int]]:
+    """Drift class -> the age of each shipped price on SHIPPED_ON, in days."""
+    ages: dict[str, list[int]] = {name: [] for name in DRIFT_CLASSES}
+    with MarketReader(FOLDER / "market.sqlite") as market:
+        for offer in market.list_offers(OfferSelection()):
+            if offer.rate:
+                ages[offer.drift_class].append(max(1, offer.count_age_days(SHIPPED_ON)))
+    return {name: sorted(found) for name, found in ages.items() if found}
+
+
+def play_ranking(series: Sequence[Series], drift: Mapping[str, PriceDrift], ages: Mapping[str, Sequence[int]]) -> list[Choice]:
+    """Every choice on each week of 2026 for each GPU and count, where offers of two providers or tiers may be ranked.
+
+    Medians and bids are no offers. Each offer is as old as one of `ages` of its class; a class without ages is not known.
+    """
+    offers = [one for one in series if one.offer.region != "median" and one.drift_class in ages.keys() - {BID}]
     choices = []
-    for day in _list_weeks(series):
-        for options in _list_markets(series, drift, ages, day):
-            ranked = [one for one in options if not one[0].unranked]
-            if len(ranked) > 1:
-                choices.append(_choose(ranked))
+    for day in _list_weeks(offers):
+        for options in _list_markets(offers, drift, ages, day):
+            ranked = [one for one in options if not one.price.unranked]
+            if len({one.lot for one in ranked}) > 1:
+                choices.append(_choose(ranked, options))
     return choices
-
-
-Option = tuple[AgedPrice, float]
-"""What is known of a machine's price, and its true price that day."""
 
 
 def _list_weeks(series: Sequence[Series]) -> Iterator[date]:
@@ -133,38 +156,46 @@ def _list_weeks(series: Sequence[Series]) -> Iterator[date]:
 
 
 def _list_markets(
-    series: Sequence[Series], drift: Mapping[str, PriceDrift], ages: Mapping[str, tuple[int, int]], day: date
-) -> Iterator[list[Option]]:
-    """Yield the machines of each GPU and number of GPUs that are listed on `day` and were listed before."""
-    markets: dict[tuple[str, int], dict[tuple[str, str], list[Option]]] = defaultdict(lambda: defaultdict(list))
+    series: Sequence[Series], drift: Mapping[str, PriceDrift], ages: Mapping[str, Sequence[int]], day: date
+) -> Iterable[list[Option]]:
+    """Return the machines of each GPU and count that are listed about `day` and were listed before."""
+    markets: dict[tuple[str, int], list[Option]] = defaultdict(list)
     for one in series:
-        newest, oldest = ages.get(one.drift_class, (44, 44))
-        now = _find_price(one, day, slack=10)
-        wanted = newest + zlib.crc32(repr(one.offer).encode()) % (oldest - newest + 1)
-        then = _find_price(one, day - timedelta(days=wanted), slack=10)
-        if now and then and then[0] < day:
-            offer = replace(one.offer, observed_on=then[0], rate=_make_rate(then[1]))
-            aged = age_price(offer, drift, day)
-            if aged:
-                lot = (one.offer.provider, one.offer.tier)
-                markets[one.offer.gpu, one.offer.gpu_count][lot].append((aged, now[1]))
-    for lots in markets.values():
-        yield [min(lot, key=lambda option: option[0].expected.nano_per_hour) for lot in lots.values()]
+        now = _find_price(one, day)
+        if now is None:
+            continue
+        some = ages[one.drift_class]
+        age = some[zlib.crc32(repr(one.offer).encode()) % len(some)]
+        then = _find_price(one, now[0] - timedelta(days=age))  # an earlier day than `now`: no price is compared with itself
+        if then is None:
+            continue
+        aged = age_price(replace(one.offer, observed_on=then[0], rate=_make_rate(then[1])), drift, now[0])
+        if aged:
+            option = Option(lot=(one.offer.provider, one.offer.tier), price=aged, usd=now[1])
+            markets[one.offer.gpu, one.offer.gpu_count].append(option)
+    return markets.values()
 
 
-def _find_price(one: Series, day: date, slack: int) -> tuple[date, float] | None:
-    """The newest price of the `slack` days up to `day`."""
-    return next((p for p in reversed(one.prices) if day - timedelta(days=slack) <= p[0] <= day), None)
+def _find_price(one: Series, day: date) -> tuple[date, float] | None:
+    """The newest price of the SLACK_DAYS up to `day`."""
+    return next((p for p in reversed(one.prices) if day - timedelta(days=SLACK_DAYS) <= p[0] <= day), None)
 
 
 def _make_rate(usd: float) -> Rate:
     return Rate(nano_per_hour=max(1, round(usd * 1e9)))
 
 
-def _choose(ranked: Sequence[Option]) -> Choice:
-    first, truth = min(ranked, key=lambda option: option[0].expected.nano_per_hour)
-    least, maybe = min(price for _, price in ranked), not first.fresh
-    return Choice(hit=truth <= least * (1 + SAME), wrong=truth > least * TOO_DEAR and not maybe, maybe=maybe)
+def _choose(ranked: Sequence[Option], known: Sequence[Option]) -> Choice:
+    first = min(ranked, key=lambda option: option.price.expected.nano_per_hour)
+    least, least_known = (min(option.usd for option in some) for some in (ranked, known))
+    maybe = not first.price.fresh
+    return Choice(
+        hit=first.usd <= least * (1 + SAME),
+        wrong=first.usd > least * TOO_DEAR and not maybe,
+        hit_asks=first.usd <= least_known * (1 + SAME),
+        wrong_asks=first.usd > least_known * TOO_DEAR and not maybe,
+        maybe=maybe,
+    )
 
 
 def freeze(drift: Mapping[str, PriceDrift]) -> dict[str, PriceDrift]:
@@ -199,29 +230,38 @@ def build_part(series: Sequence[Series]) -> str:
                 lines.append(f"| {name} | {span[0]}-{span[1]} | {one.series} | {' | '.join(cells)} |")
     lines += [
         "",
-        "The named cheapest of each GPU and count, each week of 2026, among offers that may be ranked. *Wrong*: truly dearer",
-        'than the best by more than 10 %, and not marked "maybe".',
+        "The offer ranked first of each GPU and count, each week of 2026, where two providers or tiers may be ranked.",
+        f"Ages are those of the shipped prices on {SHIPPED_ON}, by class; histories hold a price a week, so *a week old* is",
+        'mostly 7 days. *Wrong*: truly dearer than the best ranked one by more than 10 %, and not marked "maybe". *With asks*:',
+        "against marketplace asks too, which after a day are listed but not ranked.",
         "",
-        "| prices | choices | the cheapest | wrong and unmarked | marked maybe |",
-        "|---|---|---|---|---|",
+        "| prices | choices | the cheapest | wrong and unmarked | marked maybe | the cheapest, with asks | wrong, with asks |",
+        "|---|---|---|---|---|---|---|",
     ]
+    ours, before = list_shipped_ages(), freeze(shipped)
     for label, choices in (
-        ("as old as those shipped, by the price seen", play_ranking(series, freeze(shipped), OURS)),
-        ("as old as those shipped, by what they are likely today", play_ranking(series, shipped, OURS)),
-        ("refreshed within a week", play_ranking(series, shipped, WEEK)),
+        ("as old as those shipped, by the price seen", play_ranking(series, before, ours)),
+        ("as old as those shipped, by what they are likely today", play_ranking(series, shipped, ours)),
+        ("a week old, by the price seen", play_ranking(series, before, WEEK)),
+        ("a week old, by what they are likely today", play_ranking(series, shipped, WEEK)),
     ):
         total = max(1, len(choices))
-        shares = [sum(getattr(one, what) for one in choices) / total for what in ("hit", "wrong", "maybe")]
+        names = ("hit", "wrong", "maybe", "hit_asks", "wrong_asks")
+        shares = [sum(getattr(one, what) for one in choices) / total for what in names]
         lines.append(f"| {label} | {len(choices)} | {' | '.join(f'{share:.0%}' for share in shares)} |")
     return "\n".join([BEGIN, *lines, END])
 
 
 def main(words: list[str] | None = None) -> int:
-    """0 when done; 2 where the history cannot be read."""
+    """0 when done, or skipped where the project's own history is not here; 2 where the stated history cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("history", nargs="?", type=Path, default=HISTORY, help="a CSV file of dated prices (%(default)s)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write the part into this page")
     asked = parser.parse_args(words)
+    missing = next((path for path in (asked.history, SOLD) if not path.is_file()), None)
+    if missing and asked.history == HISTORY:
+        print(f"prices: skipped, {missing.name} is not in {missing.parent}")
+        return 0
     if not asked.history.is_file():
         print(f"cannot read {asked.history}: give a CSV file of dated prices", file=sys.stderr)
         return 2
@@ -229,7 +269,10 @@ def main(words: list[str] | None = None) -> int:
     print(part)
     if asked.write:
         page = asked.write.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
+        before, begun, rest = page.partition(BEGIN)
+        if begun and END not in rest:
+            print(f"cannot write {asked.write}: it has {BEGIN} and no {END} after it", file=sys.stderr)
+            return 2
         after = rest.partition(END)[2] or "\n"
         asked.write.write_text(f"{before.rstrip()}\n\n{part}{after}", encoding="utf-8")
     return 0

@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 
 from costguard.quoting.offer import (
@@ -55,6 +56,8 @@ SPANS = ((1, 7), (8, 14), (15, 30), (31, 60), (61, 90), (91, 180), (181, 365), (
 COVERED = 0.8
 EXACT = 0.005
 """Prices that differ by half a percent are the same price."""
+NEARLY = 3
+"""Decimals to which scores are compared: closer ones differ by noise, and then the narrowest interval is taken."""
 LEAST_SERIES = 3
 """Series in a span below which it is no evidence."""
 
@@ -76,9 +79,20 @@ TREND_DAYS = 326
 
 FRESH_DAYS = {HYPERSCALER: 365, HYPERSCALER_NEW: 90, LISTED: 30, COMMUNITY_PRICE: 21, SPOT_PRICE: 14, ASK: 1, BID: 0}
 RANKED_DAYS = {ASK: 1, BID: 0, SPOT_PRICE: 365}
-REASONS = {
-    "fresh_days": "assumption: while more than 80 % of such prices are unchanged; an ask is gone within a day",
-    "ranked_days": "assumption: until the interval spans a factor of two and more each way",
+FRESH_REASONS = {
+    HYPERSCALER: "95 % of such prices did not move in half a year to a year",
+    HYPERSCALER_NEW: "few of them moved in half a year, but AWS cut P5 by 44 % in June 2025",
+    LISTED: "four in five such prices did not move in 15 to 30 days",
+    COMMUNITY_PRICE: "19 in 20 did not move in 15 to 30 days, but that is one summer of one provider",
+    SPOT_PRICE: "half of them move in 8 to 14 days, four in five by less than 5 %",
+    ASK: "two in three move within a week, four in five by less than 40 %",
+    BID: "a bid rents nothing by itself",
+}
+"""Why a price counts as fresh for FRESH_DAYS; the shares are of docs/ACCURACY.md, 2026-11-23."""
+RANKED_REASONS = {
+    ASK: "an older ask is a machine that may be gone",
+    BID: "a bid rents nothing by itself",
+    SPOT_PRICE: "the interval spans a factor of two each way well before",
 }
 
 
@@ -192,14 +206,14 @@ def fit_class(
 
     `weighed`: the pairs by span, once for each way to weigh them. `sold`: of machines that can be rented, for the trend.
     """
-    coarse = [_bin_pairs(pairs) for spans in weighed for pairs in spans.values()]
+    coarse = [_bin_span(pairs) for spans in weighed for pairs in spans.values()]
     oldest = max((last for spans in weighed for _, last in spans), default=0)
     candidates = (
         (start, growth, grace, most)
         for start, growth, grace, most in product(STARTS, GROWTHS, GRACE.get(name, GRACES), MOSTS)
         if growth >= LEAST_GROWTH.get(name, 0.0) and start <= most and most >= LEAST_MOST.get(name, 0.0)
     )
-    best = min(candidates, key=lambda one: (round(_score(coarse, *one), 4), _measure_width(*one)))
+    best = min(candidates, key=lambda one: (round(_score(coarse, *one), NEARLY), _measure_width(*one)))
     return PriceDrift(
         start=best[0],
         growth=best[1],
@@ -226,29 +240,45 @@ def fit_trend(spans: Mapping[tuple[int, int], Sequence[Weighed]], grace_days: fl
     return max(0.0, round(sum(days * mean for days, mean in points) / squares / 2, 5)) if squares else 0.0
 
 
-AGE_BIN, SIZE_BIN = 1.25, 0.01
-"""Pairs are counted in bins of ages (by this ratio) and of |log ratio| (of this width), so that a fit takes seconds."""
+AGE_BIN = 1.25
+"""Pairs are held in bins of ages, each this much longer than the one before, so that a fit takes seconds."""
 
 
-def _bin_pairs(pairs: Sequence[Weighed]) -> list[Weighed]:
-    bins: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeBin:
+    """The pairs of nearly one age. `sizes` are |log ratio|, ascending; `covered` the weight of all up to each, 0 first."""
+
+    age_days: float
+    sizes: Sequence[float]
+    covered: Sequence[float]
+
+    def cover(self, half: float) -> float:
+        """The weight of the pairs that a half width covers."""
+        return self.covered[bisect_right(self.sizes, half + EXACT)]
+
+
+def _bin_span(pairs: Sequence[Weighed]) -> tuple[Sequence[AgeBin], float]:
+    """The pairs of a span in bins of age, and the share of them that an interval should cover."""
+    bins: dict[int, list[Weighed]] = defaultdict(list)
     for age, y, w in pairs:
-        found = bins[round(math.log(max(age, 1)) / math.log(AGE_BIN)), math.ceil(abs(y) / SIZE_BIN - 1e-6)]
-        found[0] += w
-        found[1] += age * w
-    return [(total / weight, size * SIZE_BIN, weight) for (_, size), (weight, total) in bins.items()]
+        bins[round(math.log(max(age, 1)) / math.log(AGE_BIN))].append((age, abs(y), w))
+    found = []
+    for members in bins.values():
+        members.sort(key=lambda pair: pair[1])
+        covered = [0.0, *accumulate(w for _, _, w in members)]
+        age_days = sum(age * w for age, _, w in members) / covered[-1]
+        found.append(AgeBin(age_days=age_days, sizes=[size for _, size, _ in members], covered=covered))
+    return found, max(COVERED, sum(one.cover(0.0) for one in found))
 
 
-def _score(spans: Sequence[Sequence[Weighed]], start: float, growth: float, grace: float, most: float) -> float:
+def _score(spans: Sequence[tuple[Sequence[AgeBin], float]], start: float, growth: float, grace: float, most: float) -> float:
     """How far the covered shares lie from COVERED, in squares; where more did not move, only what is covered beyond counts."""
     total = 0.0
-    for pairs in spans:
-        covered = unmoved = 0.0
-        for age, size, weight in pairs:
-            half = min(most, start + growth * math.sqrt(max(age - grace, 0.0)))
-            covered += weight if size <= half + EXACT else 0.0
-            unmoved += weight if size <= EXACT else 0.0
-        total += (covered - max(COVERED, unmoved)) ** 2
+    for bins, wanted in spans:
+        covered = 0.0
+        for one in bins:
+            covered += one.cover(min(most, start + growth * math.sqrt(max(one.age_days - grace, 0.0))))
+        total += (covered - wanted) ** 2
     return total
 
 
@@ -281,10 +311,27 @@ def write_constants(path: Path, series: Sequence[Series], fitted: Mapping[str, P
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("drift_class", "constant", "value", "source"))
         for name, terms in fitted.items():
+            evidence = describe_evidence(name, series, history)
             for constant in CONSTANTS:
                 value = getattr(terms, constant)
                 text = "" if value is None else f"{value:g}"
-                writer.writerow((name, constant, text, REASONS.get(constant) or describe_evidence(name, series, history)))
+                writer.writerow((name, constant, text, explain_constant(name, constant, value, evidence)))
+
+
+def explain_constant(name: str, constant: str, value: float | None, evidence: str) -> str:
+    """Where a constant comes from: the histories, or an assumption and its reason."""
+    if constant == "fresh_days":
+        return f"assumption: {FRESH_REASONS[name]}"
+    if constant == "ranked_days":
+        return f"assumption: {RANKED_REASONS.get(name, 'the interval of such a price is never too wide to rank it')}"
+    if constant == "trend_days":
+        return "assumption: no longer than such prices were watched, and than the oldest spot prices shipped"
+    if constant == "grace_days" and name in GRACE:
+        return "assumption: as long as the price counts as fresh"
+    if constant == "trend_per_day" and value:
+        return f"{evidence}; half of what was seen"
+    least = {"growth": LEAST_GROWTH, "most": LEAST_MOST}.get(constant, {}).get(name)
+    return f"assumption: the least that is believed, the history shows no more; {evidence}" if value == least else evidence
 
 
 def describe_evidence(name: str, series: Sequence[Series], history: str) -> str:
@@ -303,8 +350,9 @@ def main() -> None:
     parser.add_argument("history", nargs="?", type=Path, default=HISTORY, help="a CSV file of dated prices (%(default)s)")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="the file to write (%(default)s)")
     asked = parser.parse_args()
-    if not asked.history.is_file():
-        parser.error(f"no file {asked.history}")
+    for path in (asked.history, SOLD):
+        if not path.is_file():
+            parser.error(f"no file {path}")
     series = read_history(asked.history)
     fitted = fit_all(series)
     write_constants(asked.output, series, fitted, asked.history.name)

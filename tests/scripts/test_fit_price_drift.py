@@ -115,6 +115,17 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert all(row["source"].startswith("assumption") for row in rows)
 
 
+def test_a_constant_that_no_price_decided_is_called_an_assumption(tmp_path: Path) -> None:
+    series = read_history(write_history(tmp_path / "h.csv", make_walks(0.02, series=3)))
+    write_constants(tmp_path / "drift.csv", series, ShippedFacts().get_price_drift(), "h.csv")
+    with (tmp_path / "drift.csv").open(encoding="utf-8", newline="") as file:
+        sources = {(row["drift_class"], row["constant"]): row["source"] for row in csv.DictReader(file)}
+    assert sources["spot", "growth"] == "h.csv: 3 series of collectors x, 2025-01-01 to 2026-02-18"
+    assert sources["hyperscaler", "grace_days"].startswith("assumption: as long as")
+    assert sources["list", "most"].startswith("assumption: the least that is believed")
+    assert sources["spot", "fresh_days"].startswith("assumption: half of them move")
+
+
 @pytest.mark.proof
 @pytest.mark.skipif(not (HISTORY.is_file() and SOLD.is_file()), reason=f"the history of prices is not at {HISTORY}")
 def test_the_shipped_constants_are_what_the_history_says(tmp_path: Path) -> None:
