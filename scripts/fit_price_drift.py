@@ -175,7 +175,12 @@ BY_COLLECTOR, BY_SERIES = WEIGHTS = ("collector", "series")
 
 
 def weigh_pairs(
-    series: Iterable[Series], since: date = date.min, before: date = date.max, *, alike: str = BY_COLLECTOR
+    series: Iterable[Series],
+    since: date = date.min,
+    before: date = date.max,
+    *,
+    alike: str = BY_COLLECTOR,
+    least_series: int = LEAST_SERIES,
 ) -> dict[tuple[int, int], list[Weighed]]:
     """The pairs of each span of ages whose later day is in [since, before), weighed by `alike`; each span sums to 1."""
     spans: dict[tuple[int, int], dict[tuple[str, ...], list[list[Pair]]]] = {}
@@ -188,7 +193,7 @@ def weigh_pairs(
                 spans.setdefault(span, {}).setdefault(group, []).append(within)
     weighed: dict[tuple[int, int], list[Weighed]] = {}
     for span, groups in spans.items():
-        if sum(map(len, groups.values())) >= LEAST_SERIES:
+        if sum(map(len, groups.values())) >= least_series:
             sources = Counter(group[0] for group in groups)
             weighed[span] = [
                 (pair.age_days, pair.log_ratio, 1 / len(sources) / sources[group[0]] / len(members) / len(pairs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from bench import prices
 from bench.page import PRICES_BEGIN
-from bench.prices import WEEK, Choice, list_shipped_ages, play_ranking
+from bench.prices import WEEK, Choice, combine_groups, list_shipped_ages, play_ranking, score_groups
 from costguard.data import ShippedFacts
 from costguard.quoting.offer import DRIFT_CLASSES, Offer
 from costguard.values.money import Rate
@@ -73,6 +74,14 @@ def test_an_old_ask_is_not_ranked_but_counted_beside() -> None:
     ask = make_series("vast", [0.5] * 20, tier="on-demand")
     choices = play(make_series("gcp", [1.0] * 20), make_series("aws", [2.0] * 20), ask)
     assert any(choice.hit and choice.wrong_asks and not choice.hit_asks for choice in choices)
+
+
+def test_a_collector_with_few_series_weighs_alike_in_one_share_and_little_in_the_other() -> None:
+    steady = [make_series("gcp", [1.0, 1.0], region=f"r{n}") for n in range(9)]
+    wild = replace(make_series("azure", [1.0, 9.0]), collector="y")
+    ((_, found),) = combine_groups(score_groups([*steady, wild], SHIPPED)).items()
+    assert (found.series, found.covered, found.covered_series) == (10, pytest.approx(0.5), pytest.approx(0.9))
+    assert combine_groups(score_groups(steady[:2], SHIPPED)) == {}
 
 
 def test_shipped_ages_are_of_the_shipped_prices() -> None:
