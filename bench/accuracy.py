@@ -33,9 +33,11 @@ def main(words: list[str] | None = None) -> int:
     asked = arguments(words)
     paths = {kind: getattr(asked, kind) for kind in KINDS}
     if not any(paths.values()):
-        paths = {kind: GIVEN / f"{kind}_dev.csv" for kind in KINDS}
+        paths = {
+            kind: [path for path in (GIVEN / f"{kind}_dev.csv", GIVEN / f"{kind}2_dev.csv") if path.exists()] for kind in KINDS
+        }
     try:
-        rows = {kind: read_rows(path) for kind, path in paths.items() if path}
+        rows = {kind: [row for path in files for row in read_rows(path)] for kind, files in paths.items() if files}
     except (OSError, UnicodeDecodeError) as error:
         print(f"cannot read the rows: {error}\nGive --memory, --runs or --faketensor a CSV file.", file=sys.stderr)
         return 2
@@ -61,7 +63,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for kind in KINDS:
-        parser.add_argument(f"--{kind}", type=Path, metavar="FILE", help=f"rows in the format of {kind}_dev.csv")
+        parser.add_argument(f"--{kind}", type=Path, nargs="+", metavar="FILE", help=f"rows in the format of {kind}_dev.csv")
     parser.add_argument("--predictions", type=Path, metavar="DIR", help="write predictions there, print no scores")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write the page there")
     return parser.parse_args(words)

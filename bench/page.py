@@ -22,6 +22,12 @@ SIZING = {
 """Median / p90 in SIZING.md ("Where the existing estimators stand"), which knew more rows than are given here."""
 
 
+SPEED_GOALS = {"runs_dev.csv": (0.1, 0.4)}
+NEW_SPEED = (0.15, 0.45)
+"""Median and p90 wanted: of the rows that the model was built with, and of publications that came later."""
+SPEED_COVERED, MEMORY_COVERED = (0.76, 0.9), (0.8, 0.92)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
     """Everything the page tells. Empty where no such file was given."""
@@ -72,23 +78,24 @@ def _targets(found: Scores) -> list[str]:
 
 
 def reached_targets(found: Scores) -> list[tuple[str, str, str, bool]]:
-    """(what, target, reached, met) of SIZING.md's "What good means here", as far as rows were given."""
+    """(what, target, reached, met): each source alike, as far as rows were given."""
     rows: list[tuple[str, str, str, bool]] = []
     for name, scored, median, p90 in (
-        ("memory, rows that state enough", found.memory_enough, 0.06, 0.2),
-        ("memory, all rows", found.memory, 0.06, 0.2),
-        ("fake-tensor cases", found.faketensor, 0.01, 0.04),
-        ("speed, leaving one source out", found.speed, 0.1, 0.4),
+        *((f"memory, {of}", of_file(found.memory, of), 0.06, 0.2) for of in list_files(found.memory)),
+        ("fake-tensor cases", found.faketensor, 0.01, 0.005),
+        *((f"speed, {of}", of_file(found.speed, of), *SPEED_GOALS.get(of, NEW_SPEED)) for of in list_files(found.speed)),
     ):
         s = score(scored)
         if s is None:
             continue
-        rows.append((f"{name}: median", f"<= {median:.0%}", f"{s.median:.1%}", s.median <= median))
-        rows.append((f"{name}: p90", f"<= {p90:.0%}", f"{s.p90:.1%}", s.p90 <= p90))
+        rows.append((f"{name}: median", f"<= {median:.1%}", f"{s.median:.1%}", s.median <= median))
+        rows.append((f"{name}: p90", f"<= {p90:.1%}", f"{s.p90:.1%}", s.p90 <= p90))
         if name.startswith("memory"):
             rows.append((f"{name}: under by more than 10 %", "<= 5%", f"{s.under:.1%}", s.under <= 0.05))
         if s.covered is not None:
-            rows.append((f"{name}: 80 % interval covers", "75-88%", f"{s.covered:.1%}", 0.75 <= s.covered <= 0.88))
+            least, most = MEMORY_COVERED if name.startswith("memory") else SPEED_COVERED
+            told = f"{least:.0%}-{most:.0%}"
+            rows.append((f"{name}: 80 % interval covers", told, f"{s.covered:.1%}", least <= s.covered <= most))
     if found.out_of_memory:
         right = sum(d.right for d in found.out_of_memory)
         told = f"{right} of {len(found.out_of_memory)}"
@@ -96,9 +103,20 @@ def reached_targets(found: Scores) -> list[tuple[str, str, str, bool]]:
     return rows
 
 
+def list_files(scored: Iterable[Scored]) -> list[str]:
+    """The files in which the rows stand, in order."""
+    return list(dict.fromkeys(s.rows_of for s in scored))
+
+
+def of_file(scored: Iterable[Scored], name: str) -> list[Scored]:
+    """The rows of one file."""
+    return [s for s in scored if s.rows_of == name]
+
+
 def _memory(found: Scores) -> list[str]:
     partly = [s for s in found.memory if not s.enough]
-    sets = {"all rows with a figure": found.memory, "that state enough": found.memory_enough, "that state too little": partly}
+    sets = {"all rows with a figure": found.memory} | {of: of_file(found.memory, of) for of in list_files(found.memory)}
+    sets |= {"that state enough": found.memory_enough, "that state too little": partly}
     corrected = one_factor(found.memory_enough)
     sets["state enough, times one factor fitted to the other sources"] = corrected
     parts = ["## Memory", MEMORY, scores_table(sets), "### By source", scores_table(by_source(found.memory))]
@@ -112,6 +130,7 @@ def _memory(found: Scores) -> list[str]:
 def _speed(found: Scores) -> list[str]:
     stated = [s for s in found.speed if s.enough]
     sets = {"shipped constants, fitted to these rows": found.speed_fitted, "leaving one source out": found.speed}
+    sets |= {f"of {of}": of_file(found.speed, of) for of in list_files(found.speed)}
     sets |= {"of which tokens/s were stated, not derived": stated}
     sets |= {"GPU hours, shipped constants": found.hours_fitted, "GPU hours, leaving one source out": found.hours}
     parts = [
@@ -137,9 +156,15 @@ def _faketensor(found: Scores) -> list[str]:
 
 
 def scores_table(sets: Mapping[str, Sequence[Scored]]) -> str:
-    """One line a set."""
-    header = ("rows of", "rows", "median", "p90", "within 25 %", "under by > 10 %", "interval covers")
-    return table(header, [[name, *_figures(s)] for name, scored in sets.items() if (s := score(scored))])
+    """One line a set: each source alike, and at the end each row alike."""
+    header = ("rows of", "sources", "rows", "median", "p90", "within 25 %", "under by > 10 %", "interval covers", "by row")
+    lines = []
+    for name, scored in sets.items():
+        s, by_row = score(scored), score(scored, by_row=True)
+        if s and by_row:
+            covered = "" if by_row.covered is None else f" / {by_row.covered:.0%}"
+            lines.append([name, str(s.sources), *_figures(s), f"{by_row.median:.1%} / {by_row.p90:.1%}{covered}"])
+    return table(header, lines)
 
 
 def peers_table(ours: Sequence[Scored], peers: Mapping[str, Sequence[Scored]]) -> str:
@@ -250,7 +275,10 @@ agree closely; in EleutherAI's and Megatron's a term grows with the length, so t
 
 SPEED = """Tokens a second per GPU in steady state; where a source states TFLOPS only, its tokens/s are derived from
 the FLOPs it says it counted. "Leaving one source out" refits everything without the row's source (weights, evidence,
-width of the interval, whole-run overhead) and then runs the shipped code. GPU hours are those of whole runs: tokens over
+width of the interval, whole-run overhead) and then runs the shipped code. Which components a step has, their priors and the
+classes of intervals were chosen by people who had all these rows before their eyes: those choices no row here can prove.
+
+GPU hours are those of whole runs: tokens over
 speed times the overhead of restarts and evaluation; hours "projected" from a speed hold none. Hours that were published
 without a token count cannot be answered and are not scored.
 
@@ -262,8 +290,11 @@ modules: no workspaces, no context, no slack. Nothing is fitted here either."""
 
 READ = """## How to read
 
+- **Each source alike**: every source has the same weight, however many rows it has, because rows of one source share a
+  machine, a person and a way to measure. *by row* gives median / p90 / coverage with each row alike, as this page did before.
 - *median*, *p90*: of the absolute relative error. *under by > 10 %*: for memory a crash after paid minutes, for speed and
-  hours only an error. *interval covers*: share of rows inside the 80 % interval; 75-88 % is right, more is too wide.
+  hours only an error. *interval covers*: share of rows inside the 80 % interval, which never knew the row's source; more
+  than 90 % is too wide.
 - *costguard there*: our median / p90 on exactly the rows that the formula claims.
 - Rows come from blogs, READMEs and papers: some state a batch but not the length, a maximum over varying lengths, GB for
   GiB. A row off by 5 % may be the row's fault; a source off in one direction is ours.

@@ -17,7 +17,7 @@ from costguard.values.gpu import GIB, USABLE_SHARE
 from costguard.values.interval import Interval
 from scripts import published_memory
 
-MEMORY_HEADER = ("id", "predicted_gb", "reason")
+MEMORY_HEADER = ("id", "predicted_gb", "predicted_gb_low", "predicted_gb_high", "reason")
 FAKETENSOR_HEADER = ("id", "peak_bytes", "reason")
 SPEED, HOURS = "tokens_per_s_per_gpu", "gpu_hours"
 RUNS_HEADER = ("id", SPEED, f"{SPEED}_low", f"{SPEED}_high", HOURS, f"{HOURS}_low", f"{HOURS}_high", "reason")
@@ -47,8 +47,8 @@ def write(folder: Path, *, memory: list[Row] | None, runs: list[Row] | None, fak
 
 
 def memory_line(row: Row) -> Row:
-    """`predicted_gb`, or why there is none."""
-    return _line(row, lambda: {"predicted_gb": f"{memory_gb(row):.6g}"})
+    """`predicted_gb` and the ends of its 80 % interval, or why there is none."""
+    return _line(row, lambda: _write_ends("predicted_gb", memory_gb(row)))
 
 
 def faketensor_line(row: Row) -> Row:
@@ -61,12 +61,14 @@ def run_line(row: Row) -> Row:
     return _line(row, lambda: _timed_cells(timed(row, FACTS.get_efficiency())))
 
 
-def memory_gb(row: Row) -> float:
+def memory_gb(row: Row) -> Interval:
     """GB (1e9 bytes) in the metric and the sense (a GPU, all of them) in which the row reports."""
     case = memory_case(row)
     if case.recipe.trains and not case.inputs["seq_len"] and not published_memory.length_in(case.inputs["note"].lower()):
         raise UnreadableRowError("seq_len is not stated, and nothing tells how long a sequence was")
-    return in_its_metric(sized(case), case) / GIGA
+    found = sized(case)
+    figure, peak = in_its_metric(found, case) / GIGA, found.peak_interval
+    return Interval(figure * peak.low / peak.expected, figure, figure * peak.high / peak.expected)
 
 
 def sized(case: Case) -> Footprint:
@@ -119,9 +121,13 @@ def _timed_cells(found: Timed) -> Row:
     cells = {SPEED: found.speed} | ({HOURS: found.hours} if found.hours else {})
     lines: Row = {}
     for name, interval in cells.items():
-        ends = {name: interval.expected, f"{name}_low": interval.low, f"{name}_high": interval.high}
-        lines |= {key: f"{value:.6g}" for key, value in ends.items()}
+        lines |= _write_ends(name, interval)
     return lines | {"reason": found.reason}
+
+
+def _write_ends(name: str, interval: Interval) -> Row:
+    ends = {name: interval.expected, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return {key: f"{value:.6g}" for key, value in ends.items()}
 
 
 def _line(row: Row, predict: Callable[[], Row]) -> Row:

@@ -32,12 +32,51 @@ RUNS = (
 )
 FAKETENSOR = (
     *("model", "hf_config", "method", "precision", "optimizer", "batch", "seq", "ckpt", "attn", "lora_r", "targets"),
-    "lora_dropout",
+    *("lora_dropout", "grad_accum", "inputs"),
 )
+MEASURED = {
+    "memory": (
+        "id",
+        "reported_value",
+        "reported_unit",
+        "reported_peak_gb",
+        "trainable_params",
+        "verified",
+        "usable_for_formula",
+    ),
+    "runs": (
+        *("id", "tokens_per_s_per_gpu", "gpu_hours", "wall_days", "cost_usd", "mfu_pct", "hfu_pct", "tflops_per_gpu"),
+        *("tflops_kind", "source_group", "source", "verified"),
+    ),
+    "faketensor": (
+        *("id", "params_total", "params_trainable", "param_bytes", "grad_bytes", "optimizer_state_bytes", "state_bytes"),
+        *("fwd_end_bytes", "activation_bytes_at_fwd_end", "bwd_end_bytes", "peak_fwd_bwd_bytes", "peak_opt_step_bytes"),
+        *("peak_bytes", "device", "tracker", "torch", "transformers", "seconds", "error"),
+    ),
+}
+"""Columns that no prediction reads: what was measured, and where the row comes from."""
+KNOWN_WORDS = {
+    "method": r"|full|full-ft|finetune|sft|pretrain|lora|qlora|inference|kv-cache|load-only|peft-[\w-]+",
+    "weight_dtype": r"|bf16|fp16|fp32|mixed|gguf",
+    "amp": r"|y|n|yes|no|true|false",
+    "quant": r"|none|nf4|nf4-dq|fp4|int8|int4|4bit|8bit|gptq|awq|gguf-\w+|null|nan|n/a|na|-|\?",
+    "optimizer": r"|.*(adam|adafactor|sgd|lomo|lion|muon).*",
+    "act_ckpt": r"|y|n|yes|no|true|false|full|none|selective( .*)?|recompute-gelu|y \(.*\)",
+    "attention": r"|sdpa|sdpa-flash|flash[ -]?\d?|flash[- ]?attention[- ]?\d?|fa\d|eager|fused-softmax|xformers|cudnn",
+    "zero_or_fsdp": r"|none|n|ddp|zero[- ]?(stage[- ]?)?[0-3]|fsdp\w*([- ]?full([_-]shard)?)?|hsdp|distopt|n/a|-",
+    "offload": r"|n|none|activations?|optimizer|params?|cpu|all|DeepSpeed CPU",
+    "metric": r"|unknown|.*(active|allocated|reserved|smi|computed|file size|capacity|memory|cache).*",
+    "per": r"|gpu|total",
+    "precision": r"|bf16|bf16-pure|bf16-amp|fp16|fp16-amp|fp32|fp8|mxfp8|nvfp4|fp4|tf32|amp",
+    "sharding": r"|none|ddp|fsdp\d?|fsdp-full|fsdp-full_shard|hsdp|distopt|zero[1-3]",
+}
+"""Words of a column that a reader knows, as a pattern; any other makes the row unanswered."""
+MEASURES_ELSEWHERE = re.compile(r"params?\s*\+|weights?\s*\+|without activations|states only", re.IGNORECASE)
+"""Words of `metric` that count a part of the memory which no figure here is."""
 REMARKS = ("source", "note", "technique")
 NUMBERS = frozenset(
     (
-        *("params", "total_params", "active_params", *SHAPE, "batch", "seq", "seq_len", "lora_rank", "lora_r"),
+        *("params", "total_params", "active_params", *SHAPE, "batch", "seq", "seq_len", "lora_rank", "lora_r", "grad_accum"),
         *("tp", "pp", "cp", "ep", "gpu_count", "global_batch_tokens", "micro_batch", "tokens_trained"),
     )
 )
@@ -59,6 +98,14 @@ OFFLOADS = ("n", "activations", "optimizer", "params", "DeepSpeed CPU")
 BLANKS = frozenset(("", "none", "null", "nan", "n/a", "na", "-", "?"))
 
 
+ROWS_OF = "rows of"
+"""The key under which a row that was read holds the name of its file; no column has this name."""
+
+
+SAMPLE = "sample"
+"""The key under which an image's size stays beside the tokens that it became."""
+
+
 class UnreadableRowError(ValueError):
     """The row states too little, or not in numbers."""
 
@@ -67,7 +114,22 @@ def read_rows(path: Path) -> list[Row]:
     """Every row of a CSV file; absent cells are blank, cells beyond the header are dropped."""
     csv.field_size_limit(sys.maxsize)
     with path.open(newline="", encoding="utf-8-sig") as lines:
-        return [{k.strip(): (v or "").strip() for k, v in row.items() if isinstance(k, str)} for row in csv.DictReader(lines)]
+        return [
+            {k.strip(): (v or "").strip() for k, v in row.items() if isinstance(k, str)} | {ROWS_OF: path.name}
+            for row in csv.DictReader(lines)
+        ]
+
+
+def check_known(row: Row, columns: tuple[str, ...], kind: str) -> None:
+    """Raise UnreadableRowError for a column or a word that no reader knows: what it changes is not guessed."""
+    for name, cell in row.items():
+        if cell and name not in columns and name not in MEASURED[kind] and name not in {ROWS_OF, SAMPLE}:
+            raise UnreadableRowError(f"column '{name}' is not known, and this row states '{cell[:40]}'")
+        known = KNOWN_WORDS.get(name)
+        if known and name in columns and not re.fullmatch(known, cell.strip(), re.IGNORECASE):
+            raise UnreadableRowError(f"{name}: '{cell[:40]}' is not known")
+    if MEASURES_ELSEWHERE.search(row.get("metric", "")):
+        raise UnreadableRowError(f"metric: '{row['metric'][:40]}' is a part of the memory that is not told apart here")
 
 
 def stated(row: Row, columns: tuple[str, ...]) -> Row:
@@ -77,6 +139,7 @@ def stated(row: Row, columns: tuple[str, ...]) -> Row:
 
 def memory_inputs(row: Row) -> Row:
     """What a row of memory_dev.csv states, in the words of `scripts.published_memory`."""
+    check_known(row, MEMORY, "memory")
     inputs = with_shape(_sample(stated(row, MEMORY)), "params")
     method = inputs["method"].lower()
     quant = _quant(inputs["quant"].lower(), method)
@@ -98,6 +161,7 @@ def memory_inputs(row: Row) -> Row:
 
 def run_inputs(row: Row) -> Row:
     """What a row of runs_dev.csv states, in the words of `scripts.published_runs`."""
+    check_known(row, RUNS, "runs")
     inputs = stated(row, RUNS)
     size = inputs["total_params"] or _named_size(inputs["model"])
     inputs = with_shape(inputs | {"total_params": size}, "total_params")
@@ -114,6 +178,11 @@ def run_inputs(row: Row) -> Row:
 
 def faketensor_inputs(row: Row) -> Row:
     """What a row of faketensor_dev.csv states, in the words of `tools/faketensor.py`."""
+    check_known(row, FAKETENSOR, "faketensor")
+    if row.get("inputs", "").lower() not in BLANKS:
+        raise UnreadableRowError(
+            f"inputs: '{row['inputs'][:40]}' are not one length of tokens or images, which is all that is read"
+        )
     inputs = stated(row, FAKETENSOR)
     for column in ("batch", "seq", *(("lora_r", "targets") if inputs["method"] == "lora" else ())):
         if not inputs[column]:
@@ -141,7 +210,7 @@ def with_shape(row: Row, size: str) -> Row:
         stages = int(row["pp"] or 1)
         layers = stages * max(1, round(parameters / (12 * hidden**2) / stages))
     heads = row["heads"] or str(max(1, hidden // 128))
-    image = IMAGE.fullmatch(row.get("sample", ""))
+    image = IMAGE.fullmatch(row.get(SAMPLE, ""))
     vocab = row["vocab"] or ("0" if image else str(USUAL_VOCAB))
     filled = {"layers": str(layers), "hidden": str(hidden), "heads": heads, "kv_heads": row["kv_heads"] or heads}
     return row | filled | {"ffn": row["ffn"] or str(4 * hidden), "vocab": vocab}
@@ -155,9 +224,9 @@ def _sample(row: Row) -> Row:
         )
     image = IMAGE.fullmatch(row["seq_len"])
     if not image:
-        return row | {"sample": ""}
+        return row | {SAMPLE: ""}
     tokens = int(image[1]) * int(image[2]) // PATCH**2 + TEXT_TOKENS * bool(TEXT_TO_IMAGE.search(row["model"]))
-    return row | {"seq_len": str(tokens), "sample": row["seq_len"]}
+    return row | {"seq_len": str(tokens), SAMPLE: row["seq_len"]}
 
 
 def _cell(column: str, text: str) -> str:

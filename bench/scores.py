@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case
 from bench.predictions import in_its_metric, sized
-from bench.published import Row
+from bench.published import ROWS_OF, Row
 from costguard.sizing.memory.footprint import Footprint
-from scripts.fit_efficiency import quantile
+from costguard.sizing.memory.interval import PeakSpread
+from scripts.conformal import SourceScore, compute_coverage, compute_source_quantile
+from scripts.fit_memory_interval import PeakError, compute_spread
 
 A = TypeVar("A")
 B = TypeVar("B")
 FAKE = "fake tensors"
+MIN_SOURCES = 2
 UNDER = -0.1
 """Predicting this much too little memory is a crash after paid minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One row: `found` against `measured`, in the unit of its table. `low`, `high`: the interval, where there is one."""
+    """One row: `found` against `measured`, in the unit of its table.
+
+    `low`, `high`: the interval, where there is one. `rows_of`: the file in which the row stands.
+    """
 
     id: str
     source: str
@@ -32,6 +38,7 @@ class Scored:
     high: float | None = None
     enough: bool = True
     cause: str = ""
+    rows_of: str = ""
 
     @property
     def error(self) -> float:
@@ -61,9 +68,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a table says of many rows; shares are 0..1, `covered` None where nothing has an interval."""
+    """What a table says of many rows, each source with the same weight or each row.
+
+    Shares are 0..1, `covered` None where nothing has an interval.
+    """
 
     rows: int
+    sources: int
     median: float
     p90: float
     within: float
@@ -71,20 +82,21 @@ class Score:
     covered: float | None
 
 
-def score(scored: Sequence[Scored]) -> Score | None:
-    """Median, p90 and shares; None of no rows."""
+def score(scored: Sequence[Scored], *, by_row: bool = False) -> Score | None:
+    """Median, p90 and shares, each source alike, or each row alike (`by_row`); None of no rows."""
     if not scored:
         return None
-    errors = [s.error for s in scored]
-    absolute = [abs(e) for e in errors]
-    inside = [s.inside for s in scored if s.inside is not None]
+    scores = [SourceScore(s.id if by_row else s.source, abs(s.error)) for s in scored]
+    names = [s.source for s in scores]  # of what is alike: sources or rows
+    inside = [(name, s.inside) for name, s in zip(names, scored, strict=True) if s.inside is not None]
     return Score(
         rows=len(scored),
-        median=statistics.median(absolute),
-        p90=quantile(absolute, 0.9),
-        within=sum(e <= 0.25 for e in absolute) / len(scored),
-        under=sum(e < UNDER for e in errors) / len(scored),
-        covered=sum(inside) / len(inside) if inside else None,
+        sources=len({s.source for s in scored}),
+        median=compute_source_quantile(scores, 0.5),
+        p90=compute_source_quantile(scores, 0.9),
+        within=compute_coverage((name, abs(s.error) <= 0.25) for name, s in zip(names, scored, strict=True)),
+        under=compute_coverage((name, s.error < UNDER) for name, s in zip(names, scored, strict=True)),
+        covered=compute_coverage(inside) if inside else None,
     )
 
 
@@ -94,8 +106,31 @@ def worst(scored: Iterable[Scored], count: int = 10) -> list[Scored]:
 
 
 def memory_scored(rows: Iterable[Row], say: Callable[[Case], float | None] | None = None) -> list[Scored]:
-    """Rows with a figure (those marked `n` tell nothing of a formula), by costguard, or by the formula `say` in bytes."""
-    found = []
+    """Rows with a figure (those marked `n` tell nothing of a formula), by costguard, or by the formula `say` in bytes.
+
+    costguard's intervals are those that the other sources give.
+    """
+    found = list(_list_measured_peaks(rows, say))
+    errors = [error for _, error in found if error]
+    spreads = {source: compute_spread([e for e in errors if e.source != source]) for source in {e.source for e in errors}}
+    return [_with_interval(s, error, spreads) for s, error in found]
+
+
+def list_peak_errors(rows: Iterable[Row]) -> list[PeakError]:
+    """How far off costguard is of every row with a figure."""
+    return [error for _, error in _list_measured_peaks(rows, None) if error]
+
+
+def _with_interval(s: Scored, error: PeakError | None, spreads: Mapping[str, PeakSpread]) -> Scored:
+    if error is None or len(spreads) < MIN_SOURCES:
+        return s
+    factor = math.exp(spreads[s.source].compute_half_width(sharded=error.sharded, mixture=error.mixture))
+    return replace(s, low=s.found / factor, high=s.found * factor)
+
+
+def _list_measured_peaks(
+    rows: Iterable[Row], say: Callable[[Case], float | None] | None
+) -> Iterator[tuple[Scored, PeakError | None]]:
     for row in rows:
         measured, usable = number(row, "reported_peak_gb"), row.get("usable_for_formula", "y") or "y"
         case = attempted(memory_case, row) if measured and usable != "n" else None
@@ -103,14 +138,24 @@ def memory_scored(rows: Iterable[Row], say: Callable[[Case], float | None] | Non
             continue
         ours = attempted(sized, case) if say is None else None
         said = say(case) if say else ours and in_its_metric(ours, case)
-        if said:
-            remark = "" if usable == "y" else f"states too little: {row.get('note', '')}"
-            cause = remark or (largest_terms(ours) if ours else "")
-            source = row.get("source_group", "")
-            found.append(
-                Scored(id=row["id"], source=source, found=said / GIGA, measured=measured, enough=usable == "y", cause=cause)
-            )
-    return found
+        if not said:
+            continue
+        remark = "" if usable == "y" else f"states too little: {row.get('note', '')}"
+        one = Scored(
+            id=row["id"],
+            source=row.get("source_group", ""),
+            found=said / GIGA,
+            measured=measured,
+            enough=usable == "y",
+            cause=remark or (largest_terms(ours) if ours else ""),
+            rows_of=row.get(ROWS_OF, ""),
+        )
+        yield one, PeakError(one.source, math.log(one.found / measured), **classes_of(ours)) if ours else None
+
+
+def classes_of(found: Footprint) -> dict[str, bool]:
+    """The classes that widen a peak's interval."""
+    return {"sharded": found.basis.gpus > 1, "mixture": found.basis.measure.experts > 0 and found.basis.recipe.trains}
 
 
 def largest_terms(found: Footprint) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 
 from bench.cases import run_case
 from bench.predictions import HOURS, SPEED, timed
-from bench.published import FACTS, Row
+from bench.published import FACTS, ROWS_OF, Row
 from bench.scores import Scored, attempted, number
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_flops_per_token
@@ -83,8 +83,7 @@ def _without(source: str, found: list[Measured], held_out: list[fitting.Error]) 
         shipped,
         weights=weights,
         evidence=fitting.seen_in(samples),
-        spread_seen=spread.seen,
-        spread_unseen=spread.unseen,
+        spread=spread,
         overhead=_ends(lost) if lost else shipped.overhead,
     )
 
@@ -119,6 +118,7 @@ def _one(m: Measured, said: Interval, truth: float, cause: str) -> Scored:
         high=said.high,
         enough=m.run.stated,
         cause=cause,
+        rows_of=m.row.get(ROWS_OF, ""),
     )
 
 
@@ -166,7 +166,13 @@ def _class(m: Measured) -> tuple[str, bool, str]:
 
 def _by_rate(found: list[Measured], rates: Mapping[str, float]) -> list[Scored]:
     return [
-        Scored(id=m.run.name, source=m.source, found=rates[m.run.name], measured=m.run.tokens_per_s_per_gpu)
+        Scored(
+            id=m.run.name,
+            source=m.source,
+            found=rates[m.run.name],
+            measured=m.run.tokens_per_s_per_gpu,
+            rows_of=m.row.get(ROWS_OF, ""),
+        )
         for m in found
         if m.run.tokens_per_s_per_gpu and rates.get(m.run.name) and math.isfinite(rates[m.run.name])
     ]

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from costguard.sizing.calibration import RunFamily, compute_usual_variance, estimate_family, get_speed_family
 from costguard.sizing.job import Job
 from scripts import published_runs as published
-from scripts.fit_efficiency import Error, calibrated, leave_one_source_out, quantile, sample
+from scripts.fit_efficiency import Error, calibrated, half_width, leave_one_source_out, quantile, sample
 
 GPUS = Path(__file__).parent.parent / "costguard" / "data" / "gpus.csv"
 Kin = tuple[str, RunFamily]
@@ -27,21 +27,22 @@ Kin = tuple[str, RunFamily]
 
 def main() -> None:
     """Print both tables."""
-    runs = published.runs(Path(sys.argv[1]), published.gpus(Path(sys.argv[2]) if len(sys.argv) > 2 else GPUS))
+    gpus = published.gpus(GPUS)
+    runs = [run for path in sys.argv[1:] for run in published.runs(Path(path), gpus)]
     held_out = leave_one_source_out([sample(r) for r in runs if r.tokens_per_s_per_gpu])
     spread = calibrated(held_out)
     families: dict[Kin, list[Error]] = defaultdict(list)
     for error in held_out:
         families[kin(error)].append(error)
-    seen = [[-e.log for e in errors if e.seen] for errors in families.values()]
+    seen = [[-e.log for e in errors if not e.classes] for errors in families.values()]
     print(f"shared by a family: {shared([ratios for ratios in seen if ratios]):.2f} of the variance, {len(seen)} families")
     before: list[tuple[float, float]] = []
     after: list[tuple[float, float]] = []
     for errors in families.values():
         for error in errors if len(errors) > 1 else ():
             others = [-e.log for e in errors if e is not error]
-            own = spread.seen if error.seen else spread.unseen
-            moved, width = estimate_family(others, compute_usual_variance(spread.seen)).shift(own)
+            own = half_width(error, spread)
+            moved, width = estimate_family(others, compute_usual_variance(spread.dense)).shift(own)
             before.append((error.log, own))
             after.append((error.log + moved, width))
     print(line("as shipped", before))

@@ -23,7 +23,12 @@ from costguard.sizing.memory.footprint import Footprint, compute_footprint
 from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from scripts.published_memory import FACTS, Row, capacity, figure, parallel_of, recipe_of, shape
 
-FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
+FAKE_OPTIMIZERS = {
+    "adamw_fused": ("adamw", "fused"),
+    "adamw_foreach": ("adamw", "foreach"),
+    "sgd_momentum": ("sgd-momentum", "auto"),
+    "sgd": ("sgd", "auto"),
+}
 PRECISIONS = {"amp": "bf16-amp", "bf16": "bf16", "fp32": "fp32"}
 MODELS = {
     "gpt2_medium": "gpt2-medium",
@@ -125,10 +130,13 @@ def compared_fake(rows: Iterable[Row]) -> Iterable[Compared]:
 def fake_recipe(row: Row) -> Recipe:
     """The recipe of a fake-tensor row."""
     lora = Lora(rank=int(row["lora_r"]), targets=tuple(row["targets"].split("+"))) if row["method"] == "lora" else Lora()
+    optimizer, kernel = FAKE_OPTIMIZERS[row["optimizer"]]
     return Recipe(
         method=row["method"],
         precision=PRECISIONS[row["precision"]],
-        optimizer=FAKE_OPTIMIZERS[row["optimizer"]],
+        optimizer=optimizer,
+        optimizer_kernel=kernel,
+        gradient_accumulation=int(row.get("grad_accum") or 1),
         seq_len=int(row["seq"]),
         micro_batch=int(row["batch"]),
         checkpointing="full" if row["ckpt"] == "True" else "none",

@@ -17,13 +17,22 @@ PHYSICS: dict[str, tuple[float, str]] = {
         9.0,
         "bytes to expand one nf4 weight for each pass: read, write 16 bits, read again, slowly",
     ),
-    "attention_slowdown": (
-        1.35,
-        "time per FLOP of a flash kernel made for its GPU against a matrix multiplication's (0.5-0.7 of peak; Dao 2023, 2024)",
+    "attention_per_fp32": (
+        11.0,
+        "TFLOPS of scores over the GPU's fp32 TFLOPS: FlashAttention-2 225 on A100 (19.5), FlashAttention-3 740 on H100 (67)",
     ),
-    "attention_slowdown_old_kernel": (
-        2.5,
-        "the same of FlashAttention-2 on Hopper and later: 300-400 of 989 TFLOPS (Shah et al. 2024)",
+    "attention_per_fp32_old_kernel": (6.0, "the same of FlashAttention-2 on Hopper and later: 400 on H100 (Shah et al. 2024)"),
+    "attention_per_fp32_blackwell": (20.0, "the same of FlashAttention-4 and cuDNN on B200: about 1,600 of 80"),
+    "attention_per_fp32_amd": (4.0, "the same on MI300X: composable-kernel attention at about 300-600 TFLOPS of 163; assumed"),
+    "launch_s": (5e-4, "seconds in which the host launches the kernels of a layer, a pass: some 50 of 10 us in eager PyTorch"),
+    "routing_s": (
+        2e-3,
+        "the same of a mixture's router, sort, permute, exchange and grouped product, waits for the host included",
+    ),
+    "expert_launch_s": (2e-4, "the same of one expert that is a module of its own: about 20 kernels"),
+    "expert_fetch_s": (
+        3e-3,
+        "the same where ZeRO-3 fetches its three matrices, a collective and a hook each: 1 ms each, assumed",
     ),
     "fused_share": (0.6, "bytes that fused norms, activations and losses move, against eager ones"),
     "routed_bytes_per_hidden": (
@@ -49,36 +58,67 @@ FULL_POWER: dict[str, tuple[float, str]] = {
 }
 
 
+ACHIEVED: dict[str, tuple[float, str]] = {
+    "Ampere GA100": (0.869, "A100-SXM 271 of 312 TFLOPS (gpus.csv, MAMF column)"),
+    "Ampere GA10": (0.85, "assumed: as A100, not throttled"),
+    "Ada": (0.85, "assumed"),
+    "Hopper": (0.803, "H100-SXM 794.5 of 989 TFLOPS (gpus.csv, MAMF column)"),
+    "Blackwell": (0.77, "B200 1745 of 2250, B300 1769 of 2250, GB200 1822 of 2500 TFLOPS (gpus.csv, MAMF column)"),
+    "Blackwell GB20": (0.85, "assumed"),
+    "Volta": (0.9, "assumed: V100 is not throttled"),
+    "Turing": (0.85, "assumed"),
+}
+"""By generation: the share of its peak that the best matrix product of its reference card in FULL_POWER reaches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Where a weight starts, its bounds, and how many rows of evidence the prior is worth."""
+    """Where a weight starts and how far the rows may move it.
+
+    `sd`: standard deviation of the weight; of its log where `additive`, that is, for seconds of a step.
+    """
 
     value: float
-    low: float
-    high: float
-    strength: float
+    sd: float
     why: str
+    additive: bool = False
+
+    @property
+    def start(self) -> float:
+        """The parameter to start the fit at: the weight, or its log."""
+        return math.log(self.value) if self.additive else self.value
+
+    def to_weight(self, parameter: float) -> float:
+        """The weight of a fitted parameter."""
+        return math.exp(parameter) if self.additive else parameter
 
 
 PRIORS: dict[str, Prior] = {
-    "base": Prior(
-        math.log(0.65), -9, 9, 0.01, "log share of peak that large matrix multiplications reach on a family like Ampere"
-    ),
-    "memory": Prior(0.6, 0, 1, 2, "share of memory-bound time not hidden behind arithmetic"),
-    "network": Prior(0.3, 0, 1, 2, "share of data-parallel exchange not overlapped"),
-    "model_parallel": Prior(0.3, 0, 1, 2, "share of tensor- and expert-parallel exchange not overlapped"),
-    "bubble": Prior(0.8, 0, 1, 2, "share of the pipeline bubble that interleaving does not remove"),
-    "host": Prior(0.8, 0, 1, 2, "share of offload traffic not overlapped"),
-    "mixture": Prior(0.3, 0, 2, 2, "log cost of routing and of many small matrices"),
+    "base": Prior(math.log(0.8), 0.3, "log share of what the best product reaches that large products reach in a step"),
+    "achieved": Prior(1.0, 0.2, "how much of a GPU's best measured product shows, per log of its share of peak"),
+    "narrow": Prior(0.5, 0.3, "how much of the loss of narrow matrices shows"),
+    "mixture": Prior(0.3, 0.3, "log cost of many small matrices"),
     "convolutions": Prior(
-        0.4, 0, 2, 2, "log cost of convolutions against matrices: ResNet-50 trains at 2,500-2,900 images/s on an A100 (NVIDIA)"
+        0.4, 0.3, "log cost of convolutions against matrices: ResNet-50 trains at 2,500-2,900 images/s on an A100 (NVIDIA)"
     ),
-    "fp8": Prior(0.1, 0, 2, 2, "log cost of casting, beyond what runs at 16 bits anyway"),
-    "fp4": Prior(0.3, 0, 2, 2, "log cost of 4 bits on top of that of 8: quantising both operands of every product"),
-    "narrow": Prior(0.5, 0, 1, 2, "how much of the loss of narrow matrices shows"),
-    "fp16": Prior(0.1, 0, 2, 2, "log cost of fp16 runs, which are those of the frameworks of 2021-22"),
-    "scale": Prior(0.03, 0, 1, 2, "log cost per factor of ten in GPUs: stragglers, latency"),
-    "achieved": Prior(0.8, 0, 1, 2, "how much of a GPU's best measured multiplication shows, per log of its share of peak"),
-    "power": Prior(0.5, 0, 1, 2, "clock lost per log of watts per TFLOPS missing"),
+    "fp8": Prior(0.1, 0.1, "log cost of casting, beyond what runs at 16 bits anyway"),
+    "fp4": Prior(0.3, 0.15, "log cost of 4 bits on top of that of 8: quantising both operands of every product"),
+    "fp16": Prior(0.1, 0.15, "log cost of fp16 runs, which are those of the frameworks of 2021-22"),
+    "layers": Prior(0.5, 0.4, "share of the traffic of fused norms and activations that is left and not hidden", additive=True),
+    "layers eager": Prior(1.2, 0.4, "the same of eager ones, which also move fp32 copies", additive=True),
+    "memory": Prior(0.7, 0.5, "share of the traffic of logits, weights and optimizer not hidden", additive=True),
+    "network": Prior(0.4, 0.6, "share of data-parallel exchange not overlapped", additive=True),
+    "model_parallel": Prior(0.4, 0.6, "share of tensor-parallel exchange not overlapped", additive=True),
+    "exchange": Prior(
+        5.0, 1.0, "expert exchange over its time at full links: small messages, waits for the fullest rank", additive=True
+    ),
+    "exchange megatron": Prior(1.0, 0.7, "the same in Megatron, which overlaps most of it", additive=True),
+    "launch": Prior(0.8, 0.7, "share of the launches not hidden behind kernels", additive=True),
+    "routing": Prior(1.2, 0.5, "the same of routing", additive=True),
+    "routing megatron": Prior(0.8, 0.5, "the same in Megatron, whose router and permutation are fused", additive=True),
+    "expert_loop": Prior(1.0, 0.7, "the same of experts that run one after the other", additive=True),
+    "host": Prior(0.8, 0.4, "share of offload traffic not overlapped", additive=True),
+    "bubble": Prior(0.8, 0.3, "share of the pipeline bubble that interleaving does not remove"),
+    "scale": Prior(0.01, 0.02, "log cost per factor of ten in GPUs: stragglers, latency"),
 }
-FAMILY_PRIOR = Prior(0.0, -9, 9, 3, "log difference of this generation of GPUs, after all else")
+FAMILY_PRIOR = Prior(0.0, 0.1, "log difference of this generation of GPUs, after all else")

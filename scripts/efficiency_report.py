@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 
 from scripts import published_runs as published
+from scripts.conformal import SourceScore, compute_coverage, compute_source_quantile
 from scripts.fit_efficiency import (
     Error,
     Sample,
@@ -14,22 +14,21 @@ from scripts.fit_efficiency import (
     calibrated,
     errors,
     fit,
-    leave_one_source_out,
+    half_width,
     overhead,
     seen_in,
 )
 
 
-def report(samples: list[Sample], runs: list[published.Run]) -> str:
+def report(samples: list[Sample], runs: list[published.Run], held_out: list[Error]) -> str:
     """The accuracy table, by source, and the ten worst rows."""
     weights, evidence = fit(samples), seen_in(samples)
-    held_out = leave_one_source_out(samples)
     known, stated = errors(samples, weights, evidence), [e for e in held_out if e.sample.run.stated]
     spread = calibrated(held_out)
     lines = [line("in sample", known), line("leave one source out", held_out), line("  of which tokens/s stated", stated)]
-    lines += [line("6ND at 40 % of bf16 peak", [Error(s, rule_of_thumb(s), seen=True) for s in samples])]
-    lines += [f"80 % interval: x/ {math.exp(spread.seen):.2f} with evidence, x/ {math.exp(spread.unseen):.2f} without; "]
-    lines += [f"  covers {coverage(held_out):.1%} of rows of sources left out of fit and calibration"]
+    lines += [line("6ND at 40 % of bf16 peak", [Error(s, rule_of_thumb(s), ()) for s in samples])]
+    lines += [f"80 % interval: x/ {math.exp(spread.dense):.2f}, its log times {spread}"]
+    lines += [f"  covers {coverage(held_out):.1%} of a source left out of fit and calibration, each source alike"]
     lines += [f"whole-run overhead: {json.dumps({k: v['value'] for k, v in overhead(runs, weights, spread).items()})}", ""]
     by_source = sorted({s.source for s in samples})
     lines += [line(source, [e for e in held_out if e.sample.source == source]) for source in by_source]
@@ -45,19 +44,18 @@ def report(samples: list[Sample], runs: list[published.Run]) -> str:
 
 
 def coverage(held_out: list[Error]) -> float:
-    """Share of rows inside an interval calibrated without their own source."""
-    inside = 0
+    """Share of rows inside an interval calibrated without their own source, each source alike."""
+    inside = []
     for source in {e.sample.source for e in held_out}:
         spread = calibrated([e for e in held_out if e.sample.source != source])
-        own = [e for e in held_out if e.sample.source == source]
-        inside += sum(abs(e.log) <= (spread.seen if e.seen else spread.unseen) for e in own)
-    return inside / len(held_out)
+        inside += [(source, abs(e.log) <= half_width(e, spread)) for e in held_out if e.sample.source == source]
+    return compute_coverage(inside)
 
 
 def line(name: str, found: list[Error]) -> str:
     """One row of the table."""
     figures = accuracy(found)
-    bias = math.exp(statistics.median(e.log for e in found))
+    bias = math.exp(compute_source_quantile([SourceScore(e.sample.source, e.log) for e in found], 0.5))
     return (
         f"{name:28s} rows {len(found):4d}  median {figures['median']:6.1%}  p90 {figures['p90']:6.1%}"
         f"  within 25 % {figures['within_25_percent']:6.1%}  predicted/measured {bias:.2f}"
@@ -71,7 +69,8 @@ def rule_of_thumb(s: Sample) -> float:
 
 
 def likely_cause(e: Error) -> str:
-    """The largest costs of a row, which is where a wrong prediction comes from."""
-    costs = sorted((x, name) for name, x in e.sample.features.items() if x < 0)[:3]
-    unseen = "" if e.seen else "a feature no other source has; "
-    return unseen + "largest costs: " + ", ".join(f"{name} {x:.2f}" for x, name in costs)
+    """What most of the step goes to besides arithmetic, which is where a wrong prediction comes from."""
+    seconds = sorted(((x, name) for name, x in e.sample.costs.seconds.items() if x), reverse=True)[:3]
+    unseen = f"no other source has {', '.join(e.missing)}; " if e.missing else ""
+    arithmetic = e.sample.costs.arithmetic
+    return unseen + "over arithmetic: " + ", ".join(f"{name} {x / arithmetic:.2f}" for x, name in seconds)

@@ -21,7 +21,8 @@ Row = dict[str, str]
 FACTS = ShippedFacts()
 
 LIBRARIES = (
-    *(("unsloth:", "unsloth"), ("hf +", "hf"), ("transformers", "hf"), ("torchtune", "torchtune"), ("litgpt", "litgpt")),
+    *(("unsloth:", "unsloth"), ("hf +", "hf"), ("deepspeed", "deepspeed"), ("transformers", "hf"), ("hf trainer", "hf")),
+    *(("hf;", "hf"), ("torchtune", "torchtune"), ("litgpt", "litgpt")),
     *(("torchtitan", "torchtitan"), ("megatron", "megatron"), ("nemo", "megatron"), ("bigscience", "megatron")),
     *(("lomo", "deepspeed"), ("unsloth", "unsloth")),
 )
@@ -59,7 +60,13 @@ DATES = (
     re.compile(r"(?P<year>20[12]\d)[-_/]?(?P<month>0[1-9]|1[0-2])(?!\d)"),
     re.compile(r"(?<!\d)(?P<month>0[1-9]|1[0-2])[-_/](?P<year>20[12]\d)"),
     re.compile(r"arxiv[: ]+(?P<year>[12]\d)(?P<month>0[1-9]|1[0-2])\."),
+    re.compile(r"(?<![\d-])(?P<year>20[12]\d)(?P<month>)(?![-_/\d])"),
 )
+MIDDLE_OF_YEAR = "06"
+"""The month of a date that states the year alone."""
+COMPILED = re.compile(r"(?<![\w-])(torch\.)?compiled?\b", re.IGNORECASE)
+EXPERT_PARALLEL = re.compile(r"expert parallel (\d+)", re.IGNORECASE)
+IN_PLACE = re.compile(r"gradient in place|head not fused", re.IGNORECASE)
 LONGEST = re.compile(r"max(?:imum|\.)?(?: seq\w*| length)? (\d{2,6})\b")
 TWEET_TOKENS = 70
 """280 characters at four a token."""
@@ -156,7 +163,9 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         gradient_accumulation=accumulation,
         dropout=framework in DROPS or kind == "encoder",
         fused_loss="chunked" in words or "liger" in words or "fused cross-entropy" in words,
-        compiled="compile" in words,
+        loss="in-place" if IN_PLACE.search(note) else "auto",
+        moments="bf16" if "bf16 moments" in note or "moments in bf16" in note else "auto",
+        compiled=bool(COMPILED.search(note)),
         optimizer_in_backward="step in backward" in row["optimizer"],
         offload_activations=row["offload"] == "activations",
     )
@@ -180,7 +189,7 @@ def measured(row: Row) -> str | None:
 def _dates(text: str) -> Iterator[str]:
     for pattern in DATES:
         for found in pattern.finditer(text):
-            yield f"20{found['year'][-2:]}-{found['month']}"
+            yield f"20{found['year'][-2:]}-{found['month'] or MIDDLE_OF_YEAR}"
 
 
 def length_in(note: str) -> int | None:
@@ -235,5 +244,6 @@ def parallel_of(row: Row) -> Parallelism:
         fsdp=zero.startswith("fsdp"),
         tp=int(row["tp"] or 1),
         pp=int(row["pp"] or 1),
+        ep=int(said[1]) if (said := EXPERT_PARALLEL.search(row["note"])) else 1,
         offload={"optimizer": "optimizer", "params": "all", "DeepSpeed CPU": "all"}.get(offload, "none"),
     )

@@ -15,6 +15,7 @@ One rule for each blank, none for any one row or source:
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ SAME_COUNT = 0.05
 GPUS_PER_NODE = 8
 MONTH_HOURS = 720
 USUAL_PASSES, PASSES_A_STAGE = 64, 8
+USUAL_PASS_TOKENS = 16_384
+"""Tokens of one pass that published runs with small models state most often (llm-foundry, torchtitan, nanochat: 8k to 32k)."""
 USUAL_SHARE = 0.4
 """Of dense peak, over a whole run: most published runs reach 0.3 to 0.55."""
 PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp4"}
@@ -44,6 +47,7 @@ METHODS = {"full-ft": "full"}
 RANKS = re.compile(r"\b(TP|PP|CP|EP) ?=? ?(\d+)\b")
 FASTER_ATTENTION = re.compile(r"FA[34]|flash[- ]?attention[- ]?[34]|cudnn", re.IGNORECASE)
 FUSED_LOSS = re.compile(r"liger|chunked|fused (?:loss|cross)", re.IGNORECASE)
+EXPERT_LOOP = re.compile(r"experts? in a loop|expert loop|looped experts", re.IGNORECASE)
 COMPILED = re.compile(r"compile|C/CUDA", re.IGNORECASE)
 FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "unsloth": "unsloth", "deepspeed": "deepspeed"}
 CHECKPOINTINGS = {"y": "full", "n": "none", "": "none", "selective": "selective", "recompute-gelu": "selective"}
@@ -157,10 +161,10 @@ def mixture(all_experts: float, active_experts: float, layers_hidden: int) -> Fe
 def recipe_of(row: dict[str, str]) -> Recipe:
     """Method, precision, lengths and recomputation. Accumulation follows from the global batch where it is stated."""
     seq_len = int(number(row["seq_len"]) or 4096)
-    micro = int(number(row["micro_batch"]) or 1)
     batch = number(row["global_batch_tokens"])
     split = parallel_of(row)
     ranks = max(1, int(row["gpu_count"]) // split.model_ranks)
+    micro = int(number(row["micro_batch"]) or usual_micro_batch(seq_len, batch, ranks, split))
     method = METHODS.get(row["method"], row["method"])
     return Recipe(
         method=method,
@@ -176,7 +180,19 @@ def recipe_of(row: dict[str, str]) -> Recipe:
         framework=framework_of(row["technique"]),
         fused_loss=bool(FUSED_LOSS.search(row["technique"])),
         compiled=bool(COMPILED.search(row["technique"])),
+        experts_implementation="loop" if EXPERT_LOOP.search(row["technique"]) else "auto",
     )
+
+
+def usual_micro_batch(seq_len: int, batch: float | None, ranks: int, split: Parallelism) -> int:
+    """Sequences of one pass where none are stated: one where GPUs share a copy of the model, whose pipeline wants many passes.
+
+    Otherwise USUAL_PASS_TOKENS of them, or the rank's share of a smaller batch.
+    """
+    if split.model_ranks > 1:
+        return 1
+    share = batch / ranks / seq_len if batch else math.inf
+    return max(1, int(min(USUAL_PASS_TOKENS / seq_len, share)))
 
 
 def with_technique(row: dict[str, str]) -> dict[str, str]:

@@ -30,6 +30,9 @@ Preference = Annotated[
 Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
 Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4")]
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
+RequestsPerSecond = Annotated[Text, typer.Option(metavar="N", help="Of a server: requests per second, on average.")]
+PromptLen = Annotated[Text, typer.Option(metavar="N", help="Of a server: tokens of a prompt.")]
+OutputLen = Annotated[Text, typer.Option(metavar="N", help="Of a server: tokens of an answer.")]
 SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens per sequence.")]
 MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences per GPU and pass.")]
 GlobalBatch = Annotated[
@@ -105,6 +108,9 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "attention": ("attention",),
     "disk_gb": ("disk_gb",),
     "checkpoint_every_hours": ("checkpoint_every_hours",),
+    "requests_per_second": ("requests_per_second",),
+    "prompt_len": ("prompt_len",),
+    "output_len": ("output_len",),
     "lora_rank": ("lora", "rank"),
     "lora_targets": ("lora", "targets"),
     "zero": ("parallel", "zero"),
@@ -132,7 +138,7 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
 
 NUMBER_FLAGS = frozenset(
     "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
-    "tp pp cp ep max_hours max_gpus".split()
+    "tp pp cp ep max_hours max_gpus requests_per_second prompt_len output_len".split()
 )
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)

@@ -9,6 +9,7 @@ gives is empty, never zero.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -47,7 +48,8 @@ class ShippedFacts:
         from costguard.sizing.huggingface import build_architecture_from_config
 
         key = self._find_name(name)
-        return build_architecture_from_config(self._get_config(key), name=key)
+        released = str(self._models[key]["released_precision"])
+        return replace(build_architecture_from_config(self._get_config(key), name=key), released_precision=released)
 
     def config(self, name: str) -> Mapping[str, object]:
         """The Hugging Face config of the shipped model `name` (or alias): what differs from its class's defaults."""

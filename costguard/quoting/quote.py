@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from costguard.quoting.offer import Offer
 from costguard.quoting.price_drift import AgedPrice
@@ -27,6 +28,11 @@ from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.resource import SPOT
 
 OVER_CAP, NOT_RANKED = "over the cap", "not ranked"
+
+if TYPE_CHECKING:  # a type and no more: a quote without a server does not pay for importing it
+    from costguard.sizing.speed.serving import ServingPlan
+
+
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
 MAYBE_CHEAPER, MAYBE_CHEAPEST = "maybe cheaper", "maybe cheapest"
 """Of a price past its time to live: expected below the cheapest fresh one; and the first, where no price is fresh."""
@@ -52,7 +58,8 @@ class QuoteOption:
     """One way to run the job. `offer` None: the given hardware is not in the market.
 
     `hours` are wall-clock hours of the whole run; None if the number of tokens was not stated. `usd` covers machines and disk;
-    None if the price or the hours are unknown. `price`: what the offer's hourly price is likely to be today, for one node.
+    None if the price or the hours are unknown. `serving`: the plan of a
+    server, whose `usd` is that of a month. `price`: what the offer's hourly price is likely to be today, for one node.
     """
 
     gpu: Gpu
@@ -66,6 +73,7 @@ class QuoteOption:
     hours: Interval | None = None
     usd: MoneyInterval | None = None
     storage_usd: MoneyInterval | None = None
+    serving: ServingPlan | None = None
     marks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -119,6 +127,7 @@ class TimedPlacement:
     throughput: Throughput
     duration: Duration | None
     notes: tuple[str, ...] = ()
+    serving: ServingPlan | None = None
 
 
 def build_option(
@@ -150,6 +159,7 @@ def build_option(
         hours=hours,
         usd=usd,
         storage_usd=disk,
+        serving=timed.serving,
         notes=(*timed.notes, *notes, *list_cap_warnings(usd, hours, limits)),
     )
 
@@ -372,4 +382,7 @@ def _get_expected_usd(option: QuoteOption) -> float:
 
 
 def _get_expected_hours(option: QuoteOption) -> float:
+    """Return the hours of the job; of a server, those of one request."""
+    if option.serving:
+        return option.serving.request_s.expected / 3600
     return option.hours.expected if option.hours else math.inf

@@ -41,7 +41,7 @@ def calibrate_runs(
     """Return how `fresh` runs and those already `kept` in `file` change future quotes. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
     runs = _drop_repeats((*kept, *fresh))
-    spread = facts.get_efficiency().spread_seen
+    spread = facts.get_efficiency().spread.dense
     found = weigh_runs((compare_with_quote(run, facts) for run in runs), spread_seen=spread)
     new = len(runs) - len(_drop_repeats(kept))
     twice = len(kept) + len(fresh) - len(runs)

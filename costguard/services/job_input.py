@@ -153,10 +153,19 @@ def parse_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None
     found = GpuNames(facts.get_gpus()).resolve(name.strip(), field="--on")
     gpu: Gpu = facts.get_gpus()[found.canonical]
     if not gpu.runs_pytorch:
-        raise InputError(f"{gpu.name} is not sized: its compiler decides the memory", field="--on", hint="name a GPU: H100:8")
+        raise _refuse_accelerator(gpu, int(numbers[0]) * int(numbers[1]), facts)
     notes = (f"{name} was taken as {found.canonical}",) if found.taken_as_short else ()
     gpu_count_, nodes_ = (checks.require_whole_number(int(n), "--on", most=1_000_000) for n in numbers)
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
+
+
+def _refuse_accelerator(gpu: Gpu, count: int, facts: ShippedFacts) -> InputError:
+    """Return the error for hardware whose compiler decides the memory, with GPUs that have as much memory and arithmetic."""
+    from costguard.sizing.equivalents import USUAL_GPUS, find_equivalents, format_equivalents
+
+    same = format_equivalents(find_equivalents(gpu, max(1, count), (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    hint = f"GPUs with as much memory and arithmetic: --on {same}" if same else "name a GPU: H100:8"
+    return InputError(f"{gpu.name} is not sized: its compiler decides the memory", field="--on", hint=hint)
 
 
 def read_observed_runs(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:

@@ -8,7 +8,7 @@ quote on the hardware that its source names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -47,7 +47,9 @@ from costguard.sizing.speed.duration import (
     compute_job_speed,
     compute_job_startup,
 )
+from costguard.sizing.speed.flops import REDUCED_PRECISIONS
 from costguard.sizing.speed.throughput import Throughput
+from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
 from costguard.values.resource import SPOT
 
@@ -150,6 +152,7 @@ def _quote_job(
     """Yield each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
+    check_precision(job, [on.gpu] if on else [facts.get_gpus()[name] for name in job.limits.gpus or ()])
     boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
     for name, gpu_count in [(on.gpu.name, on.gpu_count)] if on else shop.list_classes():
         gpu = gpus.get(name)
@@ -163,6 +166,16 @@ def _quote_job(
             continue
         if not gpu.runs_pytorch:
             yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="memory is only computed for PyTorch on GPUs")
+            continue
+        if job.serving:
+            from costguard.services.serving import place_server
+
+            served = place_server(placer, job.serving, gpu, gpu_count, facts=facts, machines=on.nodes if on else None)
+            yield from (
+                (served,)
+                if isinstance(served, QuoteRefusal)
+                else _price_offers(job, served, shop, facts, disk, always=on is not None)
+            )
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placed, ImpossiblePlacement):
@@ -209,7 +222,8 @@ def _price_offers(
     rates = facts.get_storage_rates()
     for offer, price in offers:
         lacking = refuse_for_host_memory(place, offer)
-        took = _add_interruptions(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
+        redone = offer.tier == SPOT and not job.serving  # a server has nothing to do again
+        took = _add_interruptions(timed, offer, job, facts) if redone else timed.duration
         storage = rates.get(offer.provider)
         yield lacking or build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
 
@@ -268,6 +282,20 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
         )
 
 
+def check_precision(job: Job, gpus: Sequence[Gpu]) -> None:
+    """Raise InputError if the job trains in a precision that none of the stated `gpus` computes in. Empty: any GPU will do."""
+    precision = job.recipe.precision
+    if not gpus or not job.recipe.trains or precision not in REDUCED_PRECISIONS:
+        return
+    if not any(gpu.fp8_tflops or (precision == "fp4" and gpu.fp4_tflops) for gpu in gpus):
+        named = ", ".join(gpu.name for gpu in gpus)
+        raise InputError(
+            f"'{precision}' is not computed by {named}",
+            field="precision",
+            hint='write precision = "bf16", or name a GPU that has it, such as H100',
+        )
+
+
 def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
     """Return advice: the options nearest to the caps, or the smallest changes with which the job fits."""
     if over:
@@ -305,7 +333,7 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
         return ()
     told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*(() if asked.tokens else unknown), *list_assumption_warnings(asked, told))
+    return (*(() if asked.tokens or asked.serving else unknown), *list_assumption_warnings(asked, told))
 
 
 def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> dict[str, str]:

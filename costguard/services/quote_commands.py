@@ -99,7 +99,7 @@ def answer_quote(
         compared=compared,
         words=advice.words if advice is not None else None,
     )
-    return CommandAnswer(document=document, warnings=answer.warnings, refusal=_explain_no_option(answer))
+    return CommandAnswer(document=document, warnings=answer.warnings, refusal=_explain_no_option(answer, facts))
 
 
 def answer_templates() -> CommandAnswer:
@@ -260,7 +260,7 @@ def answer_calibrate(
     return CommandAnswer(document=document, warnings=answer.warnings)
 
 
-def _explain_no_option(answer: Quote) -> NoAnswerError | None:
+def _explain_no_option(answer: Quote, facts: ShippedFacts) -> NoAnswerError | None:
     """Return why there is no option; None if there is one."""
     if answer.options:
         return None
@@ -268,9 +268,26 @@ def _explain_no_option(answer: Quote) -> NoAnswerError | None:
     if over:
         return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
-        return NoAnswerError("no offer matches", hint="remove a filter; costguard offers lists the market")
+        return _explain_no_offer(answer.asked.limits.gpus or (), facts)
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _explain_no_offer(named: tuple[str, ...], facts: ShippedFacts) -> NoAnswerError:
+    """Return the error for a market without a matching offer; of a single GPU that was named, with what does the same job."""
+    from costguard.sizing.equivalents import USUAL_GPUS, find_equivalents, format_equivalents
+
+    hint = "remove a filter; costguard offers lists the market"
+    if len(named) != 1:
+        return NoAnswerError("no offer matches", hint=hint)
+    gpu = facts.get_gpus()[named[0]]
+    what = "no offer matches"
+    if not gpu.runs_pytorch:
+        what = f"{gpu.name} is not quoted: its compiler decides memory and speed"
+    elif "NVL72" in gpu.interconnect:
+        what = f"no offer matches: {gpu.name} is sold by the rack of 72 or the tray of 4, and none is in the market data"
+    same = format_equivalents(find_equivalents(gpu, 1, (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    return NoAnswerError(what, hint=f"{hint}; as much memory and arithmetic as one {gpu.name}: --on {same}" if same else hint)
 
 
 def _compare_with_template(

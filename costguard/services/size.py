@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.services.ports import ExactSizer
-from costguard.services.quote import check_split
+from costguard.services.quote import check_precision, check_split
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
 from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
@@ -33,6 +33,7 @@ SAVING_BYTES_MIN = GIB // 20
 def size_job(job: Job, *, facts: ShippedFacts, on: Hardware | None = None) -> SizeAnswer:
     """Return the memory of `job`, on stated hardware or on whatever it fits."""
     check_split(job, on)
+    check_precision(job, [on.gpu] if on else [])
     placer = Placer(job=job)
     placed = _place_as_stated(placer, on) if on else None
     need = placed.footprint if placed else _compute_footprint(job)

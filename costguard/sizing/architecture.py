@@ -243,8 +243,8 @@ class Architecture:
     - `vocab_width`: width of the vocabulary matrices. None: `hidden`. It differs where a text tower is narrower than
         the vision tower.
     - `notes`: remarks about the count for the user: a tower that was left out, a number that was assumed.
-    - `released_precision`: precision of the released weights where it is not 16 bit; the model is served in it unless
-        stated otherwise.
+    - `released_precision`: what the released weights are stored in: bf16, fp16, fp32, fp8 or mxfp4. None: not known. Serving
+        and QLoRA start from fp8 and mxfp4 unless stated otherwise; the others are served in 16 bits.
     - `walk`: the whole model layer by layer, where layers differ in size and there are no LayerBlocks
         (`sizing/convnet.py`).
     """

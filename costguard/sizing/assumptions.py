@@ -60,7 +60,7 @@ def _change_to_lora(job: Job) -> Alternative:
 
 def _change_precision(job: Job) -> Alternative:
     if job.recipe.trains:
-        return _change_recipe(job, "precision", "bf16-amp")
+        return _change_recipe(job, "precision", "bf16" if job.recipe.amp else "bf16-amp")
     return _change_recipe(job, "precision", "fp8" if job.recipe.precision == "bf16" else "bf16")
 
 

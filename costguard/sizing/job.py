@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory.adapters import resolve_targets
-from costguard.sizing.recipe import Lora, Parallelism, Recipe
+from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe
 from costguard.values import checks
 from costguard.values.checks import describe_value, require, require_known_keys
 from costguard.values.money import Money
@@ -40,8 +40,9 @@ LIMIT_KEYS = (
     *("max_usd", "max_hours", "providers", "exclude", "regions", "tiers", "gpus", "max_gpus", "max_price_age"),
     "secure_only",
 )
-RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours")
-TABLE_KEYS = ("dataset", "lora", "parallel", "limits", "preference")
+SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
+RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours", *SERVING_KEYS)
+TABLE_KEYS = ("dataset", "lora", "parallel", "network", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
 Table = Mapping[str, object]
@@ -68,11 +69,27 @@ class JobLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLoad:
+    """What is asked of a server: requests per second, and the tokens of one prompt and of one answer."""
+
+    requests_per_second: float
+    prompt_len: int
+    output_len: int
+
+    def __post_init__(self) -> None:
+        rate = checks.require_number(self.requests_per_second, "requests_per_second", least=0, most=1e6)
+        require(rate > 0, "requests_per_second", "must be above 0", "write the average, such as 0.5 or 5")
+        checks.require_whole_number(self.prompt_len, "prompt_len", most=100_000_000)
+        checks.require_whole_number(self.output_len, "output_len", most=100_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A model to train or serve.
 
     - `parallel`: None chooses the lightest sharding that fits for each kind of GPU.
     - `tokens`: None means that the amount is not stated, so no hours are computed. For inference: generated tokens.
+    - `serving`: the load that a server must carry; None: no load is stated.
     - `beside`: the other models of preference training; None if there are none.
     - `assumed`: (field, value) of everything that affects the answer and was not stated.
     - `calibration`: corrections from observed runs; None if there are no observed runs.
@@ -82,7 +99,9 @@ class Job:
     recipe: Recipe
     beside: PreferenceTraining | None = None
     parallel: Parallelism | None = None
+    network: NetworkSpeeds = USUAL_NETWORK
     tokens: int | None = None
+    serving: ServingLoad | None = None
     global_batch_tokens: int | None = None
     disk_gb: int | None = None
     checkpoint_every_hours: float = 1.0
@@ -103,6 +122,7 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
     """
     require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
+    serving = _read_serving(table)
     recipe = _read_recipe(table, architecture, assumed)
     beside = _read_preference_table(table, architecture, recipe, assumed, find)
     return Job(
@@ -110,6 +130,8 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
         recipe=recipe,
         beside=beside,
         parallel=_read_parallel(table),
+        network=_read_network(table),
+        serving=serving,
         tokens=_read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_read_global_batch(table, recipe),
         disk_gb=_read_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
@@ -208,24 +230,44 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
     method = str(stated.get("method", "full"))
     if "method" not in stated:
         assumed.append(("method", method))
+    precision = _start_from_release(stated, architecture, method, assumed)
     if method == "qlora":
         stated.setdefault("quant", "nf4")
     if architecture.sample_tokens is not None:
         stated.setdefault("seq_len", architecture.sample_tokens)
+    elif "prompt_len" in table:
+        stated["seq_len"] = sum(checks.require_whole_number(table[key], key) for key in ("prompt_len", "output_len"))
     elif "seq_len" not in stated and not _take_stated_lengths(table, stated):
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
-    precision = architecture.released_precision if method == "inference" else None
     lora = read_subtable(table, "lora")
     require_known_keys(lora, ("rank", "targets"), "lora")
+    if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
+        precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
     for field, value in usual.items():
-        if field not in stated and (method != "inference" or field in ("micro_batch", "precision")):
+        served = field == "micro_batch" and "requests_per_second" in table  # the load says how many run at a time
+        if field not in stated and not served and (method != "inference" or field in ("micro_batch", "precision")):
             assumed.append((field, value))
     if precision:
         stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
     return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+
+
+def _start_from_release(
+    stated: dict[str, object], architecture: Architecture, method: str, assumed: list[tuple[str, str]]
+) -> str | None:
+    """Return the precision in which a model is served that was released in fp8; None for others.
+
+    Of one released in mxfp4 the weights are served and adapted as they are: `quant` is set in `stated`.
+    """
+    released = architecture.released_precision
+    packed = method == "qlora" or (method == "inference" and "precision" not in stated)
+    if released == "mxfp4" and packed and "quant" not in stated:
+        stated["quant"] = "mxfp4"
+        assumed.append(("quant", "mxfp4"))
+    return "fp8" if released == "fp8" and method == "inference" else None
 
 
 def _read_preference_table(
@@ -274,6 +316,33 @@ def _read_parallel(table: Table) -> Parallelism | None:
     fsdp = stated.get("fsdp", False)
     require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {describe_value(fsdp)}", "write fsdp = true")
     return Parallelism(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
+
+
+def _read_serving(table: Table) -> ServingLoad | None:
+    """Return the load that a server must carry; None if none is stated."""
+    stated = {key: table[key] for key in SERVING_KEYS if key in table}
+    if not stated:
+        return None
+    method = str(table.get("method", "full"))
+    field = next(iter(stated))
+    require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
+    for key in SERVING_KEYS:
+        require(
+            key in stated, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
+        )
+    for key in ("tokens", "dataset", "seq_len"):
+        why = "is given together with requests_per_second, prompt_len and output_len"
+        require(key not in table, key, why, f"leave out {key}: the load says it")
+    return ServingLoad(**stated)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
+
+
+EXAMPLE_LOAD = {"requests_per_second": 5, "prompt_len": 1000, "output_len": 300}
+
+
+def _read_network(table: Table) -> NetworkSpeeds:
+    stated = read_subtable(table, "network")
+    require_known_keys(stated, tuple(f.name for f in fields(NetworkSpeeds)), "network")
+    return NetworkSpeeds(**stated)  # type: ignore[arg-type]  # NetworkSpeeds checks each value at birth
 
 
 def _read_tokens(table: Table, example_tokens: int | None) -> int | None:

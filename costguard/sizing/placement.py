@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from costguard.errors import InputError
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint, compute_footprint
-from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
 from costguard.values.gpu import GIB, Gpu
 
 FABRIC_GPUS = 8
@@ -41,6 +41,7 @@ class Placement:
     parallel: Parallelism
     recipe: Recipe
     footprint: Footprint
+    network: NetworkSpeeds = USUAL_NETWORK
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,6 +107,7 @@ class Placer:
             parallel=chosen.parallel,
             recipe=chosen.recipe,
             footprint=chosen.footprint,
+            network=self.job.network,
             notes=self.job.calibration.list_notes(chosen.footprint) if self.job.calibration else (),
         )
 

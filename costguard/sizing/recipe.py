@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.errors import InputError
-from costguard.values.checks import describe_value, require, require_one_of, require_whole_number
+from costguard.values.checks import describe_value, require, require_number, require_one_of, require_whole_number
 
 METHODS = ("pretrain", "full", "lora", "qlora", "inference")
 PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8", "fp4")
@@ -35,7 +35,7 @@ GGUF_BITS = {
 }
 """Bits a weight of llama.cpp's file types, every tensor counted: tools/quantize/README.md, table for Llama-3.1-8B, 2026-11."""
 
-QUANTS = ("none", "nf4", "int8", "int4", *GGUF_BITS)
+QUANTS = ("none", "nf4", "int8", "int4", "mxfp4", *GGUF_BITS)
 OPTIMIZERS = (
     "adamw",
     "adamw-8bit",
@@ -48,6 +48,10 @@ OPTIMIZERS = (
     "sgd",
 )
 CHECKPOINTINGS = ("none", "selective", "full")
+EXPERTS_IMPLEMENTATIONS = ("auto", "grouped", "loop")
+LOSSES = ("auto", "whole", "chunked", "in-place", "fused")
+OPTIMIZER_KERNELS = ("auto", "fused", "foreach")
+MOMENTS = ("auto", "fp32", "bf16")
 ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
@@ -87,7 +91,14 @@ class Recipe:
 
     - `micro_batch`: sequences per GPU in one pass. `gradient_accumulation`: passes per optimizer step.
     - `framework`: the library that runs the job. `hf` is Hugging Face transformers with its eager modules.
-    - `fused_loss`: cross-entropy is computed in chunks (Liger, torchtune), so the full logits are never stored.
+    - `experts_implementation`: how a mixture computes its experts: all in one grouped product, or one after the other.
+        "auto": as the library does.
+    - `loss`: how the logits meet cross-entropy. "whole": as full fp32 tensors. "chunked": full 16-bit logits, cast chunk by
+        chunk (torchtune). "in-place": the gradient is written into the 16-bit logits (Liger's cross-entropy). "fused": head
+        and loss together, chunk by chunk, without logits (Liger). "auto": as the library does.
+    - `fused_loss`: the same as "chunked" where the library cuts full logits, else as "fused".
+    - `optimizer_kernel`: "foreach" updates all weights at once with temporaries of their size, "fused" needs none. "auto":
+        as the library does. `moments`: what AdamW's moments are stored in. "auto": as the weights or their master copy.
     - `compiled`: torch.compile fuses norms and activations.
     - `optimizer_in_backward`: each gradient is applied and freed immediately.
     - `double_quant`: the nf4 scales are quantised too.
@@ -116,6 +127,10 @@ class Recipe:
     offload_activations: bool = False
     dropout: bool = False
     prefill_chunk: int | None = None
+    experts_implementation: str = "auto"
+    loss: str = "auto"
+    optimizer_kernel: str = "auto"
+    moments: str = "auto"
 
     def __post_init__(self) -> None:
         require_one_of(self.method, METHODS, "method")
@@ -125,6 +140,16 @@ class Recipe:
         require_one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
         require_one_of(self.attention, ATTENTIONS, "attention")
         require_one_of(self.framework, FRAMEWORKS, "framework")
+        require_one_of(self.experts_implementation, EXPERTS_IMPLEMENTATIONS, "experts_implementation")
+        require_one_of(self.loss, LOSSES, "loss")
+        require_one_of(self.optimizer_kernel, OPTIMIZER_KERNELS, "optimizer_kernel")
+        require_one_of(self.moments, MOMENTS, "moments")
+        require(
+            not self.fused_loss or self.loss != "whole",
+            "loss",
+            "'whole' contradicts fused_loss = true",
+            "leave fused_loss out, or write loss = 'fused'",
+        )
         for name in SWITCHES:
             require_bool(getattr(self, name), name)
         if self.prefill_chunk is not None:
@@ -221,6 +246,27 @@ class Parallelism:
                 hint=f"choose tp, pp and cp whose product divides {gpus}",
             )
         return gpus // self.model_ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSpeeds:
+    """What the user states of the links between GPUs; None: the usual link of such GPUs (`speed/step_time.py`).
+
+    `node_gbit`: Gbit/s into one machine, all network cards together. `gpu_gb_s`: GB/s (1e9 bytes) from one GPU to another of
+    the same machine, in one direction.
+    """
+
+    node_gbit: float | None = None
+    gpu_gb_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("node_gbit", "gpu_gb_s"):
+            if getattr(self, name) is not None:
+                require_number(getattr(self, name), f"network.{name}", least=0.01, most=1e6)
+
+
+USUAL_NETWORK = NetworkSpeeds()
+"""Nothing is stated: each link is the usual one."""
 
 
 def require_bool(value: object, field: str) -> None:

@@ -38,7 +38,7 @@ def build_job_data(job: Job) -> dict[str, object]:
         "parallel": build_parallel_data(job.parallel) if job.parallel else None,
         "preference": _build_companion_data(job.beside, job.recipe) if job.beside else None,
         "assumed": dict(job.assumed),
-    }
+    } | ({"serving": asdict(job.serving)} if job.serving else {})
 
 
 def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
@@ -87,6 +87,11 @@ def build_memory_data(footprint: Footprint) -> dict[str, object]:
         "peak_phase": footprint.peak_phase,
         "reserved": to_gib(footprint.reserved),
     }
+
+
+def build_peak_data(footprint: Footprint) -> dict[str, float]:
+    """Return the 80 % interval of the peak in GiB per GPU."""
+    return {end: to_gib(getattr(footprint.peak_interval, end)) for end in ("low", "expected", "high")}
 
 
 def build_interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float] | None:

@@ -23,6 +23,7 @@ from costguard.quoting.quote import (
 )
 from costguard.quoting.storage import compute_job_disk_gb
 from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.speed.step_time import describe_component
 from costguard.values.gpu import GIB
 from costguard.values.text_format import is_wide
 from costguard.views.columns import WORDS, ColumnFit
@@ -32,6 +33,7 @@ from costguard.views.job import (
     build_job_data,
     build_memory_data,
     build_parallel_data,
+    build_peak_data,
     format_hours,
     format_hours_range,
     format_split,
@@ -106,6 +108,10 @@ def _format_title(quote: Quote) -> str:
     method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
     how = [method, r.precision, *([r.quant] if r.quant != "none" else []), f"seq {r.seq_len}", f"batch {r.micro_batch}"]
     amount = f", {asked.tokens:,} tokens" if asked.tokens else ""
+    if asked.serving:
+        from costguard.views.serving import format_load
+
+        amount, how = f", {format_load(asked.serving)}", how[:-2]
     return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
 
@@ -126,6 +132,11 @@ QUOTE_FITS: Mapping[str, ColumnFit] = {
 
 def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Mapping[int, str] | None) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
+    if _is_server(quote):
+        from costguard.views.serving import build_serving_table
+
+        told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
+        return build_serving_table(shown, ranks, told)
     timed = any(o.duration for o in shown)
     told = {id(o): ", ".join(o.marks) if words is None else words.get(ranks[id(o)], "") for o in shown}
     rows = tuple((*_build_option_row(o, ranks[id(o)], timed=timed), told[id(o)]) for o in shown)
@@ -155,6 +166,10 @@ def _build_option_table(quote: Quote, shown: tuple[QuoteOption, ...], words: Map
         },
         tones=tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in shown),
     )
+
+
+def _is_server(quote: Quote) -> bool:
+    return not isinstance(quote.asked, Rental) and quote.asked.serving is not None
 
 
 def _format_short_hours(o: QuoteOption, *, timed: bool) -> str:
@@ -225,6 +240,10 @@ def _list_notes(quote: Quote, shown: tuple[QuoteOption, ...], *, brief: bool, pl
     else:
         notes += _list_refusals(quote.refused)
     first = next((o for o in shown if o.usd), None)
+    if _is_server(quote):
+        from costguard.views.serving import list_serving_notes
+
+        notes += list_serving_notes(shown[0] if shown else None)
     most = explain_uncertainty(first) if first else None
     notes += [f"Of the assumptions, {most}."] if most else []
     if not isinstance(quote.asked, Rental) and first and first.storage_usd:
@@ -309,6 +328,7 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
             "usd_per_hour_today": _build_price_data(o),
         },
         "memory_gib": build_memory_data(place.footprint) if place else None,
+        "peak_gib": build_peak_data(place.footprint) if place else None,
         "gpu_memory_gib": round(o.gpu.memory_gib, 3),
         "fits": place.fits if place else None,
         "parallel": build_parallel_data(place.parallel) if place else None,
@@ -319,7 +339,16 @@ def _build_option_data(o: QuoteOption) -> dict[str, object]:
         "startup_hours": round_digits(o.duration.startup_hours.expected, 3) if o.duration else None,
         "marks": list(o.marks),
         "notes": list(o.notes),
-    }
+    } | _build_serving_part(o)
+
+
+def _build_serving_part(o: QuoteOption) -> dict[str, object]:
+    """Return the plan of a server; nothing for other jobs."""
+    if o.serving is None:
+        return {}
+    from costguard.views.serving import build_serving_data
+
+    return {"serving": build_serving_data(o)}
 
 
 def _build_price_data(o: QuoteOption) -> dict[str, str] | None:
@@ -423,7 +452,7 @@ def _list_speed_tables(option: QuoteOption) -> tuple[TableView, ...]:
         return ()
     speed = option.throughput
     rows = [("arithmetic", "", line) for line in speed.explain]
-    rows += [("factor", f"{factor:.3f}", name) for name, factor in speed.reasons]
+    rows += [("factor", f"{factor:.3f}", describe_component(name)) for name, factor in speed.reasons]
     t = speed.tokens_per_s_per_gpu
     rows.append(
         ("result", f"{t.expected:,.0f}", f"tokens/s per GPU, {t.low:,.0f} to {t.high:,.0f}; {speed.efficiency:.0%} of peak")

@@ -9,7 +9,7 @@ from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
-from costguard.views.job import TERMS, build_job_data, build_memory_data, format_split, to_gib
+from costguard.views.job import TERMS, build_job_data, build_memory_data, build_peak_data, format_split, to_gib
 
 SCHEMA = "costguard.size/1"
 GPUS_NAMED = 8
@@ -23,6 +23,7 @@ def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()
         "job": build_job_data(size.job),
         "on": {"gpu": size.on.gpu.name, "count": size.on.gpu_count, "nodes": size.on.nodes} if size.on else None,
         "memory_gib": build_memory_data(size.footprint),
+        "peak_gib": build_peak_data(size.footprint),
         "gpu_memory_gib": round(size.on.gpu.memory_gib, 3) if size.on else None,
         "fits": size.fits,
         "fits_on": fits_on,
@@ -62,7 +63,11 @@ def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()
 def _list_lead_lines(size: SizeAnswer) -> list[str]:
     f = size.footprint
     a = size.job.architecture
-    peak = f"peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase}, {f.reserved / GIB:.1f} GiB with CUDA context and slack"
+    low, high = f.peak_interval.low / GIB, f.peak_interval.high / GIB
+    peak = (
+        f"peak {f.peak / GIB:.1f} GiB a GPU ({low:.1f} to {high:.1f}) in {f.peak_phase}, "
+        f"{f.reserved / GIB:.1f} GiB with CUDA context and slack"
+    )
     lines = [f"{a.name} ({a.parameters / 1e9:.2f}B): {peak}"]
     if size.on and size.placed:
         has = size.on.gpu.memory_gib

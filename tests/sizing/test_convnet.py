@@ -94,8 +94,8 @@ def test_adapters_are_refused_where_layers_are_walked() -> None:
 
 
 def test_a_u_net_that_is_not_read_says_so() -> None:
-    config = {"_class_name": "UNet2DConditionModel", "addition_embed_type": "text_time"}
-    with pytest.raises(InputError, match="addition_embed_type"):
+    config = {"_class_name": "UNet2DConditionModel", "class_embed_type": "timestep"}
+    with pytest.raises(InputError, match="class_embed_type"):
         build_architecture_from_config(config, name="sdxl")
 
 

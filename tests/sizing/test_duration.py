@@ -333,7 +333,7 @@ def test_best_checkpoint_interval_is_young_s() -> None:
 
 
 def test_file_of_constants_that_lacks_a_table_says_which() -> None:
-    with pytest.raises(InputError, match=r"efficiency\.spread"):
+    with pytest.raises(InputError, match=r"efficiency\.overhead"):
         read_efficiency({"weights": {}})
 
 

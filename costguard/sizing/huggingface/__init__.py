@@ -113,16 +113,22 @@ def build_architecture_from_config(config: Mapping[str, object], *, name: str) -
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
         )
     found = _read_shape(ModelConfig(config), config, name)
-    return replace(found, released_precision="fp8") if _released_in_fp8(config) else found
+    return replace(found, released_precision=_read_released_precision(config))
 
 
-def _released_in_fp8(config: Mapping[str, object]) -> bool:
-    """Return whether the weights were released in fp8 for computation in fp8 (DeepSeek-V3).
+def _read_released_precision(config: Mapping[str, object]) -> str | None:
+    """Return what the weights were released in: fp8 (DeepSeek-V3) and mxfp4 (gpt-oss) if quantised so, else their dtype.
 
     Other quantisations are optional and do not count.
     """
     stated = config.get("quantization_config")
-    return isinstance(stated, Mapping) and stated.get("quant_method") == "fp8"
+    method = stated.get("quant_method") if isinstance(stated, Mapping) else None
+    if method in ("fp8", "mxfp4"):
+        return str(method)
+    return DTYPES.get(str(config.get("torch_dtype") or config.get("dtype")))
+
+
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _read_shape(whole: ModelConfig, config: Mapping[str, object], name: str) -> Architecture:

@@ -47,9 +47,9 @@ def read_resnet(config: ModelConfig, name: str) -> Architecture:
 
 
 def read_unet(config: ModelConfig, name: str) -> Architecture:
-    """UNet2DConditionModel of Stable Diffusion 1 and 2; a sample is one image's latent."""
+    """UNet2DConditionModel of Stable Diffusion 1, 2 and XL; a sample is one image's latent."""
     c = config
-    unread = [key for key in ("addition_embed_type", "class_embed_type", "encoder_hid_dim") if c.values.get(key) is not None]
+    unread = [key for key in ("class_embed_type", "encoder_hid_dim") if c.values.get(key) is not None]
     require(not unread, unread[0] if unread else "", "is set, and such a U-Net is not read", "state another model")
     return _build_architecture(name, "unet", sum_units(_list_unet_units(c)))
 
@@ -107,7 +107,11 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     text, time = c.read_size("cross_attention_dim"), TIME_WIDTHS * widths[0]
     attends = ["Attn" in str(kind) for kind in c.read_items("down_block_types") or []]
     require(len(attends) == len(widths), "down_block_types", "are not as many as block_out_channels", "write one a block")
+    depths = _read_depths(c, attends)
     yield CheckpointUnit((build_linear(widths[0], time, 1), build_linear(time, time, 1, kept=time)), time)
+    if c.values.get("addition_embed_type") is not None:  # SDXL: sizes, crops and the pooled text beside the time
+        said = c.read_size("projection_class_embeddings_input_dim")
+        yield CheckpointUnit((build_linear(said, time, 1, kept=said), build_linear(time, time, 1, kept=time)), time)
     latent = c.read_size("in_channels")
     yield CheckpointUnit(
         (build_convolution(latent, widths[0], 3, side, bias=True, kept=latent * side * side),), latent * side * side
@@ -115,7 +119,7 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     given, now = [widths[0]], widths[0]
     for n, width in enumerate(widths):
         for _ in range(each):
-            yield from _list_stage_units(now, width, side, time, text if attends[n] else 0)
+            yield from _list_stage_units(now, width, side, time, text, depths[n])
             now = width
             given.append(now)
         if n < len(widths) - 1:
@@ -123,11 +127,11 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
             side //= 2
             given.append(now)
     yield _build_residual(now, now, side, time)
-    yield _build_transformer(now, side * side, text)
+    yield _build_transformer(now, side * side, text, max(depths[-1], 1))
     yield _build_residual(now, now, side, time)
     for n, width in reversed(list(enumerate(widths))):
         for _ in range(each + 1):
-            yield from _list_stage_units(now + given.pop(), width, side, time, text if attends[n] else 0)
+            yield from _list_stage_units(now + given.pop(), width, side, time, text, depths[n])
             now = width
         if n:
             side *= 2
@@ -137,10 +141,23 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     yield CheckpointUnit((build_norm(now, places), build_activation(now, places), out), now * places)
 
 
-def _list_stage_units(inputs: int, width: int, side: int, time: int, text: int) -> Iterator[CheckpointUnit]:
+def _read_depths(c: ModelConfig, attends: list[bool]) -> list[int]:
+    """Return the transformer layers after each residual block of a stage: 0 if it has none, 1 unless stated (SDXL: 2, 10)."""
+    stated = c.values.get("transformer_layers_per_block", 1)
+    each = [require_whole_number(x, "transformer_layers_per_block") for x in (stated if isinstance(stated, list) else [stated])]
+    each = each if len(each) > 1 else each * len(attends)
+    require(
+        len(each) == len(attends), "transformer_layers_per_block", "are not as many as block_out_channels", "write one a block"
+    )
+    return [depth if attended else 0 for depth, attended in zip(each, attends, strict=True)]
+
+
+def _list_stage_units(  # noqa: PLR0917 - the sizes of one place in the walk
+    inputs: int, width: int, side: int, time: int, text: int, depth: int
+) -> Iterator[CheckpointUnit]:
     yield _build_residual(inputs, width, side, time)
-    if text:
-        yield _build_transformer(width, side * side, text)
+    if depth:
+        yield _build_transformer(width, side * side, text, depth)
 
 
 def _build_resampling(width: int, side: int, *, kept: int) -> CheckpointUnit:
@@ -164,12 +181,13 @@ def _build_residual(inputs: int, width: int, side: int, time: int) -> Checkpoint
     return CheckpointUnit(tuple(layers), inputs * places)
 
 
-def _build_transformer(width: int, places: int, text: int) -> CheckpointUnit:
-    """Return one transformer layer: self-attention, attention to the text, a gated feed-forward of four times the width."""
+def _build_transformer(width: int, places: int, text: int, depth: int) -> CheckpointUnit:
+    """Return `depth` transformer layers between a projection in and one out.
+
+    Each has self-attention, attention to the text and a gated feed-forward of four times the width.
+    """
     wide, numbers = 4 * width, width * places
-    layers = (
-        build_norm(width, places),
-        build_linear(width, width, places, kept=numbers),
+    layer = (
         build_norm(width, places),
         *(build_linear(width, width, places, bias=False, kept=numbers if first else 0) for first in (True, False, False)),
         build_attention(width, places, places),
@@ -183,6 +201,7 @@ def _build_transformer(width: int, places: int, text: int) -> CheckpointUnit:
         build_linear(width, 2 * wide, places, kept=numbers),
         build_gated_product(wide, places),
         build_linear(wide, width, places, kept=wide * places),
-        build_linear(width, width, places, kept=numbers),
     )
-    return CheckpointUnit(layers, numbers)
+    before = (build_norm(width, places), build_linear(width, width, places, kept=numbers))
+    after = build_linear(width, width, places, kept=numbers)
+    return CheckpointUnit((*before, *layer * depth, after), numbers)

@@ -39,6 +39,7 @@ class LayerActivations:
     - `attention_work`, `feed_forward_work`: the most that the backward pass adds in each half.
     - `casts`: autocast's copies of the layer's matrices, independent of the number of tokens.
     - `passing`: in use at once if nothing is kept (inference). `selective`: kept under selective checkpointing.
+    - `scores`: the part of `attention` that eager attention keeps for each pair of tokens.
     - `gathers`: the inputs that sequence parallelism gathers in full.
     - `unsplit`: the part of `whole` that tensor parallelism alone does not divide: norms, their results, the residual's
         dropout.
@@ -55,6 +56,7 @@ class LayerActivations:
     whole: float
     passing: float
     selective: float
+    scores: float
     gathers: int
     unsplit: float
     unneeded: float
@@ -82,6 +84,7 @@ def compute_layer_activations(block: LayerBlock, style: LayerStyle) -> LayerActi
         whole=attention + feed,
         passing=2 * n.compute * block.hidden + 2 * feed_work,
         selective=_compute_selective(block, style),
+        scores=0.0 if style.flash else _compute_scores(style, added=block.causal)[0] * block.attention.heads * style.seq,
         gathers=2 * n.compute * block.hidden,
         unsplit=unsplit,
         entry=n.residual * block.hidden,

@@ -26,9 +26,17 @@ from operator import attrgetter
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.frameworks import OPTIMIZER_MOMENTS, get_framework
+from costguard.sizing.memory.frameworks import OPTIMIZER_MOMENTS, choose_loss, get_framework
+from costguard.sizing.memory.interval import compute_peak_interval
 from costguard.sizing.memory.measure import ModelMeasure, measure_model
-from costguard.sizing.memory.phases import TERMS, MemoryPhase, compute_kv_cache_bytes, list_serving_phases, list_training_phases
+from costguard.sizing.memory.phases import (
+    TERMS,
+    MemoryPhase,
+    compute_kv_cache_bytes,
+    has_waiting_gradients,
+    list_serving_phases,
+    list_training_phases,
+)
 from costguard.sizing.memory.sharding import (
     MemoryBuffers,
     ModelStates,
@@ -42,6 +50,7 @@ from costguard.sizing.memory.sharding import (
 )
 from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu import GIB, Gpu
+from costguard.values.interval import Interval
 
 __all__ = ["TERMS", "Footprint", "MemoryPhase", "TermExplanation", "check_parallel", "compute_footprint"]
 
@@ -67,6 +76,13 @@ class Footprint:
     def peak(self) -> int:
         """Return the bytes that the allocator hands out in the worst phase, without context and slack."""
         return self.worst.total
+
+    @property
+    def peak_interval(self) -> Interval:
+        """Return the 80 % interval of the peak, in bytes."""
+        basis = self.basis
+        mixture = basis.measure.experts > 0 and basis.recipe.trains  # served, a mixture is its weights, which are known
+        return compute_peak_interval(self.peak, sharded=basis.gpus > 1, mixture=mixture)
 
     @property
     def peak_phase(self) -> str:
@@ -168,7 +184,7 @@ class FootprintBasis:
 
         These are all terms but weights, optimizer states, and gradients that are kept over several passes.
         """
-        waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
+        waits = has_waiting_gradients(self.recipe, self.stage.parallel)
         terms = worst.terms
         return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
 
@@ -262,20 +278,26 @@ def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
 
 def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, p = basis.measure, basis.stage.parallel
+    kind, numbers = choose_loss(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
     if not m.vocab:
         return "no vocabulary"
-    if basis.recipe.fused_loss:
-        return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
+    if kind in {"chunked", "fused"}:
+        return "cross-entropy in " + (f"{overheads.LOSS_CHUNKS} chunks" if kind == "chunked" else "chunks, with the head")
     if not worst.terms["logits"]:
         return f"gone at '{worst.name}'"
-    known, numbers = get_framework(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
-    if worst.name != "loss":
-        return f"{numbers}, {worst.name}"
+    return f"{numbers}, {worst.name}" if worst.name != "loss" else f"{numbers} x {_format_loss(basis, kind)}"
+
+
+def _format_loss(basis: FootprintBasis, kind: str) -> str:
+    """Return the tensors of the logits' size that are alive in the backward pass of the loss."""
+    m, known = basis.measure, get_framework(basis.recipe)
+    if kind == "in-place":
+        return f"{m.numbers.compute} B x 3 (logits, their shifted copy that becomes its gradient, and theirs)"
     if known.loss_compiled and basis.recipe.compiled:
-        return f"{numbers} x {m.numbers.compute} B x 2 (logits and their gradient)"
-    copies = known.loss_copies if p.tp == 1 else known.loss_copies_split
+        return f"{m.numbers.compute} B x 2 (logits and their gradient)"
+    copies = known.loss_copies if basis.stage.parallel.tp == 1 else known.loss_copies_split
     what = {1: "in place", 3: "log-softmax and two gradients"}.get(copies, "log-softmax, gradients and what the library holds")
-    return f"{numbers} x {m.loss_number} B x {copies} ({what})"
+    return f"{m.loss_number} B x {copies} ({what})"
 
 
 def _format_buffers(basis: FootprintBasis) -> str:

@@ -51,6 +51,12 @@ class FrameworkTraits:
     - `masters`: mixed precision stores fp32 master weights with the optimizer (ZeRO, section 3.1). `gradients_fp32`:
         and fp32 gradients.
     - `sequence_parallel`: tensor parallelism also divides norms and the residual stream.
+    - `holds_gradients`: gradients lie in one buffer that is never freed. `offloads_gradients`: an optimizer in host memory
+        takes the gradients with it. `shards_experts`: FSDP also divides the experts of one expert-parallel rank.
+    - `keeps_matmuls`: selective checkpointing keeps every second product (PyTorch's policy); else it repeats attention's
+        scores alone (Korthikanti et al. 2022), which flash attention never keeps.
+    - `loops_experts`: a mixture's experts are modules that run one after the other: "never", "hooked" (where ZeRO-3's
+        hooks fetch each module) or "always". `reduces_fp32`: gradients are summed over ranks in fp32.
     - `gathered`: layers whose full weights FSDP holds at once.
     - `context`: bytes of the CUDA context.
     - `slack`, `slack_gathered`: share of the temporary bytes that the allocator holds and cannot hand out, normally and
@@ -83,6 +89,12 @@ class FrameworkTraits:
     masters: bool = False
     gradients_fp32: bool = False
     sequence_parallel: bool = True
+    keeps_matmuls: bool = True
+    holds_gradients: bool = False
+    offloads_gradients: bool = True
+    shards_experts: bool = True
+    loops_experts: str = "never"
+    reduces_fp32: bool = False
     gathered: int = overheads.GATHERED_LAYERS
     context: int = overheads.CONTEXT_BYTES
     slack: float = overheads.SLACK_SHARE
@@ -91,10 +103,17 @@ class FrameworkTraits:
 
 # transformers 5.23, peft 0.21 read with tools/faketensor.py, 2026-11. PEFT: autocast_adapter_dtype=True makes adapters
 # fp32, prepare_model_for_kbit_training makes embeddings, norms and head fp32. accelerate's fsdp_version is 1 unless stated.
-HF = FrameworkTraits(gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1)
+# transformers 5 (2025-12) computes experts in one grouped product; before it, MixtralSparseMoeBlock and its like loop.
+# Its expert parallelism (DistributedConfig) takes experts out of FSDP: a rank holds its experts whole, with their states.
+HF = FrameworkTraits(
+    shards_experts=False,
+    loops_experts="hooked",
+    gathered=overheads.GATHERED_LAYERS_FSDP1,
+    slack_gathered=overheads.SLACK_SHARE_FSDP1,
+)
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
 # the backward pass beside the log-softmax and two gradients.
-HF_2024 = replace(HF, loss_copies=4, loss_copies_split=4)
+HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4)
 # torch 1.x: all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
 HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
@@ -118,7 +137,9 @@ LITGPT = FrameworkTraits(
 )
 # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
 # torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
-TORCHTITAN = FrameworkTraits(pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4)
+TORCHTITAN = FrameworkTraits(
+    reduces_fp32=True, pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4
+)
 # Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel, a vocabulary-parallel
 # loss whose softmax and gradient are the fp32 logits themselves (core/tensor_parallel/cross_entropy.py).
 MEGATRON = FrameworkTraits(
@@ -132,6 +153,10 @@ MEGATRON = FrameworkTraits(
     copies_gradients=False,
     masters=True,
     gradients_fp32=True,
+    reduces_fp32=True,
+    keeps_matmuls=False,
+    holds_gradients=True,  # core/distributed/param_and_grad_buffer.py: allocated once, zeroed after each step
+    offloads_gradients=False,
 )
 
 FRAMEWORK_TRAITS = {
@@ -181,7 +206,21 @@ def get_framework(recipe: Recipe) -> FrameworkTraits:
 def has_fused_kernels(recipe: Recipe) -> bool:
     """Return whether norms and activations are fused: by the library, torch.compile or Liger (with the fused loss)."""
     known = get_framework(recipe)
-    return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)
+    return known.fuses or recipe.compiled or choose_loss(recipe) in {"fused", "in-place"}
+
+
+def is_layer_recomputed(recipe: Recipe) -> bool:
+    """Return whether checkpointing drops a layer's tensors and computes them again, and not only attention's scores."""
+    return recipe.checkpointing == "full" or (recipe.checkpointing == "selective" and get_framework(recipe).keeps_matmuls)
+
+
+def choose_loss(recipe: Recipe) -> str:
+    """Return how the loss is computed: as stated, else as the library does. One of `LOSSES` without "auto"."""
+    if recipe.loss != "auto":
+        return recipe.loss
+    if recipe.fused_loss:
+        return "chunked" if get_framework(recipe).logits_whole else "fused"
+    return "whole"
 
 
 FP32 = 4
@@ -256,7 +295,8 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
 
 
 def _compute_moment_bytes(recipe: Recipe, each: int) -> float:
-    return OPTIMIZER_MOMENTS[recipe.optimizer] * (MOMENT_8BIT if recipe.optimizer.endswith("8bit") else each)
+    stored = {"auto": each, "fp32": FP32, "bf16": HALF}[recipe.moments]
+    return OPTIMIZER_MOMENTS[recipe.optimizer] * (MOMENT_8BIT if recipe.optimizer.endswith("8bit") else stored)
 
 
 LONGEST_PADDED = 16_384

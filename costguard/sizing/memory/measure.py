@@ -11,7 +11,15 @@ from functools import lru_cache
 from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory.activations import LayerActivations, compute_layer_activations, compute_norm_kept
 from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
-from costguard.sizing.memory.frameworks import FP32, LayerStyle, Numerics, choose_layer_style, choose_numerics, get_framework
+from costguard.sizing.memory.frameworks import (
+    FP32,
+    LayerStyle,
+    Numerics,
+    choose_layer_style,
+    choose_numerics,
+    get_framework,
+    is_layer_recomputed,
+)
 from costguard.sizing.recipe import Parallelism, Recipe
 
 PATCH_VALUES = 3 * 16 * 16
@@ -103,7 +111,7 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     tied = architecture.tied_embeddings and architecture.has_head and known.ties
     head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
     quantised_head = recipe.quant != "none" and known.quantises_head
-    none = recipe.checkpointing == "none"
+    none = not is_layer_recomputed(recipe)
     stem = _compute_stem(architecture, numbers) + _compute_position_biases(main, style, checkpointed=not none)
     return ModelMeasure(
         numbers=numbers,
@@ -160,8 +168,8 @@ def _list_shapes(block: LayerBlock) -> list[tuple[int, int]]:
 
 def _compute_waiting(recipe: Recipe, kept: LayerActivations) -> float:
     """Return the bytes per token that one layer keeps between its forward and its backward pass."""
-    if recipe.checkpointing == "none":
-        return kept.whole
+    if not is_layer_recomputed(recipe):
+        return kept.whole - (kept.scores if recipe.checkpointing == "selective" else 0.0)
     entry = 0.0 if recipe.offload_activations else kept.entry
     return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
 
@@ -171,7 +179,7 @@ def _compute_waiting_unsplit(recipe: Recipe, kept: LayerActivations) -> float:
 
     With checkpointing this is the entry; without, the norms and their results.
     """
-    if recipe.checkpointing == "none":
+    if not is_layer_recomputed(recipe):
         return kept.unsplit
     return 0.0 if recipe.offload_activations else kept.entry
 

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.frameworks import FP32, get_framework
+from costguard.sizing.memory.frameworks import FP32, choose_loss, get_framework, is_layer_recomputed
 from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.memory.sharding import MemoryBuffers, ModelStates, PipelineStage
-from costguard.sizing.recipe import Recipe
+from costguard.sizing.recipe import Parallelism, Recipe
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -134,10 +134,17 @@ def _build_step(
         entry=entry,
         outside=(whole * (m.outside - m.stem) + head_input) * stage.last,
         logits=tokens * m.vocab * stage.last,
-        accumulated=held.gradients if recipe.gradient_accumulation > 1 or parallel.pp > 1 else 0.0,
+        accumulated=held.gradients if has_waiting_gradients(recipe, parallel) else 0.0,
         standing=buffers.standing,
-        checkpointed=recipe.checkpointing != "none",
+        checkpointed=is_layer_recomputed(recipe),
         tp=parallel.tp,
+    )
+
+
+def has_waiting_gradients(recipe: Recipe, parallel: Parallelism) -> bool:
+    """Return whether gradients exist before the backward pass: of earlier passes, or in a buffer that is never freed."""
+    return (
+        recipe.gradient_accumulation > 1 or parallel.pp > 1 or (get_framework(recipe).holds_gradients and not recipe.adapters)
     )
 
 
@@ -169,8 +176,12 @@ def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
     """
     loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
     known = get_framework(s.recipe)
-    if s.recipe.fused_loss:
-        whole = compute * numbers if known.logits_whole else 0.0
+    kind = choose_loss(s.recipe)
+    if kind == "in-place":
+        # The loss shifts the logits by one token: a copy in which the gradient is written, and the gradient of the whole.
+        return 2 * compute * numbers, 3 * compute * numbers, 2 * compute * numbers
+    if kind != "whole":
+        whole = compute * numbers if kind == "chunked" else 0.0
         chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
         return whole, 2 * whole + 3 * loss * numbers / chunks, whole
     back = compute * numbers

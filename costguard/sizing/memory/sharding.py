@@ -71,7 +71,7 @@ def check_parallel(architecture: Architecture, parallel: Parallelism, gpus: int,
         divides = seq_len % parallel.cp == 0
         require(divides, "parallel.cp", f"{parallel.cp} does not divide seq_len ({seq_len})", f"write a divisor of {seq_len}")
     if parallel.ep > 1:
-        _check_experts(architecture, parallel.ep, shards)
+        _check_experts(architecture, parallel, shards)
 
 
 def list_stages(layers: int, recipe: Recipe, parallel: Parallelism, gpus: int) -> tuple[PipelineStage, ...]:
@@ -101,22 +101,26 @@ def _check_heads(block: LayerBlock, tp: int) -> None:
     )
 
 
-def _check_experts(architecture: Architecture, ep: int, shards: int) -> None:
+def _check_experts(architecture: Architecture, parallel: Parallelism, shards: int) -> None:
+    ep, ranks = parallel.ep, parallel.tp * shards
+    told = f"{shards} data-parallel ranks" + (f" x {parallel.tp} tensor-parallel" if parallel.tp > 1 else "")
     counts = {block.feed_forward.experts for block in architecture.blocks if block.feed_forward.experts}
     require(bool(counts), "parallel.ep", f"{architecture.name} has no experts to spread", "leave ep out")
     for count in counts:
         require(count % ep == 0, "parallel.ep", f"{ep} does not divide {count} experts", f"write a divisor of {count}")
-    require(
-        shards % ep == 0, "parallel.ep", f"{ep} does not divide {shards} data-parallel ranks", f"write a divisor of {shards}"
-    )
+    require(ep <= ranks and ranks % ep == 0, "parallel.ep", f"{ep} does not divide {told}", f"write a divisor of {ranks}")
 
 
 OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
 """The ZeRO stage from which each state is sharded."""
 
-QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0}
+QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0, "mxfp4": 4.25}
 """Bits a quantised weight: nf4 with an fp32 scale for each 64 (bitsandbytes), int4 with a 16-bit scale and zero for each 64,
-int8 with one scale a row, which is nothing."""
+int8 with one scale a row, which is nothing, mxfp4 with an 8-bit scale for each 32 (OCP Microscaling Formats 1.0, 2023)."""
+
+EXPERTS_ONLY = "mxfp4"
+"""The format in which only the experts of a mixture are stored; attention, router and vocabulary stay in 16 bits
+(transformers' Mxfp4Config, as gpt-oss was released: 60.8 GiB of 116.8 billion parameters)."""
 
 DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 """nf4 whose scales are in 8 bits: 4.127 (QLoRA, arXiv 2305.14314, section 3)."""
@@ -169,7 +173,7 @@ def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters
     head = m.head * stage.last / tp
     return GpuParameters(
         dense=stage.share * (m.matrices - m.experts) / tp,
-        experts=stage.share * m.experts / (tp * stage.parallel.ep),
+        experts=stage.share * m.experts / (count_expert_tensor_ranks(stage.parallel, stage.shards) * stage.parallel.ep),
         embedding=embedding,
         head=head,
         rest=stage.share * m.small + embedding + head,
@@ -181,7 +185,7 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     """Return the states of one GPU in `stage` with the parameters `parts`."""
     n, parallel = m.numbers, stage.parallel
     zero, offload = parallel.stage, parallel.offload
-    expert_shards = max(stage.shards // parallel.ep, 1)
+    expert_shards = count_expert_shards(recipe, stage)
     stored, of_experts = _compute_weight_bytes(m, recipe, parts)
     weights = whole_weights = stored + of_experts
     if zero >= WEIGHT_STAGE:
@@ -189,6 +193,7 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     dense, experts = _count_trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
     unit = 0.0 if recipe.adapters else n.gradient
+    layer_ranks = count_expert_tensor_ranks(parallel, stage.shards) * parallel.ep if m.experts else parallel.tp
     whole_gradients = n.gradient * trained
     late = parallel.fsdp and (parallel.pp > 1 or (get_framework(recipe).syncs_late and recipe.gradient_accumulation > 1))
     stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
@@ -196,7 +201,8 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     if beside:
         whole_gradients += beside
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
-    weights_away, gradients_away = offload == "all", offload != "none" and zero >= OPTIMIZER_STAGE
+    weights_away = offload == "all"
+    gradients_away = offload != "none" and zero >= OPTIMIZER_STAGE and get_framework(recipe).offloads_gradients
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
     # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
     gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
@@ -211,10 +217,31 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
         gradients_stay=gradients_stay,
         head_gradient=unit * (parts.embedding if m.tied else parts.head) * stage.last,
         embedding_gradient=unit * parts.embedding * stage.first,
-        layer_gradient=unit * m.layer_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
+        layer_gradient=unit * m.layer_parameters / layer_ranks,
         attention_gradient=unit * m.attention_parameters / parallel.tp,
-        down_gradient=unit * m.down_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
+        down_gradient=unit * m.down_parameters / layer_ranks,
     )
+
+
+def count_expert_shards(recipe: Recipe, stage: PipelineStage) -> int:
+    """Return the ranks that divide the states of one expert-parallel rank's experts: those that hold the same experts.
+
+    1 where the library keeps experts out of sharding once they are spread.
+    """
+    parallel = stage.parallel
+    if parallel.ep > 1 and not get_framework(recipe).shards_experts:
+        return 1
+    return max(parallel.tp * stage.shards // (parallel.ep * count_expert_tensor_ranks(parallel, stage.shards)), 1)
+
+
+def count_expert_tensor_ranks(parallel: Parallelism, shards: int) -> int:
+    """Return the GPUs that together hold one expert.
+
+    All tensor-parallel ranks where `ep` divides the data-parallel ranks. Else experts fold over tensor- and data-parallel ranks
+    (Megatron's parallel folding, arXiv 2504.14960), as wide as fits: 8 GPUs with tp = 4 and ep = 8 hold each expert whole.
+    """
+    ranks = parallel.tp * shards
+    return next(n for n in range(parallel.tp, 0, -1) if parallel.tp % n == 0 and ranks % (n * parallel.ep) == 0)
 
 
 def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
@@ -236,7 +263,8 @@ def _compute_weight_bytes(m: ModelMeasure, recipe: Recipe, parts: GpuParameters)
     """Return the weight bytes of (everything but experts, experts)."""
     matrix, other = choose_weight_bytes(m, recipe)
     head = parts.head if m.head_quantised else 0.0
-    stored = matrix * (parts.dense + head) + other * (parts.rest - head)
+    dense = other if recipe.quant == EXPERTS_ONLY and m.experts else matrix
+    stored = dense * (parts.dense + head) + other * (parts.rest - head)
     return stored + m.numbers.weight * parts.adapters, matrix * parts.experts
 
 
@@ -302,8 +330,14 @@ def compute_buffers(
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
-        step=m.numbers.weight * held.trained / own if get_framework(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
+        step=m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0,
     )
+
+
+def _runs_foreach(recipe: Recipe) -> bool:
+    """Return whether AdamW's step makes temporaries of the size of all weights it updates (torch/optim/adam.py)."""
+    foreach = get_framework(recipe).foreach if recipe.optimizer_kernel == "auto" else recipe.optimizer_kernel == "foreach"
+    return foreach and recipe.optimizer == "adamw"
 
 
 def _compute_gathered(
@@ -325,13 +359,21 @@ def _compute_gathered(
     layers = (
         (get_framework(recipe).gathered if parallel.fsdp else overheads.GATHERED_LAYERS)
         * each
-        * m.layer_parameters
-        / (parallel.tp * (parallel.ep if m.experts else 1))
+        * _count_gathered_parameters(m, recipe, parallel)
+        / parallel.tp
     )
     live = 0.0 if parallel.fsdp else compute * overheads.LIVE_ELEMENTS
     root = 0.0 if apart else compute * (parts.embedding + parts.head)
     away = max(held.whole_weights - held.weights, 0.0)
     return min(max(layers, live) + root, away), compute * parts.head * apart
+
+
+def _count_gathered_parameters(m: ModelMeasure, recipe: Recipe, parallel: Parallelism) -> float:
+    """Return the parameters of one layer that a rank gathers; of a mixture, the experts of its own expert-parallel rank."""
+    if not m.experts or parallel.ep == 1:
+        return m.layer_parameters
+    experts = m.layer_parameters - m.attention_parameters
+    return m.attention_parameters + (experts / parallel.ep if get_framework(recipe).shards_experts else 0)
 
 
 def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates) -> float:
@@ -357,4 +399,5 @@ def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
     bitsandbytes dequantises a matrix before it multiplies; llama.cpp's kernels read packed weights and need no copy.
     """
     width = get_framework(recipe).quantised_input if recipe.trains else 0
-    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else max(m.numbers.compute, width) * m.largest_matrix
+    packed = recipe.quant in GGUF_BITS or (recipe.quant == EXPERTS_ONLY and not recipe.trains)
+    return 0.0 if recipe.quant == "none" or packed else max(m.numbers.compute, width) * m.largest_matrix

@@ -123,7 +123,14 @@ def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Th
     if job.beside is None:
         p = placed
         return compute_throughput(
-            job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency
+            job.architecture,
+            p.recipe,
+            p.parallel,
+            p.gpu,
+            gpus=p.gpus,
+            nodes=p.nodes,
+            efficiency=efficiency,
+            network=p.network,
         )
     from costguard.sizing.speed.preference import compute_preference_speed
 

@@ -194,7 +194,7 @@ REDUCED_PRECISIONS = ("fp4", "fp8")
 """Precisions below 16 bits, narrowest first."""
 FLASH_BACKWARD = 2.5
 """Flash attention computes the scores again in its backward pass: 2.5 forwards, not 2 (Dao 2023)."""
-QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53}
+QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53, "mxfp4": 0.53}
 """Bytes a quantised weight travels in, with the scales of its blocks."""
 
 
@@ -203,7 +203,8 @@ class TokenWork:
     """The work of a job per token, independent of hardware and parallelism: FLOPs by rate, bytes and weights.
 
     `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers of all layers, of feed-forwards, of mixtures. `words`: size
-    of the vocabulary. `walked`: the layers are convolutions.
+    of the vocabulary. `walked`: the layers are convolutions. `layers`, `mixture_layers`: their number, and that of those with
+    experts. `experts`: experts of one such layer.
     """
 
     flops: Flops
@@ -221,6 +222,9 @@ class TokenWork:
     hidden: float
     experts_per_token: float
     walked: bool
+    layers: int
+    mixture_layers: int
+    experts: int
 
     @property
     def mixture(self) -> bool:
@@ -253,6 +257,9 @@ def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
         walked=architecture.walk is not None,
         routed_hidden=sum(b.layers * b.hidden for b in architecture.blocks if b.feed_forward.experts),
         experts_per_token=max((b.feed_forward.experts_per_token for b in architecture.blocks), default=0),
+        layers=sum(b.layers for b in architecture.blocks),
+        mixture_layers=sum(b.layers for b in architecture.blocks if b.feed_forward.experts),
+        experts=max((b.feed_forward.experts for b in architecture.blocks), default=0),
     )
 
 

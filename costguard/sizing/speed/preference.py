@@ -20,7 +20,8 @@ from costguard.sizing.preference import PreferenceTraining
 from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work
-from costguard.sizing.speed.throughput import TERA, Throughput, compute_throughput
+from costguard.sizing.speed.step_time import TERA
+from costguard.sizing.speed.throughput import Throughput, compute_throughput
 from costguard.values.interval import Interval
 
 MICRO = 1e6
@@ -66,7 +67,9 @@ class _PlacementSpeeds:
 
     def compute_speed(self, architecture: Architecture, recipe: Recipe, parallel: Parallelism) -> Throughput | None:
         p = self.placed
-        return compute_throughput(architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency)
+        return compute_throughput(
+            architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency, network=p.network
+        )
 
 
 def _list_passes(

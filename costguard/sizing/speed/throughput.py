@@ -1,17 +1,10 @@
-"""Tokens per second per GPU: the ideal rate times one factor for each named cost, with an 80 % interval.
+"""Tokens per second per GPU: the ideal rate times one factor for each component of a step, with an 80 % interval.
 
 Example: an ideal of 7,000 tokens per second and factors base 0.70, memory 0.85, network 0.95 give 3,957; with a log spread of
 0.25 the interval is 3,082 to 5,081. Training tokens are those of the data set. Inference tokens are generated tokens:
 `micro_batch` sequences on each copy of the model, each with `seq_len` tokens before it. Prompt tokens are `prefill`.
 
-Costs: each is a time in seconds per token of one GPU at the best rate of the component, as a feature
-
-    -log(1 + time / time of arithmetic)
-
-It is 0 if no time is spent; a fitted weight of 1 would mean that none of the time overlaps with arithmetic.
-
-Example: Llama-2-7B, 2 x 2048 tokens, no checkpointing, on one A100-80GB-SXM: 41.2 GFLOP at 312 TFLOPS and slower scores take
-135 us. Activations, logits, weights and optimizer move 92.8 MB, 45.5 us at 2039 GB/s: `memory` is -log(1.34) = -0.29.
+The components of a training step are in `step_time.py`.
 
 Generation: a step reads all weights and every sequence's cache, and the slower of reading and computing sets the speed.
 
@@ -23,13 +16,23 @@ weights and 1.07 GB of cache take 11.7 ms per step, 86 tokens per second; comput
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture, LayerBlock
-from costguard.sizing.memory.frameworks import has_fused_kernels
-from costguard.sizing.recipe import Parallelism, Recipe
-from costguard.sizing.speed.efficiency import Efficiency, GpuFamily, ServingEfficiency, StepConstants
+from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
+from costguard.sizing.speed.efficiency import Efficiency, ServingEfficiency
 from costguard.sizing.speed.flops import PeakRate, TokenWork, count_work, find_peak_rate
+from costguard.sizing.speed.step_time import (
+    GIGA,
+    OVER_LINKS,
+    TERA,
+    LinkSpeeds,
+    StepCosts,
+    StepSetting,
+    compute_costs,
+    compute_links,
+)
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
 
@@ -61,45 +64,104 @@ def compute_throughput(
     gpus: int,
     nodes: int,
     efficiency: Efficiency,
+    network: NetworkSpeeds = USUAL_NETWORK,
 ) -> Throughput | None:
-    """Return the speed of the job on `gpus` GPUs in `nodes` machines; None if no arithmetic rate of the GPU is known."""
+    """Return the speed of the job on `gpus` GPUs in `nodes` machines; None if no arithmetic rate of the GPU is known.
+
+    `network`: the links that the user states; usual ones where it states none.
+    """
     top = find_peak_rate(recipe, gpu)
     if top is None:
         return None
     job = count_work(architecture, recipe)
-    setting = StepSetting(work=job, recipe=recipe, parallel=parallel, gpu=gpu, gpus=gpus, nodes=nodes, top=top)
+    setting = StepSetting(work=job, recipe=recipe, parallel=parallel, gpu=gpu, gpus=gpus, nodes=nodes, top=top, network=network)
     return _compute_training(setting, efficiency) if recipe.trains else _compute_serving(architecture, setting, efficiency)
 
 
 def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughput:
     top, flops, gpu = setting.top, setting.work.flops, setting.gpu
-    found = compute_costs(setting, efficiency.physics, efficiency.find_family(gpu.arch))
-    reasons = tuple((name, math.exp(efficiency.weights.get(name, 0.0) * x)) for name, x in found.items() if x)
-    ideal = 1 / compute_arithmetic_seconds(setting, efficiency.physics)
+    costs = compute_costs(setting, efficiency.physics, efficiency.find_family(gpu.arch))
+    reasons = list_factors(costs, efficiency.weights)
+    ideal = 1 / costs.arithmetic
     rate = ideal * math.prod(factor for _, factor in reasons)
+    names = (*costs.names, f"card {gpu.name}", f"library {setting.recipe.framework}")
     return Throughput(
-        tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.choose_spread(found))),
+        tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.compute_half_width(names))),
         efficiency=rate * flops.hardware / (top.matrix * TERA),
         peak_tflops=top.matrix,
         reasons=reasons,
-        notes=(*top.notes, *_list_missing_evidence(found, efficiency, gpu)),
+        notes=(
+            *top.notes,
+            *_list_missing_evidence(efficiency.list_unmeasured(names), gpu),
+            *_list_assumed_links(setting, efficiency, reasons),
+            *_list_loop_notes(setting, reasons),
+        ),
         explain=(*flops.explain, f"at {top.matrix:g} TFLOPS and nothing else: {ideal:.1f} tokens/s per GPU"),
     )
 
 
-def _list_missing_evidence(found: dict[str, float], efficiency: Efficiency, gpu: Gpu) -> tuple[str, ...]:
-    missing = [name for name, x in found.items() if x and not efficiency.evidence.get(name, 0)]
-    named = [gpu.name if name.startswith("gpu ") else name for name in missing]
-    return (f"no published run tells the speed of: {', '.join(named)}; the interval is wide",) if named else ()
+def list_factors(costs: StepCosts, weights: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Return (component, factor) of each component of a step; the ideal rate times all factors is the rate.
+
+    What adds seconds gets the seconds before it over the seconds with it.
+    """
+    shares = [(name, math.exp(weights.get(name, 0.0) * x)) for name, x in costs.shares.items() if x]
+    spent = costs.arithmetic / math.prod(factor for _, factor in shares)
+    added = []
+    for name, seconds in costs.seconds.items():
+        if seconds:
+            longer = spent + weights.get(name, 0.0) * seconds
+            added.append((name, spent / longer))
+            spent = longer
+    whole = [(name, math.exp(weights.get(name, 0.0) * x)) for name, x in costs.factors.items() if x]
+    return (*shares, *added, *whole)
+
+
+def _list_missing_evidence(missing: tuple[str, ...], gpu: Gpu) -> tuple[str, ...]:
+    named = [gpu.name if name.startswith(("gpu ", "card ")) else name for name in missing]
+    listed = ", ".join(dict.fromkeys(named))
+    return (f"no published run tells the speed of: {listed}; the interval is wide",) if named else ()
+
+
+TOLD_FROM = 0.95
+"""An assumed link is named where it takes a twentieth of the step or more."""
+
+
+def _list_assumed_links(
+    setting: StepSetting, efficiency: Efficiency, reasons: tuple[tuple[str, float], ...]
+) -> tuple[str, ...]:
+    """Return a sentence that names the assumed speed of the link that slows the job down; nothing if none does."""
+    waits = math.prod(factor for name, factor in reasons if name in OVER_LINKS)
+    if setting.gpus == 1 or waits > TOLD_FROM:
+        return ()
+    links, network = compute_links(setting, efficiency.physics), setting.network
+    if setting.gpus > links.together:
+        if network.node_gbit is not None:
+            return ()
+        gbit = 8 * links.between * setting.gpus / setting.nodes
+        return (f"assumed {gbit:,.0f} Gbit/s of network into each machine: write [network] node_gbit if yours differs",)
+    if network.gpu_gb_s is not None or setting.gpu.nvlink:
+        return ()
+    return (f"assumed {links.inside:g} GB/s between the cards, over PCIe: write [network] gpu_gb_s if yours differ",)
+
+
+def _list_loop_notes(setting: StepSetting, reasons: tuple[tuple[str, float], ...]) -> tuple[str, ...]:
+    """Return a sentence on experts that run one after the other, and how much faster a grouped product is."""
+    factor = dict(reasons).get("expert_loop", 1.0)
+    if factor > TOLD_FROM:
+        return ()
+    why = "as stated" if setting.recipe.experts_implementation == "loop" else f"as {setting.recipe.framework} does here"
+    faster = f'experts_implementation = "grouped" is about {1 / factor:.1f} times as fast where the library has it'
+    return (f"experts run one after the other, {why}: {faster}",)
 
 
 def _compute_serving(architecture: Architecture, setting: StepSetting, efficiency: Efficiency) -> Throughput:
     top, forward, serving = setting.top, setting.work.flops.forward, efficiency.serving
-    prefill = _compute_prefill_rate(setting.work, top, serving)
+    prefill = compute_prefill_rate(setting.work, top, serving)
     rate, bound = prefill, "compute"
-    if _is_generative(architecture):
-        reach = _compute_links(setting.gpu, setting.gpus, setting.nodes, efficiency.physics)
-        step = _compute_decode_step(architecture, setting, links=reach, serving=serving)
+    if is_generative(architecture):
+        reach = compute_links(setting, efficiency.physics)
+        step = compute_decode_step(architecture, setting, links=reach, serving=serving)
         rate = setting.recipe.micro_batch / step.seconds / (setting.parallel.tp * setting.parallel.pp)
         bound = "memory bandwidth" if step.reading > step.computing else "compute"
     share = rate * forward / (top.matrix * TERA)
@@ -112,211 +174,6 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
         explain=setting.work.flops.explain,
         prefill_tokens_per_s_per_gpu=prefill,
     )
-
-
-TERA, GIGA = 1e12, 1e9
-FULLY_SHARDED = 3
-NVL72 = 72
-INTERLEAVED_FROM = 0.25
-NEW_KERNELS_FROM = ("9.", "10.")
-"""Compute capabilities whose matrix units older kernels cannot fill."""
-UNCUT_GB_S = {"NVLink3 (cut)": 600, "NVLink4 (cut)": 900}
-"""A800 and H800 have less NVLink than their sisters, and the same network cards."""
-USUAL_ACHIEVED = 0.8
-"""The share of its datasheet peak that the best matrix multiplication reaches on H100 and B200 (gpus.csv, MAMF column)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSetting:
-    """A job on `gpus` GPUs in `nodes` machines."""
-
-    work: TokenWork
-    recipe: Recipe
-    parallel: Parallelism
-    gpu: Gpu
-    gpus: int
-    nodes: int
-    top: PeakRate
-
-    @property
-    def ranks(self) -> int:
-        """Return the number of data-parallel copies of the model."""
-        return max(1, self.gpus // self.parallel.model_ranks)
-
-    @property
-    def weights(self) -> float:
-        """Return the weights that one copy stores for a token; its ranks read their parts at the same time."""
-        return self.work.weights + self.work.expert_weights / self.parallel.ep
-
-    @property
-    def pass_tokens(self) -> float:
-        """Return the tokens of one pass of one copy, divided by the context-parallel ranks."""
-        return self.recipe.micro_batch * self.recipe.seq_len / self.parallel.cp
-
-    @property
-    def passes_a_step(self) -> int:
-        """Return the number of forward and backward passes per optimizer step."""
-        return self.recipe.gradient_accumulation
-
-    @property
-    def trains_weights(self) -> bool:
-        """Return whether the model's own weights have gradients."""
-        return self.recipe.trains and not self.recipe.adapters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSpeeds:
-    """The GB/s that a GPU sends.
-
-    - `inside`: inside a machine. `between`: between machines while all GPUs send. `collective`: in a ring over all
-        GPUs.
-    - `together`: number of GPUs that share the fast fabric.
-    """
-
-    inside: float
-    between: float
-    collective: float
-    together: int
-
-
-def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamily) -> dict[str, float]:
-    """Return every named cost of this job on these GPUs, before the fitted weights; 0 if a cost does not apply."""
-    s, reach = setting, _compute_links(setting.gpu, setting.gpus, setting.nodes, physics)
-    base = compute_arithmetic_seconds(s, physics)
-    return {
-        "base": 1.0,
-        "memory": -math.log1p(_compute_memory_seconds(s, physics) / base),
-        "network": -math.log1p(_compute_network_seconds(s, reach) / base),
-        "model_parallel": -math.log1p(_compute_model_parallel_seconds(s, reach) / base),
-        "bubble": -math.log1p(_compute_idle_share(s.parallel.pp, s.passes_a_step)),
-        "narrow": -math.log1p(physics.narrow_hidden / s.work.hidden),
-        "host": -math.log1p(_compute_host_seconds(s, physics) / base),
-        "mixture": -float(s.work.mixture),
-        "convolutions": -float(s.work.walked),
-        "fp8": -float(bool(s.top.reduced)),
-        "fp4": -float(s.top.reduced == "fp4"),
-        "fp16": -float(s.top.fp16),
-        "scale": -math.log10(s.gpus),
-        "power": _compute_power(s.gpu, family),
-        "achieved": _compute_achieved(s.gpu),
-        f"gpu {family.prefix}": 1.0,
-    }
-
-
-def compute_arithmetic_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """Return the seconds per token if a GPU did nothing but multiply at its peak; scores are slower than matrices."""
-    job, top = setting.work, setting.top
-    wide = job.wide_flops + _choose_attention_slowdown(setting, physics) * job.attention_flops
-    return (job.matrix_flops / top.matrix + wide / top.wide) / TERA
-
-
-def _choose_attention_slowdown(setting: StepSetting, physics: StepConstants) -> float:
-    """Return the slowdown of attention scores.
-
-    Hopper and Blackwell need kernels written for them (FlashAttention-3 and 4, cuDNN); FlashAttention-2 runs slowly on them.
-    """
-    recipe = setting.recipe
-    made_for_it = recipe.attention == "flash3" or recipe.framework == "megatron"
-    if setting.gpu.compute_capability.startswith(NEW_KERNELS_FROM) and not made_for_it:
-        return physics.attention_slowdown_old_kernel
-    return physics.attention_slowdown
-
-
-def _compute_idle_share(stages: int, passes: int) -> float:
-    """Return a pipeline's fill and drain time divided by its working time: (p - 1) / m.
-
-    If the ratio is large, stages are cut in two and interleaved, which halves the part above INTERLEAVED_FROM.
-    """
-    idle = (stages - 1) / passes
-    return min(idle, (idle + INTERLEAVED_FROM) / 2)
-
-
-def _compute_memory_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """Return the seconds per token to move activations, logits, weights and optimizer states through the GPU's memory."""
-    s, job = setting, setting.work
-    layers = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
-    logits = physics.logits_bytes_per_word * job.words
-    layers *= physics.fused_share if has_fused_kernels(s.recipe) else 1
-    logits *= physics.fused_share if s.recipe.fused_loss or s.recipe.compiled else 1
-    routed = physics.routed_bytes_per_hidden * job.routed_hidden * job.experts_per_token
-    read = physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes
-    step = physics.optimizer_bytes_per_weight / (s.ranks if s.parallel.stage else 1) / s.passes_a_step
-    weights = s.weights * (read * job.passes + s.trains_weights * step) / s.pass_tokens
-    bandwidth = s.gpu.bandwidth_gb_s / s.gpu.dies * GIGA
-    return ((layers + routed) * (job.passes + s.recipe.trains) + logits + weights) / bandwidth
-
-
-def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
-    """Return the seconds per token of data-parallel communication.
-
-    Gradients are sent once per step; with ZeRO-3 and FSDP, weights are gathered in every pass and gradients are scattered.
-    """
-    s, job = setting, setting.work
-    gradients = 2.0 * s.trains_weights
-    gathered = job.passes * job.weight_bytes + gradients
-    moved = gathered if s.parallel.stage == FULLY_SHARDED else 2 * gradients / s.passes_a_step
-    return moved * s.weights * (s.ranks - 1) / s.ranks / (links.collective * GIGA) / s.pass_tokens
-
-
-def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
-    """Return the seconds per token of tensor- and expert-parallel communication.
-
-    Tensor parallelism sums two activations per layer and pass; expert parallelism sends tokens to experts and back. Between
-    machines a token is sent once to each machine that holds one of its experts: 8 experts in 8 machines mean 4.6 other
-    machines.
-    """
-    s, job = setting, setting.work
-    tensor = links.inside if s.parallel.tp <= links.together else links.between
-    summed = 8 * (s.parallel.tp - 1) * job.hidden_layers / tensor
-    copies, ep = job.experts_per_token, s.parallel.ep
-    machines = -(-ep // links.together)
-    crossing = (machines - 1) * (1 - math.pow(1 - 1 / machines, copies))
-    exchanged = 4 * job.routed_hidden * (copies * (ep - 1) / ep / links.inside + crossing / links.between)
-    return job.passes * (summed + exchanged) / GIGA
-
-
-def _compute_host_seconds(setting: StepSetting, physics: StepConstants) -> float:
-    """Return the seconds per token of offloading.
-
-    Once per step, gradients go down, weights go up and Adam runs on the CPU; with `all`, weights go up in every pass.
-    """
-    s, job = setting, setting.work
-    if s.parallel.offload == "none":
-        return 0.0
-    per_byte = 1 / s.ranks / (physics.host_gb_s * GIGA)
-    fetched = (s.parallel.offload == "all") * job.passes * job.weight_bytes * per_byte
-    step = s.trains_weights * (4 * per_byte + 1 / s.nodes / physics.host_weights_per_s) / s.passes_a_step
-    return s.weights * (fetched + step) / s.pass_tokens
-
-
-def _compute_links(gpu: Gpu, gpus: int, nodes: int, physics: StepConstants) -> LinkSpeeds:
-    """Return the link speeds between the GPUs.
-
-    A ring's data enters a machine once, over the network cards of all its GPUs together. The cards are assumed to be
-    proportional to the fabric (`fabric_share_per_gpu`); with PCIe, one shared card of `pcie_node_gb_s` is assumed.
-    """
-    per_node = max(1, gpus // nodes)
-    inside = (gpu.interconnect_gb_s or 0) / 2 if gpu.nvlink else physics.pcie_gb_s
-    together = NVL72 if "NVL72" in gpu.interconnect else per_node
-    if gpus <= together:
-        return LinkSpeeds(inside=inside, between=inside, collective=inside, together=gpus)
-    uncut = UNCUT_GB_S.get(gpu.interconnect, gpu.interconnect_gb_s or 0)
-    between = uncut * physics.fabric_share_per_gpu if gpu.nvlink else physics.pcie_node_gb_s / per_node
-    return LinkSpeeds(inside=inside, between=between, collective=min(inside, between * per_node), together=together)
-
-
-def _compute_power(gpu: Gpu, family: GpuFamily) -> float:
-    """Return the log of the GPU's power limit per TFLOPS relative to its generation's least throttled GPU; 0 if unknown."""
-    if family.full_power_w_per_tflops is None or gpu.tdp_w is None or gpu.bf16_tflops is None:
-        return 0.0
-    return min(0.0, math.log(gpu.tdp_w / gpu.bf16_tflops / family.full_power_w_per_tflops))
-
-
-def _compute_achieved(gpu: Gpu) -> float:
-    """Return the log of the best measured share of peak relative to the usual share; 0 if none was measured."""
-    if gpu.mamf_bf16_tflops is None or gpu.bf16_tflops is None:
-        return 0.0
-    return math.log(gpu.mamf_bf16_tflops / gpu.bf16_tflops / USUAL_ACHIEVED)
 
 
 CACHE_BYTES = 2.0
@@ -338,7 +195,7 @@ class DecodeStep:
         return max(self.reading, self.computing) + self.summing
 
 
-def _compute_decode_step(
+def compute_decode_step(
     architecture: Architecture, setting: StepSetting, *, links: LinkSpeeds, serving: ServingEfficiency
 ) -> DecodeStep:
     """Return one decode step of `micro_batch` sequences with `seq_len` earlier tokens each, on tp x pp GPUs."""
@@ -371,11 +228,11 @@ def _compute_cache_bytes(block: LayerBlock, recipe: Recipe) -> float:
     return CACHE_BYTES * block.layers * block.attention.cached_width * min(tokens, block.attention.window or tokens)
 
 
-def _compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
+def compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
     """Return the prompt tokens per second per GPU, limited by arithmetic."""
     return top.matrix * TERA * serving.compute_share / work.flops.forward
 
 
-def _is_generative(architecture: Architecture) -> bool:
+def is_generative(architecture: Architecture) -> bool:
     """Return whether tokens are generated one after another; an encoder or image tower processes them all at once."""
     return any(block.causal for block in architecture.blocks)

@@ -1,0 +1,130 @@
+"""A quote of a server: load, latency and the price of a million tokens, per option.
+
+The money of an option is that of a month of 730 hours, because a server that waits for requests is never switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from costguard.quoting.quote import QuoteOption
+from costguard.sizing.job import ServingLoad
+from costguard.sizing.speed.serving import ServingPlan
+from costguard.values.money import Rate
+from costguard.views.columns import WORDS, ColumnFit
+from costguard.views.document import DOUBTFUL, PLAIN, TableView
+from costguard.views.job import build_interval_data, format_split, round_digits
+
+SECONDS_PER_HOUR = 3600
+MILLION = 1e6
+SERVING_FITS: Mapping[str, ColumnFit] = {
+    "#": ColumnFit(rank=9),
+    "split": ColumnFit(rank=7),
+    "busy": ColumnFit(rank=6),
+    "first token s": ColumnFit(rank=5),
+    "ms a token": ColumnFit(rank=4),
+    "$/h": ColumnFit(rank=3),
+    "note": ColumnFit(rank=1, least=9, how=WORDS),
+    "provider": ColumnFit(),
+    "GPU": ColumnFit(least=14),
+    "$/M output": ColumnFit(),
+    "tier": ColumnFit(rank=2),
+}
+
+
+def format_load(load: ServingLoad) -> str:
+    """Return the load as text: `5 requests/s of 1,000 + 300 tokens`."""
+    return f"{load.requests_per_second:g} requests/s of {load.prompt_len:,} + {load.output_len:,} tokens"
+
+
+def build_serving_data(o: QuoteOption) -> dict[str, object] | None:
+    """Return the plan of a server for JSON; None for other jobs."""
+    plan = o.serving
+    if plan is None:
+        return None
+    return {
+        "copies": plan.copies,
+        "gpus_per_copy": plan.gpus_per_copy,
+        "gpus": o.gpu_count * o.nodes,
+        "sequences_per_copy": plan.batch,
+        "requests_per_s_capacity": build_interval_data(plan.capacity),
+        "utilisation": round_digits(plan.utilisation, 3),
+        "output_tokens_per_s": round_digits(plan.output_tokens_per_s, 4),
+        "tokens_per_s": round_digits(plan.tokens_per_s, 4),
+        "first_token_s": build_interval_data(plan.first_token_s),
+        "token_s": build_interval_data(plan.token_s),
+        "request_s": build_interval_data(plan.request_s),
+        "usd_per_million_output_tokens": _format_per_million(o.rate, plan.output_tokens_per_s),
+        "usd_per_million_tokens": _format_per_million(o.rate, plan.tokens_per_s),
+        "usd_per_month": o.usd.format_ends() if o.usd else None,
+    }
+
+
+def build_serving_table(options: tuple[QuoteOption, ...], ranks: Mapping[int, int], told: Mapping[int, str]) -> TableView:
+    """Return the table of a serving quote. `ranks`, `told`: rank and note of each option, by its id."""
+    rows = tuple((*_build_row(o, o.serving, ranks[id(o)]), told[id(o)]) for o in options if o.serving)
+    return TableView(
+        title="",
+        columns=(
+            "#>",
+            "provider",
+            "GPU",
+            "tier",
+            "$/h>",
+            "copies>",
+            "split",
+            "busy>",
+            "first token s>",
+            "ms a token>",
+            "$ a month (80 % interval)>",
+            "$/M output>",
+            "note",
+        ),
+        rows=rows,
+        fits=SERVING_FITS,
+        tones=tuple(DOUBTFUL if o.price and not o.price.fresh else PLAIN for o in options),
+    )
+
+
+def list_serving_notes(first: QuoteOption | None) -> list[str]:
+    """Return what the figures of the first option mean; nothing without one."""
+    plan = first.serving if first else None
+    if first is None or plan is None:
+        return []
+    gpus = f"{first.gpu_count * first.nodes} x {first.gpu.name}"
+    total = _format_per_million(first.rate, plan.tokens_per_s)
+    each = f", ${total} a million tokens with the prompts" if total else ""
+    copies = "1 copy" if plan.copies == 1 else f"{plan.copies} copies"
+    capacity, answer = plan.capacity, plan.request_s
+    carried = f"{capacity.expected:.3g} requests/s ({capacity.low:.3g} to {capacity.high:.3g})"
+    took = f"{answer.expected:.1f} s ({answer.low:.1f} to {answer.high:.1f})"
+    return [
+        f"First option: {gpus} hold {copies} on {plan.gpus_per_copy} each, carry {carried} and answer in {took}{each}.",
+        "Machines are counted so that the low end of their speed carries the load; the money is that of 730 hours.",
+    ]
+
+
+def _build_row(o: QuoteOption, plan: ServingPlan, rank: int) -> tuple[str, ...]:
+    gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
+    month = o.usd.format_ends() if o.usd else None
+    return (
+        str(rank),
+        o.offer.provider if o.offer else "-",
+        gpus,
+        o.offer.tier if o.offer else "-",
+        o.rate.format(2) if o.rate else "unknown",
+        f"{plan.copies}",
+        format_split(o.placement.parallel) if o.placement else "-",
+        f"{plan.utilisation:.0%}",
+        f"{plan.first_token_s.expected:.2f}",
+        f"{plan.token_s.expected * 1000:.0f}",
+        f"{month['expected']} ({month['low']} - {month['high']})" if month else "unknown",
+        _format_per_million(o.rate, plan.output_tokens_per_s) or "unknown",
+    )
+
+
+def _format_per_million(rate: Rate | None, tokens_per_s: float) -> str | None:
+    """Return the dollars of a million tokens at this load; None if the price is unknown."""
+    if rate is None:
+        return None
+    return f"{float(rate.format()) * MILLION / (tokens_per_s * SECONDS_PER_HOUR):.3f}"
