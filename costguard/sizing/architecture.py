@@ -9,6 +9,7 @@ one LayerBlock for each kind. `group_blocks` merges alternating layers by kind, 
 Parameters outside the layers and the two vocabulary matrices are named entries in `extras`.
 
 Multi-head latent attention (MLA, DeepSeek-V2) compresses keys and values into a narrow latent, and the cache stores only that.
+Linear attention (`LinearState`: Qwen3-Next's gated delta net, Mamba 2) keeps a state of fixed size instead of keys and values.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-par
 """Parameters per hidden unit of each kind of norm: a scale, a scale and a shift, or nothing."""
 
 QK_NORMS = ("none", "per-head", "full")
+LINEAR_CHUNK = 64
+"""Tokens whose pairs linear attention scores directly, while the rest goes through its state (flash-linear-attention's
+kernels)."""
+
+KEY_VALUES = ("own", "shared", "earlier")
+SAMPLE_UNITS = ("images", "audio_seconds", "frames")
+"""What people count instead of tokens, where a model is not fed words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +45,9 @@ class Attention:
     """Self-attention of one layer.
 
     `window`: the most tokens that one query attends to; None: all tokens before it. `fused`: query, key and value are one
-    matrix. `packed`: the result of that matrix stays in memory together with the rotated query and key.
+    matrix. `packed`: the result of that matrix stays in memory together with the rotated query and key. `output_gate`: the
+    query matrix also makes a gate for the result. `key_value`: "shared" if one matrix makes keys and values, "earlier" if
+    those of an earlier layer are read. `state`: linear attention, with `head_dim` of its values; None: of every pair of tokens.
     """
 
     heads: int
@@ -51,8 +61,12 @@ class Attention:
     packed: bool = False
     window: int | None = None
     latent: LatentAttention | None = None
+    output_gate: bool = False
+    key_value: str = "own"
+    state: LinearState | None = None
 
     def __post_init__(self) -> None:
+        require_one_of(self.key_value, KEY_VALUES, "key_value")
         require_whole_number(self.heads, "heads")
         require_whole_number(self.kv_heads, "kv_heads")
         require_whole_number(self.head_dim, "head_dim")
@@ -80,15 +94,28 @@ class Attention:
     def cached_width(self) -> int:
         """Return the numbers that a KV cache stores per token and layer.
 
-        These are the keys and values; with MLA, the latent and the rotated key.
+        These are the keys and values; with MLA, the latent and the rotated key; none where an earlier layer's are read, or
+        where a state of fixed size takes their place (`state_numbers`).
         """
+        if self.state is not None or self.key_value == "earlier":
+            return 0
         return 2 * self.kv_width if self.latent is None else self.latent.kv_rank + self.latent.rope_dim
+
+    @property
+    def state_numbers(self) -> int:
+        """Return the numbers that linear attention stores per sequence and layer; 0 for all other attention."""
+        return 0 if self.state is None else self.state.size
 
     def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
         """Return the (inputs, outputs) of each linear layer by name."""
+        q, kv = self.query_width, self.kv_width
+        if self.state is not None:
+            return {"in_proj": (hidden, self.state.in_width), "o_proj": (q, hidden)}
         if self.latent is None:
-            q, kv = self.query_width, self.kv_width
-            return {"q_proj": (hidden, q), "k_proj": (hidden, kv), "v_proj": (hidden, kv), "o_proj": (q, hidden)}
+            made = {"own": ("k_proj", "v_proj"), "shared": ("k_proj",), "earlier": ()}[self.key_value]
+            return (
+                {"q_proj": (hidden, (1 + self.output_gate) * q)} | dict.fromkeys(made, (hidden, kv)) | {"o_proj": (q, hidden)}
+            )
         m = self.latent
         query = (
             {"q_a_proj": (hidden, m.q_rank), "q_b_proj": (m.q_rank, self.query_width)}
@@ -102,9 +129,16 @@ class Attention:
         }
 
     def count_small_parameters(self, hidden: int) -> int:
-        """Return the number of parameters that are not in a matrix: biases, query and key norms, sinks."""
+        """Return the number of parameters that are not in a matrix: biases, query and key norms, sinks, a state's own."""
+        if self.state is not None:
+            return self.state.small
         biases = self.qkv_bias * self._biased_width + self.out_bias * hidden
-        norms = {"none": 0, "per-head": 2 * self.head_dim, "full": self.query_width + self.kv_width}[self.qk_norm]
+        keys = self.key_value != "earlier"
+        norms = {
+            "none": 0,
+            "per-head": (1 + keys) * self.head_dim,
+            "full": self.query_width + keys * self.kv_width,
+        }[self.qk_norm]
         latent_norms = 0 if self.latent is None else self.latent.q_rank + self.latent.kv_rank
         return biases + norms + latent_norms + self.sinks * self.heads
 
@@ -115,7 +149,7 @@ class Attention:
         With MLA these are the two projections into a latent; the projections out of it have no bias.
         """
         if self.latent is None:
-            return self.query_width + 2 * self.kv_width
+            return sum(outputs for name, (_, outputs) in self.list_matrices(0).items() if name != "o_proj")
         return self.latent.q_rank + self.latent.kv_rank + self.latent.rope_dim
 
 
@@ -123,8 +157,9 @@ class Attention:
 class FeedForward:
     """The feed-forward of one layer, or its experts.
 
-    `ffn`: the width; with `experts`, the width of one expert. `shared_ffn`: the summed width of the experts that process every
-    token. `fused`: gate and up are one matrix. `activation`: its Hugging Face name; `gelu_new` keeps the most memory.
+    `ffn`: the width; 0 if the layer has none; with `experts`, the width of one expert. `shared_ffn`: the summed width of the
+    experts that process every token. `fused`: gate and up are one matrix. `activation`: its Hugging Face name; `gelu_new`
+    keeps the most memory.
     """
 
     ffn: int
@@ -139,7 +174,7 @@ class FeedForward:
     fused: bool = False
 
     def __post_init__(self) -> None:
-        require_whole_number(self.ffn, "ffn")
+        require_whole_number(self.ffn, "ffn", least=0)
         require_whole_number(self.experts, "experts", least=0)
         require_whole_number(self.shared_ffn, "shared_ffn", least=0)
         require_whole_number(self.experts_per_token, "experts_per_token", least=1 if self.experts else 0)
@@ -152,11 +187,15 @@ class FeedForward:
 
     def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
         """Return the (inputs, outputs) of each linear layer of one expert, or of the only feed-forward, by name."""
+        if not self.ffn:
+            return {}
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         return dict.fromkeys(names, (hidden, self.ffn)) | {"down_proj": (self.ffn, hidden)}
 
     def count_parameters_each(self, hidden: int) -> int:
         """Parameters of one expert, or of the only feed-forward."""
+        if not self.ffn:
+            return 0
         widths = (self.gated + 1) * self.ffn
         return (self.gated + 2) * hidden * self.ffn + self.bias * (widths + hidden)
 
@@ -182,7 +221,8 @@ class FeedForward:
 class LayerBlock:
     """A run of `layers` equal layers.
 
-    `norms`: number of norms in one layer. `tokens`: tokens per sample; None: the job's seq_len.
+    `norms`: number of norms in one layer. `tokens`: tokens per sample; None: the job's seq_len. `cross_tokens`: tokens of the
+    encoder that cross-attention reads; None: the job's seq_len.
     """
 
     layers: int
@@ -194,6 +234,7 @@ class LayerBlock:
     causal: bool = True
     cross_attention: bool = False
     tokens: int | None = None
+    cross_tokens: int | None = None
     written: LayerImplementation = LIKE_LLAMA
 
     def __post_init__(self) -> None:
@@ -201,6 +242,14 @@ class LayerBlock:
         require_whole_number(self.hidden, "hidden")
         require_whole_number(self.norms, "norms", least=0)
         require_one_of(self.norm, NORMS, "norm")
+
+    def count_tokens(self, seq_len: int, decoder_len: int | None = None) -> int:
+        """Return the tokens of one sample that this block processes: of a decoder beside an encoder, `decoder_len` if
+        stated.
+        """
+        if self.cross_attention and decoder_len is not None:
+            return decoder_len
+        return self.tokens or seq_len
 
     @property
     def small_parameters(self) -> int:
@@ -239,6 +288,8 @@ class Architecture:
     - `extras`: (name, parameters) of tensors outside the layers and the vocabulary matrices: positions, norms, heads.
     - `stated_params`: replaces the computed parameter count where the shape is not fully known.
     - `sample_tokens`: the fixed number of tokens of a sample (an image's patches). None: the job states it.
+    - `sample_unit`: what a sample is counted in (`SAMPLE_UNITS`), and `units_per_sample`: how many of them it has. None: a
+        sample is words.
     - `positions`: the longest sequence that learned positions allow. None: no limit.
     - `vocab_width`: width of the vocabulary matrices. None: `hidden`. It differs where a text tower is narrower than
         the vision tower.
@@ -263,9 +314,14 @@ class Architecture:
     notes: tuple[str, ...] = ()
     walk: LayerWalk | None = None
     released_precision: str | None = None
+    sample_unit: str | None = None
+    units_per_sample: float = 1.0
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")
+        require(
+            self.sample_unit is None or self.sample_unit in SAMPLE_UNITS, "sample_unit", f"'{self.sample_unit}' is not known"
+        )
         require(
             bool(self.blocks) or self.walk is not None,
             "layers",
@@ -322,6 +378,12 @@ class Architecture:
         idle = sum(b.layers * (b.parameters_each - b.active_parameters_each) for b in self.blocks)
         return self.parameters * (self.computed_parameters - idle) // self.computed_parameters
 
+    def compute_predicted_share(self, seq_len: int, decoder_len: int | None = None) -> float:
+        """Return for which share of a sample's tokens words are predicted: of an encoder-decoder, those of the decoder."""
+        sample = self.sample_tokens or seq_len
+        decoders = [b for b in self.blocks if b.cross_attention]
+        return decoders[0].count_tokens(sample, decoder_len) / sample if decoders else 1.0
+
 
 def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
     """Return one LayerBlock for each kind of layer in `layers`, in order of first appearance."""
@@ -329,6 +391,23 @@ def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
     for block in layers:
         alike[replace(block, layers=1)] += block.layers
     return tuple(replace(block, layers=count) for block, count in alike.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearState:
+    """What linear attention has instead of keys and values.
+
+    `in_width`: outputs of the projections that make queries, keys, values, gates and decays. `small`: parameters of one layer
+    outside its matrices: convolution, decay, norm. `size`: numbers of the state of one sequence, with the convolution's.
+    """
+
+    in_width: int
+    small: int
+    size: int
+
+    def __post_init__(self) -> None:
+        for name in ("in_width", "small", "size"):
+            require_whole_number(getattr(self, name), name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,8 @@ class Recipe:
     - `dropout`: dropout is active, so masks and eager attention's dropped scores are kept (default in BERT and GPT-2,
         not in Llama).
     - `offload_activations`: tensors that checkpointing keeps are stored in host memory.
+    - `decoder_len`: tokens of an encoder-decoder's answer, which its decoder processes; None: as many as the encoder reads
+        (of Whisper, the most it writes). `seq_len` is the encoder's.
     - `prefill_chunk`: prompt tokens processed at once when serving, over all sequences. None: the usual server default
         (`overheads.PREFILL_TOKENS`).
     """
@@ -131,6 +133,7 @@ class Recipe:
     loss: str = "auto"
     optimizer_kernel: str = "auto"
     moments: str = "auto"
+    decoder_len: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.method, METHODS, "method")
@@ -155,6 +158,8 @@ class Recipe:
         if self.prefill_chunk is not None:
             require_whole_number(self.prefill_chunk, "prefill_chunk", most=100_000_000)
         require_whole_number(self.seq_len, "seq_len", most=100_000_000)
+        if self.decoder_len is not None:
+            require_whole_number(self.decoder_len, "decoder_len", most=100_000_000)
         require_whole_number(self.micro_batch, "micro_batch", most=1_000_000)
         require_whole_number(self.gradient_accumulation, "gradient_accumulation", most=1_000_000)
         require(

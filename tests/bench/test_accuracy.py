@@ -261,12 +261,12 @@ def test_peers_score_as_sizing_says() -> None:
     """SIZING.md: 16 B a parameter 65 / 107 %, accelerate 22 / 63 %, class-median speed 18 / 85 %."""
     memory = read_rows(GIVEN / "memory_dev.csv")
     for peer, median, p90 in ((peers.s1, 0.65, 1.07), (peers.accelerate, 0.22, 0.63)):
-        found = scores.score([s for s in scores.memory_scored(memory, peer) if s.enough])
+        found = scores.score([s for s in scores.memory_scored(memory, peer) if s.enough], by_row=True)
         assert found is not None
         assert found.median == pytest.approx(median, abs=0.03)
         assert found.p90 == pytest.approx(p90, abs=0.1)  # a LOMO row is read as pure 16 bits now, which is kinder to accelerate
     runs = speeds.measured(read_rows(GIVEN / "runs_dev.csv"))
-    classes = scores.score(speeds.by_peers(runs)["class-median efficiency, fitted on these rows"])
+    classes = scores.score(speeds.by_peers(runs)["class-median efficiency, fitted on these rows"], by_row=True)
     assert classes is not None
     # FLOPs are counted better than when SIZING.md was written (mixtures by their shapes, kernels), which is kinder to peers.
     assert classes.median == pytest.approx(0.18, abs=0.03)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import FeedForward, LayerBlock
+from costguard.sizing.architecture import LINEAR_CHUNK, Attention, FeedForward, LayerBlock
 from costguard.sizing.memory.adapters import count_adapter_parameters
 from costguard.sizing.memory.frameworks import FP32, LayerStyle
 
@@ -198,7 +198,11 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
     A trained bias on scores keeps the full scores. A frozen one is a mask per head (T5) that is shared by the batch.
     """
     a, n, biased = block.attention, style.numerics, style.biased and not cross
+    if a.state is not None:
+        return _compute_linear_kept(a, style)
     value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
+    seen = style.cross_seq if cross else style.seq
+    span = seen / style.seq
     kept = _compute_query_norms(block, style)
     if not style.trained:
         kept += _compute_inputs_kept(style, value, ("o_proj",))
@@ -207,8 +211,8 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
         each, work = _compute_scores(style, added=biased or (block.causal and not cross))
         wide = FP32 if style.written.wide_scores else n.compute
         keys, values = (a.heads, a.heads) if style.batch > 1 else _count_key_heads(block, style)
-        tensors = wide * a.query_width * (a.heads + keys) // a.heads + n.compute * value * values // a.heads
-        return kept + tensors + each * a.heads * style.seq + result * style.trained, work * a.heads * style.seq
+        tensors = wide * a.query_width * (1 + span * keys / a.heads) + span * n.compute * value * values / a.heads
+        return kept + tensors + each * a.heads * seen + result * style.trained, work * a.heads * seen
     if (biased and style.trained) or style.written.broadcast:
         scores = FP32 * a.heads * style.seq
         held = a.heads if style.batch > 1 else 1
@@ -216,13 +220,24 @@ def _compute_attention_kept(block: LayerBlock, style: LayerStyle, *, cross: bool
         shared = style.seq / style.batch if biased and block.causal else 0
         return kept + tensors + scores + shared + result * style.trained, 2 * scores
     keys, values = _count_key_heads(block, style)
-    tensors = n.compute * (a.query_width + a.query_width * keys // a.heads + value * values // a.heads) + result
+    tensors = n.compute * (a.query_width + span * (a.query_width * keys + value * values) / a.heads) + result
     if style.packs_qkv or (a.packed and values == a.kv_heads):
         kept += _compute_packed(block, style)
     if style.written.joined and style.trained:
         kept += result
     masks = a.heads / style.batch if biased else style.has_mask(block) and not cross
     return kept + tensors + STATISTIC_BYTES * a.heads + masks * n.compute * style.seq, 2 * tensors
+
+
+def _compute_linear_kept(attention: Attention, style: LayerStyle) -> tuple[float, float]:
+    """Return the same of linear attention: what the convolution reads and makes, the gated result, and a state a chunk.
+
+    Counted from the modules' code; no published row measures it.
+    """
+    state, n = attention.state, style.numerics
+    assert state is not None  # noqa: S101 - the caller asked
+    kept = n.compute * (2 * state.in_width + 3 * attention.query_width) + FP32 * state.size / LINEAR_CHUNK
+    return kept, n.compute * state.in_width
 
 
 def _count_key_heads(block: LayerBlock, style: LayerStyle) -> tuple[int, int]:
@@ -298,16 +313,18 @@ def _compute_norms_kept(block: LayerBlock, style: LayerStyle, halves: int) -> tu
 
 
 def _compute_query_norms(block: LayerBlock, style: LayerStyle) -> float:
-    """Return the bytes per token kept by norms over queries and keys, and over the latents of latent attention."""
+    """Return the bytes per token kept by norms over queries and keys or latents, and by a gate on attention's result."""
     a, n, keeps = block.attention, style.numerics, style.written.norms
+    gated = 2 * n.compute * a.query_width * a.output_gate
     norm = "rmsnorm" if keeps != "pieces" else block.norm
     if a.latent is not None:
         width = a.latent.q_rank + a.latent.kv_rank
         return compute_norm_kept(width, "rmsnorm", style, n.compute) + n.operand * width
     if a.qk_norm == "none":
-        return 0.0
+        return gated
     heads = {"per-head": a.heads + a.kv_heads, "full": 2}[a.qk_norm]
-    return compute_norm_kept(a.query_width + a.kv_width, norm, style, n.compute, keeps) + (heads - 1) * STATISTIC_BYTES
+    normed = a.query_width + a.kv_width * (a.key_value != "earlier")
+    return compute_norm_kept(normed, norm, style, n.compute, keeps) + (heads - 1) * STATISTIC_BYTES + gated
 
 
 def _compute_inputs_kept(
@@ -320,6 +337,8 @@ def _compute_inputs_kept(
     drops some of it, plus the dropout mask.
     """
     n = style.numerics
+    if not names:
+        return 0.0
     if style.trained:
         copies = 1 if fused else len(names)
         return width * n.operand * (copies if n.autocast else not again)
@@ -336,4 +355,6 @@ def _compute_inputs_kept(
 
 def _list_first_matrices(f: FeedForward) -> tuple[str, ...]:
     """Return the names of the matrices that read the feed-forward's input."""
+    if not f.ffn:
+        return ()
     return ("gate_proj", "up_proj") if f.gated else ("up_proj",)

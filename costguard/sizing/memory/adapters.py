@@ -50,9 +50,16 @@ MATRIX_ALIASES = {
     "wi_0": ("gate_proj",),
     "wi_1": ("up_proj",),
     "wo": ("down_proj",),
+    "to_q": ("q_proj",),
+    "to_k": ("k_proj",),
+    "to_v": ("v_proj",),
+    "to_out.0": ("o_proj",),
+    "in_proj_qkvz": ("in_proj",),
+    "in_proj_qkv": ("in_proj",),
 }
 """What Hugging Face's modules are called in models that do not use Llama's names: GPT-2, NeoX, Falcon, MPT, BERT, T5, Phi,
-Mixtral (transformers 5.23, 2026-11). `c_proj` ends both halves of a GPT-2 layer; PEFT goes by how a name ends."""
+Mixtral, linear attention (transformers 5.24, 2026-11), and diffusers' transformers and U-Nets (0.42). `c_proj` ends both
+halves of a GPT-2 layer; PEFT goes by how a name ends."""
 
 
 ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
@@ -93,9 +100,11 @@ def list_adapted_matrices(architecture: Architecture, lora: Lora) -> frozenset[s
     """Return the names of the matrices that have an adapter, with the model's own module names resolved."""
     if not isinstance(lora.targets, str):
         return frozenset(part for name in lora.targets for part in (name, *_resolve_alias(architecture, name)))
-    block = architecture.main
-    attention = frozenset(block.attention.list_matrices(block.hidden))
-    return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.list_matrices(block.hidden))
+    blocks = architecture.blocks
+    attention = frozenset(name for b in blocks for name in b.attention.list_matrices(b.hidden))
+    if lora.targets == "attention":
+        return attention
+    return attention | frozenset(name for b in blocks for name in b.feed_forward.list_matrices(b.hidden))
 
 
 def count_adapter_parameters(block: LayerBlock, targets: frozenset[str], rank: int) -> int:

@@ -278,7 +278,7 @@ def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
 
 def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, p = basis.measure, basis.stage.parallel
-    kind, numbers = choose_loss(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    kind, numbers = choose_loss(basis.recipe), f"{m.predicted * m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
     if not m.vocab:
         return "no vocabulary"
     if kind in {"chunked", "fused"}:

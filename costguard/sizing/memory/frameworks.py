@@ -309,7 +309,8 @@ class LayerStyle:
     """The properties of a layer's modules that decide which tensors it keeps.
 
     - `trained`: the base weights need gradients. `targets`, `rank`: those of the adapters.
-    - `seq`: tokens that a query can attend to. `batch`: number of sequences.
+    - `seq`: tokens that a query can attend to; `cross_seq`: those of the encoder that a decoder's cross-attention reads.
+        `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
     - `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
@@ -336,6 +337,7 @@ class LayerStyle:
     biased: bool
     dropout: bool
     seq: int
+    cross_seq: int
     batch: int
     released: bool
     written: LayerImplementation
@@ -370,6 +372,7 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         biased=block.written.biased,
         dropout=recipe.dropout,
         seq=seq,
+        cross_seq=block.cross_tokens or recipe.seq_len,
         batch=recipe.micro_batch,
         released=known.pads,
         written=written,

@@ -47,7 +47,9 @@ class ModelMeasure:
 
     - `capped`: logits pass through a tanh, whose result is kept.
     - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
-        them (a latent cannot be divided and is on every rank).
+        them (a latent cannot be divided and is on every rank). `states`: numbers that linear attention stores instead,
+        for all sequences.
+    - `predicted`: share (0..1) of the tokens for which words are predicted: of an encoder-decoder, its decoder's.
     - `casts`: bytes of autocast's copies of all layers' matrices. `casts_cached`: they stay until the forward pass
         ends.
     """
@@ -79,10 +81,12 @@ class ModelMeasure:
     cast_head: int
     casts_cached: bool
     vocab: int
+    predicted: float
     hidden: int
     loss_number: int
     capped: bool
     cached: int
+    states: int
     cache_splits: int
 
 
@@ -100,9 +104,10 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
     targets = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
     blocks, main = architecture.blocks, architecture.main
-    styles = [choose_layer_style(recipe, b, numbers, targets, b.tokens or seq) for b in blocks]
+    lengths = [b.count_tokens(seq, recipe.decoder_len) for b in blocks]
+    styles = [choose_layer_style(recipe, b, numbers, targets, n) for b, n in zip(blocks, lengths, strict=True)]
     kept = [compute_layer_activations(b, s) for b, s in zip(blocks, styles, strict=True)]
-    tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
+    tokens = [b.layers * n / seq for b, n in zip(blocks, lengths, strict=True)]
     style = styles[blocks.index(main)]
     matrices = sum(b.layers * _count_matrix_parameters(b) for b in blocks)
     known = get_framework(recipe)
@@ -141,10 +146,12 @@ def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> 
         cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
         casts_cached=numbers.autocast and not recipe.adapters,
         vocab=architecture.vocab if architecture.has_head else 0,
+        predicted=architecture.compute_predicted_share(seq, recipe.decoder_len),
         hidden=main.hidden,
         loss_number=_choose_loss_bytes(architecture, recipe, numbers),
         capped=style.written.capped_logits,
         cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
+        states=recipe.micro_batch * sum(b.layers * b.attention.state_numbers for b in blocks),
         cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
     )
 

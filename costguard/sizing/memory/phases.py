@@ -133,7 +133,7 @@ def _build_step(
         fed=held.layer_gradient - held.attention_gradient,
         entry=entry,
         outside=(whole * (m.outside - m.stem) + head_input) * stage.last,
-        logits=tokens * m.vocab * stage.last,
+        logits=tokens * m.predicted * m.vocab * stage.last,
         accumulated=held.gradients if has_waiting_gradients(recipe, parallel) else 0.0,
         standing=buffers.standing,
         checkpointed=is_layer_recomputed(recipe),
@@ -235,9 +235,11 @@ def _list_half_phases(s: TrainingStep, which: str, done: float, activations: flo
 
 
 def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
-    """Return the bytes of keys and values of `micro_batch` sequences of `seq_len` on one GPU."""
+    """Return the bytes of keys and values of `micro_batch` sequences of `seq_len` on one GPU, and of linear attention's
+    states.
+    """
     ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
-    return m.numbers.compute * m.cached * stage.share * m.tokens / ranks
+    return stage.share * (m.numbers.compute * m.cached * m.tokens + FP32 * m.states) / ranks
 
 
 def list_serving_phases(

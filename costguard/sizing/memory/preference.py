@@ -129,7 +129,7 @@ def _build_scoring_phase(role: str, need: Footprint, *, shared: bool) -> MemoryP
         role,
         weights=0.0 if shared else basis.states.weights,
         activations=tokens * m.layer.passing,
-        logits=m.numbers.compute * tokens * m.vocab,
+        logits=m.numbers.compute * tokens * m.predicted * m.vocab,
         buffers=basis.buffers.standing + basis.buffers.head,
     )
 

@@ -11,8 +11,9 @@ frozen base has no weight gradients: 4 N (LoRA, QLoRA).
 Example: Llama-2-7B at 2048 tokens. N = 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6,607,077,376, attention 6 x 32 x
 4096 x 2048 = 1.61e9: 41.25 GFLOP per token, of which 13.75 forward; full recompute adds 13.49 (not the head).
 
-A token of an encoder-decoder is one input and one output position: every LayerBlock processes `seq_len` tokens. A LayerBlock
-with its own `tokens` (an image tower) always processes those, and its cost is spread over the tokens of the sample.
+A token of an encoder-decoder is one position of the input: the decoder processes `decoder_len` tokens a sample, or as many as
+the encoder if none is stated, and only those are predicted. A LayerBlock with its own `tokens` (an image tower) always
+processes those. Their cost is spread over the tokens of the sample.
 
 `TokenWork` divides the FLOPs by the rate at which they run. Example: Llama-2-7B trained in fp8 at 2048 tokens runs the layers'
 matrices at the fp8 rate, and the head (0.8 GFLOP) and the scores (0.54 GFLOP forward, 2.5 times that backward) at the 16-bit
@@ -24,12 +25,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.architecture import LINEAR_CHUNK, Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.recipe import LORA_GROUPS, Lora, Recipe
 from costguard.values.gpu import Gpu
 
 GIGA = 1e9
-ATTENTION_MATRICES = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj"})
+ATTENTION_MATRICES = frozenset(
+    {"q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj", "in_proj"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,8 @@ def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
     )
     scores = sum(share * b.layers * _count_score_flops(b, recipe) for b, share in shares)
     adapters = sum(share * b.layers * _count_adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
-    head = architecture.embedding_parameters if architecture.has_head else 0
+    predicted = architecture.compute_predicted_share(recipe.seq_len, recipe.decoder_len)
+    head = predicted * architecture.embedding_parameters if architecture.has_head else 0
     forward = 2 * (layers + head + adapters) + scores
     backward = _count_backward(layers + head, adapters, scores, recipe)
     recompute = _count_recompute(2 * (layers + adapters) + scores, scores, recipe)
@@ -84,7 +88,7 @@ def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
 
 def _count_tokens(block: LayerBlock, recipe: Recipe) -> int:
     """Return the tokens of one sample that `block` processes."""
-    return block.tokens or recipe.seq_len
+    return block.count_tokens(recipe.seq_len, recipe.decoder_len)
 
 
 def _count_layer_weights(block: LayerBlock) -> int:
@@ -98,8 +102,11 @@ def _count_layer_weights(block: LayerBlock) -> int:
 def _count_score_flops(block: LayerBlock, recipe: Recipe) -> float:
     """Return the forward FLOPs of queries x keys and scores x values, per token of one layer."""
     attention, tokens = block.attention, _count_tokens(block, recipe)
+    if attention.state is not None:  # a state is updated and read, and the pairs within a chunk are scored
+        pairs = count_context_tokens(attention, min(LINEAR_CHUNK, tokens), causal=True)
+        return 4.0 * attention.state.size + 4.0 * attention.query_width * pairs
     seen = count_context_tokens(attention, tokens, causal=block.causal and recipe.attention != "eager")
-    cross = tokens if block.cross_attention else 0
+    cross = (block.cross_tokens or recipe.seq_len) if block.cross_attention else 0
     return 2.0 * (attention.query_width + _compute_value_width(attention)) * (seen + cross)
 
 
@@ -203,8 +210,8 @@ class TokenWork:
     """The work of a job per token, independent of hardware and parallelism: FLOPs by rate, bytes and weights.
 
     `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers of all layers, of feed-forwards, of mixtures. `words`: size
-    of the vocabulary. `walked`: the layers are convolutions. `layers`, `mixture_layers`: their number, and that of those with
-    experts. `experts`: experts of one such layer.
+    of the vocabulary, times the share of tokens that is predicted. `walked`: the layers are convolutions. `layers`,
+    `mixture_layers`: their number, and that of those with experts. `experts`: experts of one such layer.
     """
 
     flops: Flops
@@ -249,7 +256,9 @@ def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
         passes=1 + recipe.trains * (1 + (recipe.checkpointing == "full")),
         hidden_layers=sum(b.layers * b.hidden for b in architecture.blocks) + walked / NUMBERS_PER_HIDDEN,
         ffn_layers=sum(b.layers * _compute_ffn_width(b) for b in architecture.blocks),
-        words=architecture.vocab if architecture.has_head else 0,
+        words=architecture.vocab * architecture.compute_predicted_share(recipe.seq_len, recipe.decoder_len)
+        if architecture.has_head
+        else 0,
         weights=architecture.parameters - idle,
         expert_weights=idle,
         weight_bytes=_choose_weight_bytes(recipe),
@@ -278,7 +287,8 @@ def _count_head_flops(architecture: Architecture, recipe: Recipe) -> float:
     """Return the FLOPs per token of the head, which always runs in 16 bits."""
     if not architecture.has_head:
         return 0.0
-    forward = 2.0 * architecture.embedding_parameters
+    predicted = architecture.compute_predicted_share(recipe.seq_len, recipe.decoder_len)
+    forward = 2.0 * predicted * architecture.embedding_parameters
     return forward * (1 + recipe.trains * (1 if recipe.adapters else 2))
 
 

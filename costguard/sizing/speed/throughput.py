@@ -176,7 +176,8 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
     )
 
 
-CACHE_BYTES = 2.0
+CACHE_BYTES, STATE_BYTES = 2.0, 4.0
+"""Of a number of keys and values, and of a state of linear attention (fp32 in vLLM and transformers)."""
 SUM_SECONDS = 1e-5
 """One tensor-parallel sum of a few tokens is latency: about 10 us over NVLink, and the links' speed for the rest."""
 
@@ -223,9 +224,12 @@ def _count_weights_read(architecture: Architecture, work: TokenWork, batch: int)
 
 
 def _compute_cache_bytes(block: LayerBlock, recipe: Recipe) -> float:
-    """Return the bytes of 16-bit keys and values of one sequence in one LayerBlock; a window limits the cached tokens."""
-    tokens = block.tokens or recipe.seq_len
-    return CACHE_BYTES * block.layers * block.attention.cached_width * min(tokens, block.attention.window or tokens)
+    """Return the bytes of 16-bit keys and values of one sequence in one LayerBlock; a window limits the cached tokens.
+
+    Linear attention reads and writes its whole fp32 state instead.
+    """
+    tokens, a = block.count_tokens(recipe.seq_len, recipe.decoder_len), block.attention
+    return block.layers * (CACHE_BYTES * a.cached_width * min(tokens, a.window or tokens) + 2 * STATE_BYTES * a.state_numbers)
 
 
 def compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
