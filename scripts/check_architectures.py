@@ -1,9 +1,9 @@
-"""Compare our parameter counts with transformers' own, to the last parameter, without loading a weight.
+"""Compare our parameter counts with those of transformers and diffusers, to the last parameter, without loading a weight.
 
 Each model is built from its config on torch's `meta` device, where a tensor has a shape and no memory, so DeepSeek-V3
-takes seconds and megabytes. Neither torch nor transformers is a dependency of costguard; give them an environment:
+takes seconds and megabytes. None of the three is a dependency of costguard; give them an environment:
 
-    python3 -m venv /tmp/check && /tmp/check/bin/pip install torch transformers
+    python3 -m venv /tmp/check && /tmp/check/bin/pip install torch transformers diffusers
     PYTHONPATH=. /tmp/check/bin/python scripts/check_architectures.py            # all shipped names
     PYTHONPATH=. /tmp/check/bin/python scripts/check_architectures.py gpt2 bert  # those that contain a word
     PYTHONPATH=. /tmp/check/bin/python scripts/check_architectures.py --defaults # each class as it is without a config
@@ -40,6 +40,7 @@ Case = tuple[str, Mapping[str, Any], int | None]
 
 LEFT_OUT = {
     "CLIPForImageClassification": "the image tower alone",
+    "WhisperForCausalLM": "the decoder alone",
     "Glm4MoeForCausalLM": "its own defaults do not divide; every release states head_dim",
     "Glm4MoeModel": "as above",
     "Mistral3ForConditionalGeneration": "its class ties the head, no release does",
@@ -108,6 +109,10 @@ def their_count(config: Mapping[str, Any]) -> int | str:
 
 
 def _their_count(config: Mapping[str, Any]) -> int:
+    if "_class_name" in config:
+        with torch.device("meta"):
+            made = getattr(importlib.import_module("diffusers"), config["_class_name"]).from_config(dict(config))
+        return sum(p.numel() for p in made.parameters())
     stated = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
     model_class = getattr(transformers, config["architectures"][0])
     with torch.device("meta"):

@@ -244,8 +244,9 @@ class LayerBlock:
         require_one_of(self.norm, NORMS, "norm")
 
     def count_tokens(self, seq_len: int, decoder_len: int | None = None) -> int:
-        """Return the tokens of one sample that this block processes: of a decoder beside an encoder, `decoder_len` if
-        stated.
+        """Return the tokens of one sample that this block processes.
+
+        A decoder beside an encoder processes `decoder_len` if that is stated.
         """
         if self.cross_attention and decoder_len is not None:
             return decoder_len

@@ -64,4 +64,5 @@ class LayerImplementation:
 
 LIKE_LLAMA = LayerImplementation()
 LIKE_BERT = LayerImplementation(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False)
+LIKE_DEBERTA = LayerImplementation(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False, biased=True)
 LIKE_T5 = LayerImplementation(norms="twice", rotated=False, wide_softmax=False, wide_loss=False, biased=True, recast=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LatentAttention, LayerBlock
 from costguard.sizing.huggingface.config import ModelConfig
-from costguard.sizing.huggingface.vision import read_dit
+from costguard.sizing.huggingface.diffusion import read_dit
 from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_T5
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 
@@ -216,6 +216,7 @@ def _build_vit(stated: ArchitectureTable, name: str) -> Architecture:
             *_list_image_extras(block, tokens, patch, norms=1), ("patch_bias", hidden), ("classifier", labels * (hidden + 1))
         ),
         sample_tokens=tokens,
+        sample_unit="images",
         positions=tokens,
     )
 
@@ -255,6 +256,7 @@ def _build_clip(stated: ArchitectureTable, name: str) -> Architecture:
             ("logit_scale", 1),
         ),
         sample_tokens=tokens + words,
+        sample_unit="images",
         positions=words,
     )
 

@@ -10,78 +10,85 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import decoders, encoders, experts, vision
-from costguard.sizing.huggingface import decoders as classics
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.values.checks import describe_value, find_nearest_names
 
 ShapeReader = Callable[[ModelConfig, str], Architecture]
 
 
-def _read_resnet(config: ModelConfig, name: str) -> Architecture:
-    from costguard.sizing.huggingface.convolutions import read_resnet
+def _defer(module: str, reader: str) -> ShapeReader:
+    """Return a reader that imports its module when it is first used: most quotes are of a decoder."""
 
-    return read_resnet(config, name)
+    def read(config: ModelConfig, name: str) -> Architecture:
+        found: ShapeReader = getattr(import_module(f"costguard.sizing.huggingface.{module}"), reader)
+        return found(config, name)
 
-
-def _read_unet(config: ModelConfig, name: str) -> Architecture:
-    from costguard.sizing.huggingface.convolutions import read_unet
-
-    return read_unet(config, name)
-
-
-def _read_dit(config: ModelConfig, name: str) -> Architecture:
-    from costguard.sizing.huggingface.vision import read_dit
-
-    return read_dit(config, name)
+    return read
 
 
 READERS: dict[str, ShapeReader] = {
-    "UNet2DConditionModel": _read_unet,
+    "baichuan": decoders.read_baichuan,
     "bert": encoders.read_bert,
-    "bloom": classics.read_bloom,
+    "bloom": decoders.read_bloom,
     "camembert": encoders.read_roberta,
     "clip": vision.read_clip,
+    "CogVideoXTransformer3DModel": _defer("diffusion", "read_cogvideox"),
     "cohere": decoders.read_cohere,
     "cohere2": decoders.read_cohere2,
+    "deberta-v2": encoders.read_deberta,
     "deepseek_v2": experts.read_deepseek,
     "deepseek_v3": experts.read_deepseek,
-    "dit": _read_dit,
     "distilbert": encoders.read_distilbert,
-    "falcon": classics.read_falcon,
+    "dit": _defer("diffusion", "read_dit"),
+    "exaone": decoders.read_exaone,
+    "exaone4": decoders.read_exaone4,
+    "falcon": decoders.read_falcon,
+    "Flux2Transformer2DModel": _defer("diffusion", "read_flux2"),
+    "FluxTransformer2DModel": _defer("diffusion", "read_flux"),
     "gemma": decoders.read_gemma,
     "gemma2": decoders.read_gemma2,
     "gemma3": vision.read_gemma3_multimodal,
     "gemma3_text": decoders.read_gemma3,
+    "gemma4": _defer("hybrids", "read_gemma4_multimodal"),
+    "gemma4_text": _defer("hybrids", "read_gemma4"),
+    "glm": decoders.read_glm,
+    "glm4": decoders.read_glm4,
     "glm4_moe": experts.read_glm4_moe,
-    "gpt2": classics.read_gpt2,
-    "gpt_bigcode": classics.read_gpt_bigcode,
-    "gpt_neo": classics.read_gpt_neo,
-    "gpt_neox": classics.read_gpt_neox,
+    "gpt2": decoders.read_gpt2,
+    "gpt_bigcode": decoders.read_gpt_bigcode,
+    "gpt_neo": decoders.read_gpt_neo,
+    "gpt_neox": decoders.read_gpt_neox,
     "gpt_oss": experts.read_gpt_oss,
-    "gptj": classics.read_gptj,
+    "gptj": decoders.read_gptj,
     "granite": decoders.read_llama,
+    "granitemoe": experts.read_granitemoe,
+    "internlm2": decoders.read_internlm2,
     "kimi_k2": experts.read_deepseek,
     "llama": decoders.read_llama,
     "llama4": vision.read_llama4_multimodal,
     "llama4_text": experts.read_llama4,
+    "minimax_m2": experts.read_minimax_m2,
     "ministral": decoders.read_mistral,
     "mistral": decoders.read_mistral,
     "mistral3": vision.read_mistral3,
     "mixtral": experts.read_mixtral,
     "modernbert": encoders.read_modernbert,
-    "mpt": classics.read_mpt,
+    "mpnet": encoders.read_mpnet,
+    "mpt": decoders.read_mpt,
     "mt5": encoders.read_t5,
     "nemotron": decoders.read_nemotron,
+    "nemotron_h": _defer("hybrids", "read_nemotron_h"),
     "olmo": decoders.read_olmo,
     "olmo2": decoders.read_olmo2,
     "olmo3": decoders.read_olmo3,
     "olmoe": experts.read_olmoe,
-    "opt": classics.read_opt,
-    "phi": classics.read_phi,
+    "opt": decoders.read_opt,
+    "phi": decoders.read_phi,
     "phi3": decoders.read_phi3,
     "phimoe": experts.read_phimoe,
     "qwen2": decoders.read_qwen2,
@@ -89,19 +96,30 @@ READERS: dict[str, ShapeReader] = {
     "qwen2_moe": experts.read_qwen2_moe,
     "qwen2_vl_text": decoders.read_qwen2,
     "qwen3": decoders.read_qwen3,
+    "qwen3_5": _defer("hybrids", "read_qwen3_5_multimodal"),
+    "qwen3_5_moe": _defer("hybrids", "read_qwen3_5_multimodal"),
+    "qwen3_5_moe_text": _defer("hybrids", "read_qwen3_next"),
+    "qwen3_5_text": _defer("hybrids", "read_qwen3_next"),
     "qwen3_moe": experts.read_qwen3_moe,
+    "qwen3_next": _defer("hybrids", "read_qwen3_next"),
     "qwen3_vl_moe_text": experts.read_qwen3_moe,
     "qwen3_vl_text": decoders.read_qwen3,
-    "RefinedWeb": classics.read_falcon,
-    "RefinedWebModel": classics.read_falcon,
-    "resnet": _read_resnet,
+    "QwenImageTransformer2DModel": _defer("diffusion", "read_qwen_image"),
+    "RefinedWeb": decoders.read_falcon,
+    "RefinedWebModel": decoders.read_falcon,
+    "resnet": _defer("convolutions", "read_resnet"),
     "roberta": encoders.read_roberta,
+    "SD3Transformer2DModel": _defer("diffusion", "read_sd3"),
+    "seed_oss": decoders.read_seed_oss,
     "smollm3": decoders.read_smollm3,
     "stablelm": decoders.read_stablelm,
     "starcoder2": decoders.read_starcoder2,
     "t5": encoders.read_t5,
     "umt5": encoders.read_umt5,
+    "UNet2DConditionModel": _defer("convolutions", "read_unet"),
     "vit": vision.read_vit,
+    "WanTransformer3DModel": _defer("diffusion", "read_wan"),
+    "whisper": encoders.read_whisper,
     "xlm-roberta": encoders.read_roberta,
 }
 

@@ -55,7 +55,9 @@ def read_unet(config: ModelConfig, name: str) -> Architecture:
 
 
 def _build_architecture(name: str, kind: str, walk: LayerWalk) -> Architecture:
-    return Architecture(name=name, kind=kind, blocks=(), has_head=False, vocab_width=1, sample_tokens=1, walk=walk)
+    return Architecture(
+        name=name, kind=kind, blocks=(), has_head=False, vocab_width=1, sample_tokens=1, sample_unit="images", walk=walk
+    )
 
 
 def _read_sizes(config: ModelConfig, key: str) -> list[int]:

@@ -123,6 +123,57 @@ def read_phi3(config: ModelConfig, name: str) -> Architecture:
     )
 
 
+def read_baichuan(config: ModelConfig, name: str) -> Architecture:
+    """Baichuan 1 and 2: Llama with query, key and value in one matrix."""
+    attention = replace(read_attention(config), fused=True)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle())
+
+
+def read_internlm2(config: ModelConfig, name: str) -> Architecture:
+    """InternLM 2 and 2.5: Llama with query, key and value in one matrix, key by key."""
+    attention = replace(read_attention(config, bias=config.read_flag("bias")), fused=True)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle())
+
+
+def read_seed_oss(config: ModelConfig, name: str) -> Architecture:
+    """Seed-OSS: Llama with biases on query, key and value, and heads wider than the model."""
+    attention = read_attention(config, kv_heads=8, head_dim=128, qkv_bias=config.read_flag("attention_bias", default=True))
+    attention = replace(attention, out_bias=config.read_flag("attention_out_bias"))
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle())
+
+
+def read_glm(config: ModelConfig, name: str) -> Architecture:
+    """GLM-4-9B: gate and up in one matrix, a part of each head is rotated."""
+    return _build_glm(config, name, norms=2)
+
+
+def read_glm4(config: ModelConfig, name: str) -> Architecture:
+    """GLM-4-0414: GLM-4-9B with a norm after each half as well."""
+    return _build_glm(config, name, norms=4)
+
+
+def _build_glm(config: ModelConfig, name: str, *, norms: int) -> Architecture:
+    qkv_bias = config.read_flag("attention_bias", default=True)
+    attention = read_attention(config, kv_heads=2, head_dim=128, qkv_bias=qkv_bias)
+    feed_forward = replace(_read_gated_feed_forward(config), fused=True)
+    style = DecoderStyle(norms=norms, written=LayerImplementation(joined=True))
+    return build_decoder(config, name, attention, feed_forward, style)
+
+
+def read_exaone(config: ModelConfig, name: str) -> Architecture:
+    """EXAONE 3 and 3.5: Llama by other names."""
+    return build_decoder(config, name, read_attention(config), _read_gated_feed_forward(config), DecoderStyle())
+
+
+def read_exaone4(config: ModelConfig, name: str) -> Architecture:
+    """EXAONE 4: a norm after each half and on each query and key head; the 32B has windows in three of four layers."""
+    attention = read_attention(config, qk_norm="per-head")
+    every = config.read_size("sliding_window_pattern", default=4)
+    stated = config.read_optional("sliding_window") if "sliding_window" in config.values else 4096
+    style = DecoderStyle(windows=read_windows(config, stated, every=every), written=WIDE_NORMS_AFTER)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), style)
+
+
 def read_olmo(config: ModelConfig, name: str) -> Architecture:
     """OLMo: layer norms without parameters."""
     attention = read_attention(config, bias=config.read_flag("attention_bias"))

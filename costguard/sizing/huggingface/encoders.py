@@ -1,4 +1,4 @@
-"""Readers of encoders (BERT and similar models) and of T5.
+"""Readers of encoders (BERT and similar models) and of encoder-decoders: T5 and Whisper.
 
 Every encoder token attends to every other, so no encoder layer is causal.
 
@@ -7,12 +7,14 @@ The head depends on the first of `architectures`: a masked-word head, a pooler o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LayerBlock, group_blocks
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.sizing.huggingface.layers import ExtraTensors, drop_empty_extras, read_plain_attention, read_windows
-from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_T5, LayerImplementation
+from costguard.sizing.layer_implementation import LIKE_BERT, LIKE_DEBERTA, LIKE_T5, LayerImplementation
+from costguard.values.checks import require
 
 EMBEDS = LayerImplementation(normed_embedding=True)
 
@@ -63,6 +65,61 @@ def read_distilbert(config: ModelConfig, name: str) -> Architecture:
     return _build_encoder(config, name, segments=0, head=heads.get(config.task, ()))
 
 
+def read_mpnet(config: ModelConfig, name: str) -> Architecture:
+    """MPNet: RoBERTa with one learned bias per distance and head, shared by all layers."""
+    hidden, classifier = config.hidden, config.labels * (config.hidden + 1)
+    biases = ("position_biases", config.read_size("relative_attention_num_buckets", default=32) * config.heads)
+    heads: dict[str, ExtraTensors] = {
+        **dict.fromkeys(WORDS, (_count_masked_head(config),)),
+        "ForSequenceClassification": (("classifier", _count_dense_parameters(hidden) + classifier),),
+        "ForTokenClassification": (("classifier", classifier),),
+        "ForQuestionAnswering": (("classifier", classifier),),
+    }
+    pooler: ExtraTensors = (("pooler", _count_dense_parameters(hidden)),)
+    return _build_encoder(config, name, segments=0, head=(biases, *heads.get(config.task, pooler)))
+
+
+def read_deberta(config: ModelConfig, name: str) -> Architecture:
+    """DeBERTa v2 and v3: scores of content and of distance, so that full scores are always kept; no flash kernel.
+
+    Distances have an embedding of `2 x position_buckets` rows, which goes through the query and key matrices (or through its
+    own unless `share_att_key`). The XL and XXL models of v2 add a convolution after the first layer.
+    """
+    hidden, classifier = config.hidden, config.labels * (config.hidden + 1)
+    heads: dict[str, ExtraTensors] = {
+        **dict.fromkeys(WORDS, (_count_masked_head(config),)),
+        "ForSequenceClassification": (("pooler", _count_dense_parameters(hidden)), ("classifier", classifier)),
+        "ForTokenClassification": (("classifier", classifier),),
+        "ForQuestionAnswering": (("classifier", classifier),),
+    }
+    extras = (*_list_distance_tensors(config), *heads.get(config.task, ()))
+    learned = config.read_flag("position_biased_input", default=True)
+    segments = config.read_size("type_vocab_size", default=0, least=0)
+    model = _build_encoder(config, name, segments=segments, head=extras)
+    block = replace(model.main, written=LIKE_DEBERTA)
+    kept = tuple((key, n) for key, n in model.extras if learned or key != "positions")
+    return replace(model, blocks=(block,), extras=kept, positions=model.positions if learned else None)
+
+
+def _list_distance_tensors(config: ModelConfig) -> ExtraTensors:
+    """Return the tensors of DeBERTa's relative positions and of its convolution."""
+    hidden, buckets = config.hidden, config.read_size("position_buckets", default=0, least=-1)
+    stated = config.read_size("max_relative_positions", default=0, least=-1)
+    rows = 2 * (buckets if buckets > 0 else stated if stated > 0 else config.read_positions(512))
+    kinds = config.values.get("pos_att_type")
+    named = kinds.split("|") if isinstance(kinds, str) else [str(kind) for kind in config.read_items("pos_att_type") or []]
+    apart = config.layers * len(named) * _count_dense_parameters(hidden)
+    kernel = config.read_size("conv_kernel_size", default=0, least=0)
+    normed = "layer_norm" in config.read_word("norm_rel_ebd", default="none")
+    relative = config.read_flag("relative_attention")
+    return (
+        ("distances", rows * hidden if relative else 0),
+        ("distance_norm", 2 * hidden if normed else 0),
+        ("distance_projections", apart if relative and not config.read_flag("share_att_key") else 0),
+        ("convolution", kernel * hidden * hidden + 3 * hidden if kernel else 0),
+    )
+
+
 def read_modernbert(config: ModelConfig, name: str) -> Architecture:
     """ModernBERT: rotary positions, a gated feed-forward, no norm before the first layer.
 
@@ -108,6 +165,60 @@ def read_t5(config: ModelConfig, name: str) -> Architecture:
 def read_umt5(config: ModelConfig, name: str) -> Architecture:
     """UMT5: T5 with a separate position bias in every layer."""
     return _build_t5(config, name, biased_layers=None)
+
+
+WHISPER_SECONDS = 30
+"""Of sound that the encoder reads at once (arXiv 2212.04356); shorter sounds are padded to it."""
+WHISPER_DEFAULTS: Mapping[str, object] = {
+    "vocab_size": 51_865,
+    "num_mel_bins": 80,
+    "max_source_positions": 1500,
+    "max_target_positions": 448,
+}
+
+
+def read_whisper(config: ModelConfig, name: str) -> Architecture:
+    """Whisper: 30 s of sound are 1,500 positions of the encoder, and at most 448 words of the decoder; keys have no bias."""
+    c = config.fill_defaults(WHISPER_DEFAULTS)
+    hidden, heard = c.hidden, c.read_size("max_source_positions")
+    words, bands = c.read_size("max_target_positions"), c.read_size("num_mel_bins")
+    activation = c.read_activation("gelu")
+
+    def build(stack: str, tokens: int) -> LayerBlock:
+        heads, ffn = c.read_size(f"{stack}_attention_heads"), c.read_size(f"{stack}_ffn_dim")
+        field = f"{stack}_attention_heads"
+        require(hidden % heads == 0, field, f"{heads} do not divide {hidden}", f"write a divisor of {hidden}")
+        return LayerBlock(
+            layers=c.read_size(f"{stack}_layers", most=10_000),
+            hidden=hidden,
+            attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, out_bias=True),
+            feed_forward=FeedForward(ffn=ffn, gated=False, bias=True, activation=activation),
+            norm="layernorm",
+            causal=False,
+            tokens=tokens,
+            written=LayerImplementation(rotated=False, wide_softmax=False),
+        )
+
+    encoder = build("encoder", heard)
+    decoder = replace(build("decoder", words), norms=3, causal=True, cross_attention=True, cross_tokens=heard)
+    return Architecture(
+        name=name,
+        kind="encoder-decoder",
+        blocks=(encoder, decoder),
+        vocab=c.vocab,
+        tied_embeddings=c.read_flag("tie_word_embeddings", default=True),
+        has_head=c.task != "Model",
+        extras=(
+            ("sound", 3 * bands * hidden + 3 * hidden * hidden + 2 * hidden),
+            ("positions", (heard + words) * hidden),
+            ("query_and_value_biases", 2 * hidden * (encoder.layers + 2 * decoder.layers)),
+            ("final_norms", 4 * hidden),
+        ),
+        sample_tokens=heard,
+        positions=words,
+        sample_unit="audio_seconds",
+        units_per_sample=WHISPER_SECONDS,
+    )
 
 
 def _build_encoder(config: ModelConfig, name: str, *, segments: int, head: ExtraTensors) -> Architecture:

@@ -18,7 +18,7 @@ from costguard.values.checks import require_whole_number
 
 def read_mixtral(config: ModelConfig, name: str) -> Architecture:
     """Mixtral: experts in every layer."""
-    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 8), each=2)
+    experts = read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 8), each=2)
     return build_decoder(
         config, name, read_attention(config, kv_heads=8, window=config.read_optional("sliding_window")), experts, DecoderStyle()
     )
@@ -28,7 +28,7 @@ def read_phimoe(config: ModelConfig, name: str) -> Architecture:
     """Phi-3.5-MoE: layer norms; biases on attention and head if the config states them."""
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=8, bias=bias, window=config.read_optional("sliding_window"))
-    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 16), each=2)
+    experts = read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 16), each=2)
     return build_decoder(
         config, name, attention, experts, DecoderStyle(norm="layernorm", head_bias=config.read_flag("lm_head_bias"))
     )
@@ -37,7 +37,7 @@ def read_phimoe(config: ModelConfig, name: str) -> Architecture:
 def read_qwen2_moe(config: ModelConfig, name: str) -> Architecture:
     """Qwen 1.5 and 2 MoE: one large shared expert with its own gate."""
     attention = read_attention(config, qkv_bias=config.read_flag("qkv_bias", default=True))
-    experts = _read_experts(
+    experts = read_experts(
         config,
         ffn=config.read_size("moe_intermediate_size", default=1408),
         experts=("num_experts", 60),
@@ -46,7 +46,7 @@ def read_qwen2_moe(config: ModelConfig, name: str) -> Architecture:
         shared_gate=True,
     )
     return build_decoder(
-        config, name, attention, _read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
+        config, name, attention, read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
     )
 
 
@@ -55,9 +55,9 @@ def read_qwen3_moe(config: ModelConfig, name: str) -> Architecture:
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=4, qk_norm="per-head", bias=bias)
     ffn = config.read_size("moe_intermediate_size", default=768)
-    experts = _read_experts(config, ffn=ffn, experts=("num_experts", 128), each=8)
+    experts = read_experts(config, ffn=ffn, experts=("num_experts", 128), each=8)
     return build_decoder(
-        config, name, attention, _read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
+        config, name, attention, read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
     )
 
 
@@ -69,7 +69,7 @@ def read_olmoe(config: ModelConfig, name: str) -> Architecture:
         config,
         name,
         attention,
-        _read_experts(config, ffn=config.read_ffn(), experts=("num_experts", 64), each=8),
+        read_experts(config, ffn=config.read_ffn(), experts=("num_experts", 64), each=8),
         DecoderStyle(),
     )
 
@@ -79,7 +79,7 @@ def read_gpt_oss(config: ModelConfig, name: str) -> Architecture:
     bias = config.read_flag("attention_bias", default=True)
     attention = read_attention(config, kv_heads=8, head_dim=64, bias=bias, sinks=True)
     windows = read_windows(config, config.read_size("sliding_window", default=128), every=2)
-    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 128), each=4, bias=True)
+    experts = read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 128), each=4, bias=True)
     return build_decoder(config, name, attention, experts, DecoderStyle(windows=windows))
 
 
@@ -91,7 +91,7 @@ def read_llama4(config: ModelConfig, name: str) -> Architecture:
     bias = config.read_flag("attention_bias")
     attention = read_attention(config, kv_heads=8, head_dim=128, bias=bias)
     ffn = config.read_ffn()
-    sparse = _read_experts(config, ffn=ffn, experts=("num_local_experts", 16), each=1, shared=ffn)
+    sparse = read_experts(config, ffn=ffn, experts=("num_local_experts", 16), each=1, shared=ffn)
     dense = FeedForward(ffn=config.read_size("intermediate_size_mlp", default=16_384), activation=config.read_activation())
     step = config.read_size("interleave_moe_layer_step", default=1)
     stated = _read_layer_indices(config, "moe_layers")
@@ -111,6 +111,20 @@ def read_deepseek(config: ModelConfig, name: str) -> Architecture:
     return build_decoder(config, name, _read_latent_attention(config), _read_dense_first_layers(config), DecoderStyle())
 
 
+def read_minimax_m2(config: ModelConfig, name: str) -> Architecture:
+    """MiniMax-M2: a norm over all query heads and one over all key heads, experts in every layer."""
+    attention = read_attention(config, kv_heads=8, head_dim=128, qk_norm="full")
+    experts = read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 256), each=8)
+    return build_decoder(config, name, attention, experts, DecoderStyle(written=LayerImplementation(joined=True)))
+
+
+def read_granitemoe(config: ModelConfig, name: str) -> Architecture:
+    """Granite 3 MoE: small experts in every layer."""
+    attention = read_attention(config, bias=config.read_flag("attention_bias"))
+    experts = read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 8), each=2)
+    return build_decoder(config, name, attention, experts, DecoderStyle())
+
+
 def read_glm4_moe(config: ModelConfig, name: str) -> Architecture:
     """GLM 4.5: the expert layers of DeepSeek with grouped-query attention."""
     qk_norm = "per-head" if config.read_flag("use_qk_norm") else "none"
@@ -120,7 +134,7 @@ def read_glm4_moe(config: ModelConfig, name: str) -> Architecture:
     )
 
 
-def _read_experts(
+def read_experts(
     config: ModelConfig,
     *,
     ffn: int,
@@ -147,7 +161,7 @@ def _read_experts(
     )
 
 
-def _read_qwen_layers(config: ModelConfig, experts: FeedForward) -> Callable[[int], FeedForward]:
+def read_qwen_layers(config: ModelConfig, experts: FeedForward) -> Callable[[int], FeedForward]:
     """Return a function from layer index to its feed-forward.
 
     Every `decoder_sparse_step`-th layer has experts, except those listed in `mlp_only_layers`.
@@ -165,7 +179,7 @@ def _read_dense_first_layers(config: ModelConfig) -> Callable[[int], FeedForward
     """
     dense = FeedForward(ffn=config.read_ffn(), activation=config.read_activation())
     ffn = config.read_size("moe_intermediate_size")
-    experts = _read_experts(
+    experts = read_experts(
         config,
         ffn=ffn,
         experts=("n_routed_experts", None),

@@ -41,28 +41,31 @@ class DecoderStyle:
 def build_decoder(
     config: ModelConfig,
     name: str,
-    attention: Attention,
+    attention: Attention | Callable[[int], Attention],
     feed_forward: FeedForward | Callable[[int], FeedForward],
     style: DecoderStyle,
 ) -> Architecture:
     """Return the decoder of `config`.
 
-    `feed_forward`: one for all layers, or a function of the layer's index.
+    `attention`, `feed_forward`: one for all layers, or a function of the layer's index. `style.windows` holds for one
+    attention. A layer whose feed-forward has no width lacks the norm before it as well.
     """
     hidden = config.hidden
-    windows = style.windows or [attention.window] * config.layers
-    layers = [
-        LayerBlock(
-            layers=1,
-            hidden=hidden,
-            attention=replace(attention, window=window),
-            feed_forward=feed_forward if isinstance(feed_forward, FeedForward) else feed_forward(i),
-            norm=style.norm,
-            norms=style.norms,
-            written=style.written,
+    windows = style.windows or [attention.window if isinstance(attention, Attention) else None] * config.layers
+    layers = []
+    for i, window in enumerate(windows):
+        feed = feed_forward if isinstance(feed_forward, FeedForward) else feed_forward(i)
+        layers.append(
+            LayerBlock(
+                layers=1,
+                hidden=hidden,
+                attention=replace(attention, window=window) if isinstance(attention, Attention) else attention(i),
+                feed_forward=feed,
+                norm=style.norm,
+                norms=style.norms if feed.ffn else style.norms - 1,
+                written=style.written,
+            )
         )
-        for i, window in enumerate(windows)
-    ]
     has_head, task_extras = _read_task_head(config, hidden)
     head_bias = (("lm_head.bias", config.vocab),) if style.head_bias and has_head else ()
     final_norm = (("final_norm", hidden * NORMS[style.norm]),) if style.final_norm else ()

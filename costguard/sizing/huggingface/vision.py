@@ -1,14 +1,7 @@
-"""Readers of vision models: ViT, CLIP, DiT, and language models with a vision tower.
+"""Readers of vision models: ViT, CLIP, and language models with a vision tower.
 
 A tower always processes the same number of tokens, one per patch (plus one class token): `LayerBlock.tokens`. A ViT-B/16 at 224
 pixels has 14 x 14 patches + 1 = 197.
-
-DiT is a transformer over the patches of an image's latent, conditioned on time and class (Peebles and Xie, arXiv 2212.09748).
-
-Example: DiT-XL/2 at 256 pixels has a latent of 32 x 32 x 4, so 16 x 16 = 256 tokens: 28 layers of 1152, 675,129,632 parameters.
-A third of them (adaLN's modulation, 6 x 1152^2 per layer) run once per sample instead of once per token: they count as memory,
-but hardly as FLOPs (118.6 G multiply-adds per image). A layer keeps 40.1 x 1152 bytes per token in bf16, the same as autograd's
-saved tensors (40.1; 80.2 in fp32; torch 2.13, 2026-11).
 """
 
 from __future__ import annotations
@@ -17,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from costguard.errors import InputError
-from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.architecture import Architecture, FeedForward, LayerBlock
 from costguard.sizing.huggingface.config import ModelConfig
 from costguard.sizing.huggingface.decoders import read_gemma3, read_mistral
 from costguard.sizing.huggingface.experts import read_llama4
@@ -86,8 +79,8 @@ MISTRAL_TEXT: Mapping[str, object] = {
 
 def read_vit(config: ModelConfig, name: str) -> Architecture:
     """ViT: a class token, learned positions, biases, and a classifier or a pooler."""
-    hidden, tokens = config.hidden, _count_patches(config) + 1
-    block = _build_tower(config, tokens=tokens, qkv_bias=config.read_flag("qkv_bias", default=True))
+    hidden, tokens = config.hidden, count_patches(config) + 1
+    block = build_tower(config, tokens=tokens, qkv_bias=config.read_flag("qkv_bias", default=True))
     classifier = config.labels * (hidden + 1)
     top = ("classifier", classifier) if config.task == "ForImageClassification" else ("pooler", hidden * hidden + hidden)
     return Architecture(
@@ -96,13 +89,14 @@ def read_vit(config: ModelConfig, name: str) -> Architecture:
         blocks=(block,),
         has_head=False,
         extras=(
-            ("patches", _count_patch_weights(config) + hidden),
+            ("patches", count_patch_weights(config) + hidden),
             ("class_token", hidden),
             ("positions", tokens * hidden),
             ("final_norm", 2 * hidden),
             top,
         ),
         sample_tokens=tokens,
+        sample_unit="images",
         positions=tokens,
     )
 
@@ -111,11 +105,11 @@ def read_clip(config: ModelConfig, name: str) -> Architecture:
     """CLIP: an image tower and a causal text tower, both projected to one space; one sample is an image and its text."""
     text = _read_clip_part(config, "text_config", CLIP_TEXT)
     vision = _read_clip_part(config, "vision_config", CLIP_VISION)
-    words, tokens = text.read_positions(), _count_patches(vision) + 1
+    words, tokens = text.read_positions(), count_patches(vision) + 1
     projection = config.read_size("projection_dim", default=512)
     blocks = (
-        _build_tower(vision, tokens=tokens, activation="quick_gelu"),
-        _build_tower(text, tokens=words, causal=True, activation="quick_gelu"),
+        build_tower(vision, tokens=tokens, activation="quick_gelu"),
+        build_tower(text, tokens=words, causal=True, activation="quick_gelu"),
     )
     return Architecture(
         name=name,
@@ -126,7 +120,7 @@ def read_clip(config: ModelConfig, name: str) -> Architecture:
         extras=(
             ("text.positions", words * text.hidden),
             ("text.final_norm", 2 * text.hidden),
-            ("vision.patches", _count_patch_weights(vision)),
+            ("vision.patches", count_patch_weights(vision)),
             ("vision.class_token", vision.hidden),
             ("vision.positions", tokens * vision.hidden),
             ("vision.norms", 4 * vision.hidden),
@@ -134,6 +128,7 @@ def read_clip(config: ModelConfig, name: str) -> Architecture:
             ("logit_scale", 1),
         ),
         sample_tokens=words + tokens,
+        sample_unit="images",
         positions=words,
         vocab_width=text.hidden,
     )
@@ -141,15 +136,15 @@ def read_clip(config: ModelConfig, name: str) -> Architecture:
 
 def read_gemma3_multimodal(config: ModelConfig, name: str) -> Architecture:
     """Gemma 3 from 4B up: the text model plus a SigLIP tower of 4,096 patches that are pooled to 256 tokens."""
-    text, vision = _read_text_config(config, GEMMA3_TEXT), config.get_part("vision_config", SIGLIP)
+    text, vision = read_text_config(config, GEMMA3_TEXT), config.get_part("vision_config", SIGLIP)
     wide, ffn = vision.hidden, vision.read_ffn()
-    tower = _build_tower(vision, tokens=_count_patches(vision), activation="gelu_pytorch_tanh")
+    tower = build_tower(vision, tokens=count_patches(vision), activation="gelu_pytorch_tanh")
     pooling = 4 * (wide * wide + wide) + 2 * wide * ffn + ffn + wide + 3 * wide
-    return _add_tower(
+    return add_tower(
         read_gemma3(text, name),
         tower,
-        ("vision.patches", _count_patch_weights(vision) + wide),
-        ("vision.positions", _count_patches(vision) * wide),
+        ("vision.patches", count_patch_weights(vision) + wide),
+        ("vision.positions", count_patches(vision) * wide),
         ("vision.final_norm", 2 * wide),
         ("vision.pooling", pooling if vision.read_flag("vision_use_head", default=True) else 0),
         ("projector", wide * text.hidden + wide),
@@ -158,13 +153,13 @@ def read_gemma3_multimodal(config: ModelConfig, name: str) -> Architecture:
 
 def read_llama4_multimodal(config: ModelConfig, name: str) -> Architecture:
     """Llama 4: the text model plus a tower of 1,024 patches and a class token, reduced to a quarter by pixel shuffle."""
-    text, vision = _read_text_config(config, LLAMA4_TEXT), config.get_part("vision_config", LLAMA4_VISION)
-    wide, tokens = vision.hidden, _count_patches(vision) + 1
+    text, vision = read_text_config(config, LLAMA4_TEXT), config.get_part("vision_config", LLAMA4_VISION)
+    wide, tokens = vision.hidden, count_patches(vision) + 1
     out = vision.read_size("projector_output_dim", default=4096)
-    return _add_tower(
+    return add_tower(
         read_llama4(text, name),
-        _build_tower(vision, tokens=tokens),
-        ("vision.patches", _count_patch_weights(vision)),
+        build_tower(vision, tokens=tokens),
+        ("vision.patches", count_patch_weights(vision)),
         ("vision.class_token", wide),
         ("vision.positions", tokens * wide),
         ("vision.norms", 4 * wide),
@@ -178,15 +173,15 @@ def read_mistral3(config: ModelConfig, name: str) -> Architecture:
 
     The number of patches grows with the image; the largest number is counted.
     """
-    text, vision = _read_text_config(config, MISTRAL_TEXT), config.get_part("vision_config", PIXTRAL)
+    text, vision = read_text_config(config, MISTRAL_TEXT), config.get_part("vision_config", PIXTRAL)
     wide, hidden = vision.hidden, text.hidden
     merged = config.read_size("spatial_merge_size", default=2, most=1000) ** 2
-    tower = _build_tower(vision, tokens=_count_patches(vision), norm="rmsnorm", gated=True, bias=False)
+    tower = build_tower(vision, tokens=count_patches(vision), norm="rmsnorm", gated=True, bias=False)
     bias = 2 * hidden if config.read_flag("multimodal_projector_bias") else 0
-    return _add_tower(
+    return add_tower(
         read_mistral(text, name),
         tower,
-        ("vision.patches", _count_patch_weights(vision)),
+        ("vision.patches", count_patch_weights(vision)),
         ("vision.norm", wide),
         ("projector", wide + merged * wide * wide + wide * hidden + hidden * hidden + bias),
     )
@@ -194,11 +189,11 @@ def read_mistral3(config: ModelConfig, name: str) -> Architecture:
 
 def read_text_model(config: ModelConfig, name: str, reader: Callable[[ModelConfig, str], Architecture]) -> Architecture:
     """Return only the language model of a config whose other towers have no reader; a note states that they are excluded."""
-    model = reader(_read_text_config(config, {}), name)
+    model = reader(read_text_config(config, {}), name)
     return replace(model, notes=(*model.notes, "only the language model is counted: image and sound encoders are excluded"))
 
 
-def _read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:
+def read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:
     """Return the text model's table.
 
     The keys for tied embeddings, task and classes in the outer table also apply to it.
@@ -208,13 +203,14 @@ def _read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> Mo
     return config.get_part("text_config", {**defaults, **outer})
 
 
-def _add_tower(model: Architecture, tower: LayerBlock, *extras: tuple[str, int]) -> Architecture:
+def add_tower(model: Architecture, tower: LayerBlock, *extras: tuple[str, int]) -> Architecture:
+    """Return `model` with a tower beside it, and `extras` that belong to neither's layers."""
     return replace(
         model, blocks=(*model.blocks, tower), extras=(*model.extras, *drop_empty_extras(extras)), vocab_width=model.hidden
     )
 
 
-def _build_tower(
+def build_tower(
     config: ModelConfig,
     *,
     tokens: int,
@@ -225,6 +221,7 @@ def _build_tower(
     qkv_bias: bool = True,
     activation: str = "gelu",
 ) -> LayerBlock:
+    """Return the layers of an image tower (or of CLIP's text) of `config`, which process `tokens` a sample."""
     return LayerBlock(
         layers=config.layers,
         hidden=config.hidden,
@@ -237,7 +234,7 @@ def _build_tower(
     )
 
 
-def _count_patches(config: ModelConfig) -> int:
+def count_patches(config: ModelConfig) -> int:
     """Return the patches of a square image, or of an image of `[height, width]`."""
     (high, wide), (tall, broad) = (
         _read_sides(config, key, default) for key, default in (("image_size", 224), ("patch_size", 16))
@@ -251,7 +248,7 @@ def _count_patches(config: ModelConfig) -> int:
     return (high // tall) * (wide // broad)
 
 
-def _count_patch_weights(config: ModelConfig) -> int:
+def count_patch_weights(config: ModelConfig) -> int:
     """Return the number of weights that turn a patch's pixels into a token."""
     tall, broad = _read_sides(config, "patch_size", 16)
     return config.read_size("num_channels", default=3) * tall * broad * config.hidden
@@ -275,54 +272,3 @@ def _read_sides(config: ModelConfig, key: str, default: int) -> tuple[int, int]:
 def _read_clip_part(config: ModelConfig, key: str, defaults: Mapping[str, object]) -> ModelConfig:
     """Return the table `key`; CLIP's first releases repeat it under `..._dict`, which takes precedence."""
     return config.get_part(key + "_dict", config.get_part(key, defaults).values)
-
-
-DIT_DEFAULTS: Mapping[str, object] = {
-    "image_size": 256,
-    "patch_size": 2,
-    "in_channels": 4,
-    "num_labels": 1000,
-    "latent_shrinks": 8,
-}
-FREQUENCIES = 256
-"""Width of the time step's sines."""
-MODULATIONS = 6
-"""Shift, scale and gate of each half of a layer."""
-KEPT_TENSORS = 6
-"""Tensors of a layer's width kept as norms keep their input: two norms' inputs, what is scaled twice, what is gated twice."""
-
-
-def read_dit(config: ModelConfig, name: str) -> Architecture:
-    """Read a DiT with learned variance, as published."""
-    c = config.fill_defaults(DIT_DEFAULTS)
-    hidden, layers, heads = c.read_size("hidden_size"), c.read_size("num_hidden_layers"), c.read_size("num_attention_heads")
-    patch, latent, labels = c.read_size("patch_size"), c.read_size("in_channels"), c.read_size("num_labels")
-    require(hidden % heads == 0, "num_attention_heads", f"{heads} do not divide {hidden}", f"write a divisor of {hidden}")
-    tokens = (c.read_size("image_size") // c.read_size("latent_shrinks") // patch) ** 2
-    block = LayerBlock(
-        layers=layers,
-        hidden=hidden,
-        attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, qkv_bias=True, out_bias=True),
-        feed_forward=FeedForward(ffn=4 * hidden, gated=False, bias=True, activation="gelu"),
-        norm="layernorm-no-parameters",
-        norms=KEPT_TENSORS,
-        causal=False,
-        tokens=tokens,
-    )
-    values = patch * patch * latent
-    return Architecture(
-        name=name,
-        kind="dit",
-        blocks=(block,),
-        has_head=False,
-        extras=(
-            ("modulation", layers * MODULATIONS * (hidden * hidden + hidden)),
-            ("patches", values * hidden + hidden),
-            ("positions", tokens * hidden),
-            ("time", (FREQUENCIES + 1) * hidden + (hidden + 1) * hidden),
-            ("classes", (labels + 1) * hidden),
-            ("final", 2 * (hidden * hidden + hidden) + (hidden + 1) * 2 * values),
-        ),
-        sample_tokens=tokens,
-        positions=tokens,
-    )

@@ -235,9 +235,7 @@ def _list_half_phases(s: TrainingStep, which: str, done: float, activations: flo
 
 
 def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
-    """Return the bytes of keys and values of `micro_batch` sequences of `seq_len` on one GPU, and of linear attention's
-    states.
-    """
+    """Return the bytes of keys, values and states of `micro_batch` sequences of `seq_len` on one GPU."""
     ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
     return stage.share * (m.numbers.compute * m.cached * m.tokens + FP32 * m.states) / ranks
 
