@@ -34,6 +34,10 @@ RequestsPerSecond = Annotated[Text, typer.Option(metavar="N", help="Of a server:
 PromptLen = Annotated[Text, typer.Option(metavar="N", help="Of a server: tokens of a prompt.")]
 OutputLen = Annotated[Text, typer.Option(metavar="N", help="Of a server: tokens of an answer.")]
 SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens per sequence.")]
+DecoderLen = Annotated[Text, typer.Option(metavar="N", help="Of an encoder-decoder (T5, Whisper): tokens of its output.")]
+Images = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for ViT, CLIP, U-Nets, FLUX: images, all epochs.")]
+AudioSeconds = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for Whisper: seconds of sound, all epochs.")]
+Frames = Annotated[Text, typer.Option(metavar="N", help="Instead of tokens, for Wan, CogVideoX: frames of video, all epochs.")]
 MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences per GPU and pass.")]
 GlobalBatch = Annotated[
     Text, typer.Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")
@@ -101,6 +105,10 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
     "quant": ("quant",),
     "optimizer": ("optimizer",),
     "tokens": ("tokens",),
+    "images": ("images",),
+    "audio_seconds": ("audio_seconds",),
+    "frames": ("frames",),
+    "decoder_len": ("decoder_len",),
     "seq_len": ("seq_len",),
     "micro_batch": ("micro_batch",),
     "global_batch_tokens": ("global_batch_tokens",),
@@ -138,7 +146,8 @@ FLAG_PLACES: Mapping[str, tuple[str, ...]] = {
 
 NUMBER_FLAGS = frozenset(
     "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
-    "tp pp cp ep max_hours max_gpus requests_per_second prompt_len output_len".split()
+    "tp pp cp ep max_hours max_gpus requests_per_second prompt_len output_len images audio_seconds frames "
+    "decoder_len".split()
 )
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)

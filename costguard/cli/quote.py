@@ -32,11 +32,15 @@ def command(
     tokens: Annotated[
         Text, typer.Option(metavar="N", help="Tokens to train on (all epochs), or to generate: 50e6, 1.5B.")
     ] = None,
+    images: o.Images = None,
+    audio_seconds: o.AudioSeconds = None,
+    frames: o.Frames = None,
     preference: o.Preference = None,
     precision: o.Precision = None,
     quant: o.Quant = None,
     optimizer: o.Optimizer = None,
     seq_len: o.SeqLen = None,
+    decoder_len: o.DecoderLen = None,
     requests_per_second: o.RequestsPerSecond = None,
     prompt_len: o.PromptLen = None,
     output_len: o.OutputLen = None,

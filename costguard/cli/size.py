@@ -31,6 +31,7 @@ def command(
     quant: o.Quant = None,
     optimizer: o.Optimizer = None,
     seq_len: o.SeqLen = None,
+    decoder_len: o.DecoderLen = None,
     micro_batch: o.MicroBatch = None,
     checkpointing: o.Checkpointing = None,
     attention: o.Attention = None,

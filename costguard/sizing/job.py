@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
-from costguard.sizing.architecture import Architecture
+from costguard.sizing.architecture import SAMPLE_UNITS, Architecture
 from costguard.sizing.memory.adapters import resolve_targets
 from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe
 from costguard.values import checks
@@ -41,7 +41,9 @@ LIMIT_KEYS = (
     "secure_only",
 )
 SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
-RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours", *SERVING_KEYS)
+AMOUNT_KEYS = ("tokens", "dataset", *SAMPLE_UNITS)
+"""Keys that say how much is processed; a job has one of them."""
+RUN_KEYS = ("tokens", *SAMPLE_UNITS, "global_batch_tokens", "disk_gb", "checkpoint_every_hours", *SERVING_KEYS)
 TABLE_KEYS = ("dataset", "lora", "parallel", "network", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
@@ -114,6 +116,14 @@ class Job:
         """Return the sequences of one example that are in the same pass: 2 if a pair is compared, else 1."""
         return self.beside.sequences if self.beside else 1
 
+    @property
+    def units(self) -> float | None:
+        """Return the images, seconds of sound or frames of the run; None if it is counted in tokens, or not stated."""
+        a = self.architecture
+        if self.tokens is None or a.sample_unit is None or a.sample_tokens is None:
+            return None
+        return self.tokens / a.sample_tokens * a.units_per_sample
+
 
 def parse_job(table: Table, architecture: Architecture, find: FindArchitecture | None = None) -> Job:
     """Return the job that `table` states for `architecture`, already found by `model`, `path` or `[architecture]`.
@@ -132,7 +142,8 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
         parallel=_read_parallel(table),
         network=_read_network(table),
         serving=serving,
-        tokens=_read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
+        tokens=_read_units(table, architecture)
+        or _read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_read_global_batch(table, recipe),
         disk_gb=_read_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
         checkpoint_every_hours=checks.require_number(
@@ -213,7 +224,8 @@ def merge_flags(file: Table, flags: Table) -> dict[str, object]:
     A flag also replaces file keys that state the same fact in another form (the model, the number of tokens).
     """
     other_shape = any(key in flags for key in SHAPE_KEYS)
-    replaced = {*(SHAPE_KEYS if other_shape else ()), *(("dataset",) if "tokens" in flags else ())}
+    other_amount = any(key in flags for key in AMOUNT_KEYS)
+    replaced = {*(SHAPE_KEYS if other_shape else ()), *(AMOUNT_KEYS if other_amount else ())}
     return merge_tables({key: value for key, value in file.items() if key not in replaced}, flags)
 
 
@@ -240,6 +252,7 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
     elif "seq_len" not in stated and not _take_stated_lengths(table, stated):
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
+    _check_decoder_len(stated, architecture)
     lora = read_subtable(table, "lora")
     require_known_keys(lora, ("rank", "targets"), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
@@ -253,6 +266,22 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
     return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+
+
+def _check_decoder_len(stated: Table, architecture: Architecture) -> None:
+    """Raise InputError if `decoder_len` is of a model without a decoder beside its encoder, or beyond its positions."""
+    if stated.get("decoder_len") is None:
+        return
+    beside = architecture.kind == "encoder-decoder"
+    what = f"is of a decoder beside an encoder, and {architecture.name} is a model of kind '{architecture.kind}'"
+    require(beside, "decoder_len", what, "leave it out, and state seq_len")
+    length, most = checks.require_whole_number(stated["decoder_len"], "decoder_len"), architecture.positions
+    require(
+        most is None or length <= most,
+        "decoder_len",
+        f"is {length}, and {architecture.name} has learned positions for {most} tokens",
+        f"write {most} or less",
+    )
 
 
 def _start_from_release(
@@ -343,6 +372,23 @@ def _read_network(table: Table) -> NetworkSpeeds:
     stated = read_subtable(table, "network")
     require_known_keys(stated, tuple(f.name for f in fields(NetworkSpeeds)), "network")
     return NetworkSpeeds(**stated)  # type: ignore[arg-type]  # NetworkSpeeds checks each value at birth
+
+
+def _read_units(table: Table, architecture: Architecture) -> int | None:
+    """Return the tokens of the images, seconds of sound or frames that the job states; None if it states none."""
+    stated = [key for key in AMOUNT_KEYS if table.get(key) is not None]
+    counted = next((key for key in stated if key in SAMPLE_UNITS), None)
+    if counted is None:
+        return None
+    others = [key for key in stated if key != counted]
+    require(not others, counted, f"is given together with {others[0] if others else ''}", "keep one of them")
+    unit = architecture.sample_unit
+    what = f"is not what {architecture.name} is counted in: it reads {'text' if unit is None else unit.replace('_', ' ')}"
+    require(unit == counted, counted, what, f"write {unit or 'tokens'} = ...")
+    number = checks.require_number(table[counted], counted, least=0, most=checks.LARGEST_COUNT)
+    require(number > 0, counted, "must be above 0", f"write {counted} = 1000000")
+    tokens = number / architecture.units_per_sample * (architecture.sample_tokens or 1)
+    return checks.require_whole_number(max(1, round(tokens)), counted)
 
 
 def _read_tokens(table: Table, example_tokens: int | None) -> int | None:

@@ -29,7 +29,9 @@ def build_job_data(job: Job) -> dict[str, object]:
         "quant": r.quant,
         "optimizer": r.optimizer if r.trains else None,
         "tokens": job.tokens,
+        **({a.sample_unit: job.units} if a.sample_unit and job.units is not None else {}),
         "seq_len": r.seq_len,
+        **({"decoder_len": r.decoder_len} if r.decoder_len is not None else {}),
         "micro_batch": r.micro_batch,
         "global_batch_tokens": job.global_batch_tokens,
         "checkpointing": r.checkpointing if r.trains else None,
@@ -39,6 +41,13 @@ def build_job_data(job: Job) -> dict[str, object]:
         "preference": _build_companion_data(job.beside, job.recipe) if job.beside else None,
         "assumed": dict(job.assumed),
     } | ({"serving": asdict(job.serving)} if job.serving else {})
+
+
+def format_amount(job: Job) -> str:
+    """Return how much the job processes, in what people count: "50,000,000 tokens", "1,281,167 images"."""
+    if job.units is not None:
+        return f"{job.units:,.0f} {str(job.architecture.sample_unit).replace('_', ' ')}"
+    return f"{job.tokens:,} tokens"
 
 
 def _build_companion_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:

@@ -34,6 +34,7 @@ from costguard.views.job import (
     build_memory_data,
     build_parallel_data,
     build_peak_data,
+    format_amount,
     format_hours,
     format_hours_range,
     format_split,
@@ -106,8 +107,9 @@ def _format_title(quote: Quote) -> str:
         return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
     r = asked.recipe
     method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
-    how = [method, r.precision, *([r.quant] if r.quant != "none" else []), f"seq {r.seq_len}", f"batch {r.micro_batch}"]
-    amount = f", {asked.tokens:,} tokens" if asked.tokens else ""
+    length = [f"seq {r.seq_len}"] if asked.architecture.sample_unit is None else []
+    how = [method, r.precision, *([r.quant] if r.quant != "none" else []), *length, f"batch {r.micro_batch}"]
+    amount = f", {format_amount(asked)}" if asked.tokens else ""
     if asked.serving:
         from costguard.views.serving import format_load
 

@@ -7,8 +7,9 @@ import pytest
 from costguard.errors import InputError
 from costguard.sizing.architecture_table import build_architecture_from_table
 from costguard.sizing.huggingface import build_architecture_from_config
+from costguard.sizing.memory.adapters import resolve_targets
 from costguard.sizing.memory.footprint import Footprint, compute_footprint
-from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from costguard.sizing.speed.flops import count_flops_per_token
 from tests.sizing.shapes import shipped
 
@@ -88,9 +89,34 @@ def test_checkpointing_and_sharding_make_a_walk_smaller() -> None:
     assert need("sd-1.5-unet", recipe(micro_batch=8), 8, fsdp=True).at_peak["optimizer"] * 7 < plain.at_peak["optimizer"]
 
 
-def test_adapters_are_refused_where_layers_are_walked() -> None:
-    with pytest.raises(InputError, match="adapters are not counted"):
-        need("sd-1.5-unet", recipe(method="lora"))
+def test_adapters_are_refused_where_there_are_convolutions_alone() -> None:
+    with pytest.raises(InputError, match="needs linear layers"):
+        need("resnet-50", recipe(method="lora"))
+
+
+@pytest.mark.parametrize(("targets", "parameters"), [("attention", 23_224_320), ("all-linear", 43_298_816)])
+def test_adapters_on_sdxl_are_as_many_as_peft_counts(targets: str, parameters: int) -> None:
+    """Rank 16 on diffusers' UNet2DConditionModel: PEFT 0.21.2 on the meta device, 2026-11-24."""
+    how = recipe(method="lora", lora=Lora(rank=16, targets=targets))
+    assert need("sdxl-unet", how).basis.measure.adapters == parameters
+
+
+def test_adapters_on_some_matrices_by_diffusers_names() -> None:
+    targets = resolve_targets(shipped("sdxl-unet"), ("to_q", "to_v"))
+    assert targets == ("q_proj", "v_proj")
+
+
+def test_adapters_keep_less_than_training_everything() -> None:
+    full, some, all_linear = (
+        next(p for p in need("sdxl-unet", how).phases if p.name == "forward").terms["activations"]
+        for how in (recipe(method="full"), recipe(method="lora", lora=Lora(targets="attention")), recipe(method="lora"))
+    )
+    assert some < all_linear < full
+
+
+def test_adapters_cost_no_gradients_of_frozen_weights() -> None:
+    lora, full = (count_flops_per_token(shipped("sdxl-unet"), recipe(method=how)) for how in ("lora", "full"))
+    assert lora.backward < 0.8 * full.backward
 
 
 def test_a_u_net_that_is_not_read_says_so() -> None:

@@ -110,10 +110,10 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     attends = ["Attn" in str(kind) for kind in c.read_items("down_block_types") or []]
     require(len(attends) == len(widths), "down_block_types", "are not as many as block_out_channels", "write one a block")
     depths = _read_depths(c, attends)
-    yield CheckpointUnit((build_linear(widths[0], time, 1), build_linear(time, time, 1, kept=time)), time)
+    yield _build_embedding(widths[0], time, kept=0)
     if c.values.get("addition_embed_type") is not None:  # SDXL: sizes, crops and the pooled text beside the time
         said = c.read_size("projection_class_embeddings_input_dim")
-        yield CheckpointUnit((build_linear(said, time, 1, kept=said), build_linear(time, time, 1, kept=time)), time)
+        yield _build_embedding(said, time, kept=said)
     latent = c.read_size("in_channels")
     yield CheckpointUnit(
         (build_convolution(latent, widths[0], 3, side, bias=True, kept=latent * side * side),), latent * side * side
@@ -141,6 +141,12 @@ def _list_unet_units(c: ModelConfig) -> Iterator[CheckpointUnit]:
     places = side * side
     out = build_convolution(now, c.read_size("out_channels"), 3, side, bias=True, kept=now * places)
     yield CheckpointUnit((build_norm(now, places), build_activation(now, places), out), now * places)
+
+
+def _build_embedding(inputs: int, time: int, *, kept: int) -> CheckpointUnit:
+    """Return the two linear layers that embed the time, or sizes and pooled text."""
+    first = build_linear(inputs, time, 1, kept=kept, matrix="linear_1")
+    return CheckpointUnit((first, build_linear(time, time, 1, kept=time, matrix="linear_2")), time)
 
 
 def _read_depths(c: ModelConfig, attends: list[bool]) -> list[int]:
@@ -173,7 +179,7 @@ def _build_residual(inputs: int, width: int, side: int, time: int) -> Checkpoint
         build_norm(inputs, places),
         build_activation(inputs, places),
         build_convolution(inputs, width, 3, side, bias=True, kept=inputs * places),
-        build_linear(time, width, 1, kept=time),
+        build_linear(time, width, 1, kept=time, matrix="time_emb_proj"),
         build_norm(width, places),
         build_activation(width, places),
         build_convolution(width, width, 3, side, bias=True, kept=width * places),
@@ -191,19 +197,22 @@ def _build_transformer(width: int, places: int, text: int, depth: int) -> Checkp
     wide, numbers = 4 * width, width * places
     layer = (
         build_norm(width, places),
-        *(build_linear(width, width, places, bias=False, kept=numbers if first else 0) for first in (True, False, False)),
+        *(
+            build_linear(width, width, places, bias=False, kept=0 if n else numbers, matrix=name, shares=n > 0)
+            for n, name in enumerate(("q_proj", "k_proj", "v_proj"))
+        ),
         build_attention(width, places, places),
-        build_linear(width, width, places),
+        build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
-        build_linear(width, width, places, bias=False, kept=numbers),
-        *(build_linear(text, width, TEXT_TOKENS, bias=False) for _ in range(2)),
+        build_linear(width, width, places, bias=False, kept=numbers, matrix="q_proj"),
+        *(build_linear(text, width, TEXT_TOKENS, bias=False, matrix=name) for name in ("k_proj", "v_proj")),
         build_attention(width, places, TEXT_TOKENS),
-        build_linear(width, width, places),
+        build_linear(width, width, places, matrix="o_proj"),
         build_norm(width, places),
-        build_linear(width, 2 * wide, places, kept=numbers),
+        build_linear(width, 2 * wide, places, kept=numbers, matrix="up_proj"),
         build_gated_product(wide, places),
-        build_linear(wide, width, places, kept=wide * places),
+        build_linear(wide, width, places, kept=wide * places, matrix="down_proj"),
     )
-    before = (build_norm(width, places), build_linear(width, width, places, kept=numbers))
-    after = build_linear(width, width, places, kept=numbers)
+    before = (build_norm(width, places), build_linear(width, width, places, kept=numbers, matrix="proj_in"))
+    after = build_linear(width, width, places, kept=numbers, matrix="proj_out")
     return CheckpointUnit((*before, *layer * depth, after), numbers)

@@ -54,6 +54,8 @@ MATRIX_ALIASES = {
     "to_k": ("k_proj",),
     "to_v": ("v_proj",),
     "to_out.0": ("o_proj",),
+    "net.0.proj": ("up_proj",),
+    "net.2": ("down_proj",),
     "in_proj_qkvz": ("in_proj",),
     "in_proj_qkv": ("in_proj",),
 }
@@ -63,6 +65,7 @@ halves of a GPT-2 layer; PEFT goes by how a name ends."""
 
 
 ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
+ATTENTION_MATRICES = (*ATTENTION_INPUTS, "o_proj")
 FEED_INPUTS = ("gate_proj", "up_proj")
 
 
@@ -76,6 +79,7 @@ def resolve_targets(architecture: Architecture, targets: tuple[str, ...], field:
         for block in architecture.blocks
         for name in (*block.attention.list_matrices(block.hidden), *block.feed_forward.list_matrices(block.hidden))
     }
+    own |= architecture.walk.matrices if architecture.walk else set()
     found: list[str] = []
     for target in targets:
         meant = (target,) if target in own else tuple(name for name in _resolve_alias(architecture, target) if name in own)
@@ -101,6 +105,9 @@ def list_adapted_matrices(architecture: Architecture, lora: Lora) -> frozenset[s
     if not isinstance(lora.targets, str):
         return frozenset(part for name in lora.targets for part in (name, *_resolve_alias(architecture, name)))
     blocks = architecture.blocks
+    if architecture.walk is not None:
+        own = architecture.walk.matrices
+        return own & frozenset(ATTENTION_MATRICES) if lora.targets == "attention" else own
     attention = frozenset(name for b in blocks for name in b.attention.list_matrices(b.hidden))
     if lora.targets == "attention":
         return attention

@@ -1,7 +1,8 @@
 """Measures a model that is counted layer by layer (ResNet, U-Net), with the same kinds of bytes as a transformer.
 
 Example: ResNet-50 in fp16 keeps 21.9 M numbers of 2 bytes per image between its passes, 44 MB; the unit in its backward pass
-adds the gradients of its widest tensors. Convolutions count as matrices, so sharding and autocast apply to them.
+adds the gradients of its widest tensors. Convolutions count as matrices, so sharding and autocast apply to them. With adapters,
+frozen layers keep nothing, and each adapter its input (`sizing/convnet.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import fields
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.convnet import LayerWalk
 from costguard.sizing.memory.activations import LayerActivations
+from costguard.sizing.memory.adapters import list_adapted_matrices
 from costguard.sizing.memory.frameworks import Numerics
 from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.recipe import Recipe
@@ -23,14 +25,16 @@ IN_WORK = 2
 
 def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe, numbers: Numerics) -> ModelMeasure:
     """Return the measure of `walk` under `recipe`."""
+    require(recipe.quant == "none", "quant", f"is not counted for {architecture.name}", "write method = 'lora' or 'full'")
+    adapted = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     require(
-        not recipe.adapters,
+        bool(adapted) or not recipe.adapters,
         "method",
-        f"adapters are not counted for {architecture.name}: it is walked layer by layer",
+        f"'{recipe.method}' needs linear layers, and {architecture.name} has convolutions",
         "write method = 'full' or 'pretrain'",
     )
     compute, casts = numbers.compute, numbers.compute * numbers.autocast
-    kept = walk.kept if recipe.checkpointing == "none" else walk.entries
+    kept = [unit.count_kept(adapted, recipe.lora.rank) if recipe.adapters else unit.kept for unit in walk.units]
     has = {
         "numbers": numbers,
         "matrices": walk.parameters,
@@ -39,11 +43,12 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
         "down_parameters": walk.largest_parameters,
         "largest_matrix": walk.largest_parameters,
         "tokens": recipe.micro_batch,
-        "waiting": float(compute * kept),
-        "layer": _measure_widest_unit(walk, numbers),
+        "waiting": float(compute * (sum(kept) if recipe.checkpointing == "none" else walk.entries)),
+        "layer": _measure_widest_unit(walk, numbers, max(kept)),
+        "adapters": walk.count_adapter_parameters(adapted, recipe.lora.rank) if recipe.adapters else 0,
         "casts": casts * walk.parameters,
         "cast_layer": casts * walk.largest_parameters,
-        "casts_cached": numbers.autocast,
+        "casts_cached": numbers.autocast and not recipe.adapters,
         "hidden": 1,
         "loss_number": compute,
         "cache_splits": 1,
@@ -51,12 +56,12 @@ def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe,
     return ModelMeasure(**_fill_with_zeros(ModelMeasure, has))  # type: ignore[arg-type]  # each value stands beside its name above
 
 
-def _measure_widest_unit(walk: LayerWalk, numbers: Numerics) -> LayerActivations:
-    """Return the activations of the widest unit, all counted as feed-forward."""
+def _measure_widest_unit(walk: LayerWalk, numbers: Numerics, widest: int) -> LayerActivations:
+    """Return the activations of the widest unit, which keeps `widest` numbers, all counted as feed-forward."""
     compute = numbers.compute
     has = {
-        "feed_forward": float(compute * walk.widest),
-        "whole": float(compute * walk.widest),
+        "feed_forward": float(compute * widest),
+        "whole": float(compute * widest),
         "feed_forward_work": float(IN_WORK * compute * walk.largest),
         "passing": float(IN_WORK * compute * walk.largest),
         "selective": float(compute * walk.entries),

@@ -72,6 +72,9 @@ def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
     )
     scores = sum(share * b.layers * _count_score_flops(b, recipe) for b, share in shares)
     adapters = sum(share * b.layers * _count_adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
+    if architecture.walk and recipe.adapters:
+        names = frozenset(name for name in architecture.walk.matrices if _carries_adapter(name, recipe.lora))
+        adapters += architecture.walk.count_adapter_multiply_adds(names, recipe.lora.rank) / sample
     predicted = architecture.compute_predicted_share(recipe.seq_len, recipe.decoder_len)
     head = predicted * architecture.embedding_parameters if architecture.has_head else 0
     forward = 2 * (layers + head + adapters) + scores
