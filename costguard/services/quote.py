@@ -302,11 +302,22 @@ def _list_advice(job: Job, facts: ShippedFacts, refused: list[QuoteRefusal], ove
         return _describe_nearest(job, over)
     from costguard.sizing.memory_savings import find_smallest_changes
 
+    loaded = [r for r in refused if r.needs_gpus is not None]
+    if loaded:
+        return _describe_fewest_gpus(loaded)
     gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
     if refused and not classes:
         return (f"every machine selected has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
     return find_smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
+
+
+def _describe_fewest_gpus(refused: list[QuoteRefusal]) -> tuple[str, ...]:
+    """Describe the GPUs that would carry the load of a server with the fewest of them."""
+    least = min(refused, key=lambda r: (r.needs_gpus or 0, r.gpu))
+    machines = -(-(least.needs_gpus or 0) // least.gpu_count)
+    fixed = f"--on {least.gpu}:{least.gpu_count}x{machines}"
+    return (f"{least.needs_gpus} x {least.gpu} would carry the load: write --max-gpus {least.needs_gpus}, or {fixed}",)
 
 
 def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
@@ -345,7 +356,8 @@ def estimate_assumption_effects(
     job: Job, placed: Placement | None, speed: Throughput | None, *, facts: ShippedFacts
 ) -> dict[str, str]:
     """Return assumed field -> how another value would change hours and memory of `job` as `placed` at `speed`."""
-    return {} if placed is None else dict(_list_assumption_effects(job, placed, speed, facts))
+    timed = None if job.serving else speed  # a server runs all month, whatever its speed
+    return {} if placed is None else dict(_list_assumption_effects(job, placed, timed, facts))
 
 
 def _list_assumption_effects(

@@ -30,7 +30,8 @@ class ConvnetLayer:
 
     `kept`: numbers stored for its backward pass. `largest`: numbers of its largest tensor. `weighs`: what it keeps is needed
     for the gradient of its weights only. `matrix`: the name by which an adapter finds it; "": none does. `read`: numbers of
-    its input that an adapter keeps, 0 if another layer keeps them anyway; `sides`: its inputs + outputs; `places`: how often it runs. `shares`: it reads what the layer before it reads.
+    its input that an adapter keeps, 0 if another layer keeps them anyway; `sides`: its inputs + outputs; `places`: how often it
+    runs. `shares`: it reads what the layer before it reads.
     """
 
     parameters: int

@@ -52,6 +52,7 @@ EXPERTS_IMPLEMENTATIONS = ("auto", "grouped", "loop")
 LOSSES = ("auto", "whole", "chunked", "in-place", "fused")
 OPTIMIZER_KERNELS = ("auto", "fused", "foreach")
 MOMENTS = ("auto", "fp32", "bf16")
+KV_CACHES = ("auto", "fp8")
 ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
@@ -109,6 +110,7 @@ class Recipe:
         (of Whisper, the most it writes). `seq_len` is the encoder's.
     - `prefill_chunk`: prompt tokens processed at once when serving, over all sequences. None: the usual server default
         (`overheads.PREFILL_TOKENS`).
+    - `kv_cache`: what a server stores keys and values in. "auto": 16 bits, as vLLM and SGLang do; "fp8": half of it.
     """
 
     method: str = "full"
@@ -134,6 +136,7 @@ class Recipe:
     optimizer_kernel: str = "auto"
     moments: str = "auto"
     decoder_len: int | None = None
+    kv_cache: str = "auto"
 
     def __post_init__(self) -> None:
         require_one_of(self.method, METHODS, "method")
@@ -147,6 +150,13 @@ class Recipe:
         require_one_of(self.loss, LOSSES, "loss")
         require_one_of(self.optimizer_kernel, OPTIMIZER_KERNELS, "optimizer_kernel")
         require_one_of(self.moments, MOMENTS, "moments")
+        require_one_of(self.kv_cache, KV_CACHES, "kv_cache")
+        require(
+            self.kv_cache == "auto" or self.method == "inference",
+            "kv_cache",
+            f"is of a server, not of method '{self.method}'",
+            "leave it out, or write method = 'inference'",
+        )
         require(
             not self.fused_loss or self.loss != "whole",
             "loss",
@@ -195,6 +205,11 @@ class Recipe:
     def amp(self) -> bool:
         """Return whether weights are stored in fp32 and computed in lower precision under autocast."""
         return self.precision.endswith("-amp")
+
+    @property
+    def cache_share(self) -> float:
+        """Return the bytes of a cached key or value over those of a 16-bit one."""
+        return 0.5 if self.kv_cache == "fp8" else 1.0
 
     @property
     def micro_tokens(self) -> int:

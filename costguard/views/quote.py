@@ -446,6 +446,10 @@ def list_footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
 def list_option_tables(option: QuoteOption) -> tuple[TableView, ...]:
     """Return the tables of memory, speed, hours and cost of one option."""
     memory = list_footprint_tables(option.footprint) if option.footprint else ()
+    if option.serving:
+        from costguard.views.serving import list_serving_tables
+
+        return (*memory, *list_serving_tables(option.serving), *_list_money_tables(option))
     return (*memory, *_list_speed_tables(option), *_list_hours_tables(option), *_list_money_tables(option))
 
 

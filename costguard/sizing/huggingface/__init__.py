@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
@@ -25,7 +24,10 @@ def _defer(module: str, reader: str) -> ShapeReader:
     """Return a reader that imports its module when it is first used: most quotes are of a decoder."""
 
     def read(config: ModelConfig, name: str) -> Architecture:
-        found: ShapeReader = getattr(import_module(f"costguard.sizing.huggingface.{module}"), reader)
+        from costguard.sizing.huggingface import convolutions, diffusion, hybrids
+
+        modules = {"convolutions": convolutions, "diffusion": diffusion, "hybrids": hybrids}
+        found: ShapeReader = getattr(modules[module], reader)
         return found(config, name)
 
     return read
