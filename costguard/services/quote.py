@@ -200,7 +200,9 @@ def _time_placement(job: Job, placed: Placement, facts: ShippedFacts, boot: Inte
     if job.calibration:
         speed = job.calibration.calibrate_speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
     took = (
-        compute_duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
+        compute_duration(job.computed_tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency)
+        if job.computed_tokens
+        else None
     )
     return TimedPlacement(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
@@ -215,7 +217,7 @@ def _price_offers(
     offers = [one for one in found if not isinstance(one, QuoteRefusal)]
     if not offers and always:
         why = "has a price young enough to count" if found else "has a known price"
-        unsold = (f"no selected offer of this hardware {why}",)
+        unsold = (f"no selected offer of this hardware {why}", *_list_rack_notes(place, facts))
         yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not found:
         yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
@@ -226,6 +228,17 @@ def _price_offers(
         took = _add_interruptions(timed, offer, job, facts) if redone else timed.duration
         storage = rates.get(offer.provider)
         yield lacking or build_option(timed, offer, price, duration=took, storage=storage, gb=disk, limits=job.limits)
+
+
+def _list_rack_notes(place: Placement, facts: ShippedFacts) -> tuple[str, ...]:
+    """Return how hardware is sold that comes by the rack, with GPUs that have as much memory and arithmetic."""
+    from costguard.sizing.equivalents import USUAL_GPUS, explain_rack, find_equivalents, format_equivalents
+
+    sold = explain_rack(place.gpu)
+    if not sold:
+        return ()
+    same = format_equivalents(find_equivalents(place.gpu, place.gpus, (facts.get_gpus()[name] for name in USUAL_GPUS)))
+    return (f"{sold}; as much memory and arithmetic as {place.gpus}: --on {same}" if same else sold,)
 
 
 def _add_interruptions(timed: TimedPlacement, offer: Offer, job: Job, facts: ShippedFacts) -> Duration | None:

@@ -32,7 +32,7 @@ from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import ServingLoad
 from costguard.sizing.memory.footprint import compute_cache_capacity
 from costguard.sizing.placement import SizedSplit
-from costguard.sizing.speed.decoding import DecodeStep, compute_decode_step, compute_prefill_rate, is_generative
+from costguard.sizing.speed.decoding import DecodeStep, compute_decode_step, compute_prefill_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
 from costguard.sizing.speed.step_time import StepSetting, compute_links
@@ -131,7 +131,7 @@ def measure_copy(
     recipe, parallel = way.recipe, way.parallel
     top, ranks = find_peak_rate(recipe, gpu), parallel.model_ranks
     room = compute_cache_capacity(way.footprint, gpu, parallel, gpus=ranks)
-    if top is None or room is None or not is_generative(architecture) or room < load.prompt_len + load.output_len:
+    if top is None or room is None or not architecture.writes or room < load.prompt_len + load.output_len:
         return None
     held = load.prompt_len + max(1, load.output_len // 2)
 

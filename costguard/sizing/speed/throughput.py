@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
-from costguard.sizing.speed.decoding import compute_decode_step, compute_prefill_rate, is_generative
+from costguard.sizing.speed.decoding import compute_decode_step, compute_prefill_rate, compute_transcription_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
 from costguard.sizing.speed.step_time import (
@@ -38,6 +38,8 @@ class Throughput:
 
     - `efficiency`: the share of `peak_tflops` reached, with recomputation counted as work.
     - `reasons`: (name, factor); the ideal rate times all factors is the expected rate.
+    - `unit`, `units_per_token`: what the input is counted in (tokens, images, audio_seconds, frames), and how many of them a
+        token is.
     - `prefill_tokens_per_s_per_gpu`: prompt tokens when serving; None when training.
     """
 
@@ -48,6 +50,13 @@ class Throughput:
     notes: tuple[str, ...] = ()
     explain: tuple[str, ...] = ()
     prefill_tokens_per_s_per_gpu: float | None = None
+    unit: str = "tokens"
+    units_per_token: float = 1.0
+
+    @property
+    def units_per_s_per_gpu(self) -> Interval:
+        """Return the speed in what the input is counted in."""
+        return self.tokens_per_s_per_gpu.scale(self.units_per_token)
 
 
 def compute_throughput(
@@ -79,6 +88,7 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
     reasons = list_factors(costs, efficiency.weights)
     ideal = 1 / costs.arithmetic
     rate = ideal * math.prod(factor for _, factor in reasons)
+    work, unit = setting.work, setting.work.unit.replace("_", " ")
     names = (*costs.names, f"card {gpu.name}", f"library {setting.recipe.framework}")
     return Throughput(
         tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.compute_half_width(names))),
@@ -91,7 +101,12 @@ def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughpu
             *_list_assumed_links(setting, efficiency, reasons),
             *_list_loop_notes(setting, reasons),
         ),
-        explain=(*flops.explain, f"at {top.matrix:g} TFLOPS and nothing else: {ideal:.1f} tokens/s per GPU"),
+        explain=(
+            *flops.explain,
+            f"at {top.matrix:g} TFLOPS and nothing else: {ideal * work.units_per_token:,.1f} {unit}/s per GPU",
+        ),
+        unit=work.unit,
+        units_per_token=work.units_per_token,
     )
 
 
@@ -154,7 +169,9 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
     top, forward, serving = setting.top, setting.work.flops.forward, efficiency.serving
     prefill = compute_prefill_rate(setting.work, top, serving)
     rate, bound = prefill, "compute"
-    if is_generative(architecture):
+    if architecture.writes and architecture.sample_tokens:
+        rate, bound = compute_transcription_rate(architecture, setting, serving), "memory bandwidth"
+    elif architecture.writes:
         reach = compute_links(setting, efficiency.physics)
         step = compute_decode_step(architecture, setting, links=reach, serving=serving)
         rate = setting.recipe.micro_batch / step.seconds / (setting.parallel.tp * setting.parallel.pp)
@@ -168,4 +185,6 @@ def _compute_serving(architecture: Architecture, setting: StepSetting, efficienc
         notes=(*top.notes, "serving speed is derived from bandwidth and peak: the interval is wide"),
         explain=setting.work.flops.explain,
         prefill_tokens_per_s_per_gpu=prefill,
+        unit=setting.work.unit,
+        units_per_token=setting.work.units_per_token,
     )
