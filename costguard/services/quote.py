@@ -357,7 +357,20 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
         return ()
     told = _estimate_best_effects(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*(() if asked.tokens or asked.serving else unknown), *list_assumption_warnings(asked, told))
+    return (
+        *(() if asked.tokens or asked.serving else unknown),
+        *list_assumption_warnings(asked, told),
+        *_list_master_weight_notes(asked, told),
+    )
+
+
+def _list_master_weight_notes(job: Job, told: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a pretraining run in 16 bits alone would save; nothing if the precision was stated."""
+    if job.recipe.method != "pretrain" or "precision" not in told:
+        return ()
+    other, _, effect = told["precision"].partition(": ")
+    why = f"pretraining keeps fp32 master weights ({job.recipe.precision}), because 16 bits lose small updates"
+    return (f'{why}; precision = "{other}" alone would take {effect}',)
 
 
 def _estimate_best_effects(job: Job, best: QuoteOption, facts: ShippedFacts) -> dict[str, str]:

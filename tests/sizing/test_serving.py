@@ -162,3 +162,33 @@ def test_mistakes_are_named(changes: dict[str, object], field: str) -> None:
 def test_a_half_stated_load_says_what_is_missing() -> None:
     with pytest.raises(InputError, match="output_len"):
         parse_job({"method": "inference", "requests_per_second": 1, "prompt_len": 9}, FACTS.get_architecture("llama-3.1-8b"))
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("bge-large", "only reads"),
+        ("qwen3-embedding-8b", "only reads"),
+        ("whisper-large-v3", "write audio_seconds"),
+        ("sdxl", "write images"),
+        ("t5-base", "encoder-decoder"),
+    ],
+)
+def test_a_model_that_answers_no_prompts_says_what_to_write(model: str, field: str) -> None:
+    with pytest.raises(InputError, match=field):
+        job(model, prompt_len=100, output_len=100)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "qwen3-235b-a22b"])
+def test_a_request_longer_than_the_context_is_refused(model: str) -> None:
+    most = FACTS.get_architecture(model).positions or FACTS.get_architecture(model).context
+    assert most is not None
+    job(model, prompt_len=most - 100, output_len=100)
+    with pytest.raises(InputError, match=f"reads {most:,}"):
+        job(model, prompt_len=most, output_len=1)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), 1e9, "5", True])
+def test_requests_that_are_no_rate_are_named(wrong: object) -> None:
+    with pytest.raises(InputError, match="requests_per_second"):
+        job(requests_per_second=wrong)
