@@ -132,6 +132,11 @@ def format_speed(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"  # noqa: PLR2004 - from here on three digits are whole
 
 
+def format_share(share: float) -> str:
+    """Return a share in percent, small ones with a digit that counts: `47%`, `0.08%`."""
+    return f"{share:.0%}" if share >= 0.01 else f"{share * 100:.1g}%"  # noqa: PLR2004 - one percent
+
+
 def format_hours(hours: float) -> str:
     """Return hours in a readable unit: `24 min`, `7.4 h`, `3.2 d`, `2.1 y`."""
     if hours < 1:

@@ -37,6 +37,7 @@ from costguard.views.job import (
     format_amount,
     format_hours,
     format_hours_range,
+    format_share,
     format_speed,
     format_split,
     round_digits,
@@ -470,7 +471,7 @@ def _list_speed_tables(option: QuoteOption) -> tuple[TableView, ...]:
     rows += [("factor", f"{factor:.3f}", describe_component(name)) for name, factor in speed.reasons]
     t, unit = speed.units_per_s_per_gpu, speed.unit.replace("_", " ")
     ends = f"{format_speed(t.low)} to {format_speed(t.high)}"
-    rows.append(("result", format_speed(t.expected), f"{unit}/s per GPU, {ends}; {speed.efficiency:.0%} of peak"))
+    rows.append(("result", format_speed(t.expected), f"{unit}/s per GPU, {ends}; {format_share(speed.efficiency)} of peak"))
     return (TableView(title=f"Speed on {option.gpu.name}", columns=("kind", "value>", "what"), rows=tuple(rows)),)
 
 
