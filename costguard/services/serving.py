@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from costguard.data import ShippedFacts
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement, refuse_for_memory
-from costguard.sizing.job import Job, ServingLoad
+from costguard.sizing.job import Job
 from costguard.sizing.placement import (
     FABRIC_GPUS,
     Hardware,
@@ -21,6 +21,7 @@ from costguard.sizing.placement import (
     SizedSplit,
     compute_job_footprint,
 )
+from costguard.sizing.serving_load import ServingLoad
 from costguard.sizing.speed.duration import Duration
 from costguard.sizing.speed.serving import ServingPlan, measure_copy, plan_serving
 from costguard.sizing.speed.throughput import compute_throughput

@@ -16,6 +16,7 @@ from costguard.errors import InputError
 from costguard.sizing.architecture import SAMPLE_UNITS, Architecture
 from costguard.sizing.memory.adapters import resolve_targets
 from costguard.sizing.recipe import USUAL_NETWORK, Lora, NetworkSpeeds, Parallelism, Recipe, resolve_framework
+from costguard.sizing.serving_load import SERVING_KEYS, ServingLoad, read_serving_load, require_positive
 from costguard.values import checks
 from costguard.values.checks import describe_value, require, require_known_keys
 from costguard.values.money import Money
@@ -43,8 +44,6 @@ LIMIT_KEYS = (
 DENOISING_STEPS = 50
 """Passes of the network for one image where none are stated: the default of diffusers' pipelines for SD and SDXL (0.42,
 2026-11). Classifier-free guidance doubles them."""
-MOST_REQUESTS = 1_000_000
-SERVING_KEYS = ("requests_per_second", "prompt_len", "output_len")
 AMOUNT_KEYS = ("tokens", "dataset", *SAMPLE_UNITS)
 """Keys that say how much is processed; a job has one of them."""
 RUN_KEYS = (
@@ -80,20 +79,6 @@ class JobLimits:
     max_gpus: int = DEFAULT_MAX_GPUS
     max_price_age: timedelta | None = None
     secure_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingLoad:
-    """What is asked of a server: requests per second, and the tokens of one prompt and of one answer."""
-
-    requests_per_second: float
-    prompt_len: int
-    output_len: int
-
-    def __post_init__(self) -> None:
-        _require_positive(self.requests_per_second, "requests_per_second", MOST_REQUESTS, "write the average, such as 0.5 or 5")
-        checks.require_whole_number(self.prompt_len, "prompt_len", most=100_000_000)
-        checks.require_whole_number(self.output_len, "output_len", most=100_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +135,7 @@ def parse_job(table: Table, architecture: Architecture, find: FindArchitecture |
     """
     require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
-    serving = _read_serving(table, architecture)
+    serving = read_serving_load(table, architecture)
     recipe = _read_recipe(table, architecture, assumed)
     beside = _read_preference_table(table, architecture, recipe, assumed, find)
     return Job(
@@ -385,46 +370,6 @@ def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Reci
     return (stated or DENOISING_STEPS) if makes else 1
 
 
-def _read_serving(table: Table, architecture: Architecture) -> ServingLoad | None:
-    """Return the load that a server must carry; None if none is stated."""
-    stated = {key: table[key] for key in SERVING_KEYS if key in table}
-    if not stated:
-        return None
-    method = str(table.get("method", "full"))
-    field = next(iter(stated))
-    require(method == "inference", field, f"is of a server, not of method '{method}'", "write method = 'inference'")
-    for key in SERVING_KEYS:
-        require(
-            key in stated, key, "is missing", f"write {key} = {EXAMPLE_LOAD[key]}: the load is all of {', '.join(SERVING_KEYS)}"
-        )
-    for key in ("tokens", "dataset", "seq_len"):
-        why = "is given together with requests_per_second, prompt_len and output_len"
-        require(key not in table, key, why, f"leave out {key}: the load says it")
-    _check_served(architecture, field)
-    load = ServingLoad(**stated)  # type: ignore[arg-type]  # ServingLoad checks each value at birth
-    most, total = architecture.positions or architecture.context, load.prompt_len + load.output_len
-    what = f"with output_len is {total:,} tokens, and {architecture.name} reads {most or 0:,}"
-    require(most is None or total <= most, "prompt_len", what, f"write {most or 0:,} or less for the sum")
-    return load
-
-
-def _check_served(architecture: Architecture, field: str) -> None:
-    """Raise InputError unless the model answers a prompt word by word."""
-    a, unit = architecture, architecture.sample_unit
-    if unit is not None:
-        what = f"is of a server that answers prompts, and {a.name} is counted in {unit.replace('_', ' ')}"
-        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write {unit} = 1000000")
-    if a.kind == "encoder-decoder":
-        what = f"is of a server with continuous batching, and {a.name} is an encoder-decoder, which vLLM does not serve so"
-        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens, seq_len and decoder_len")
-    if not a.writes:
-        what = f"is of a server that writes answers, and {a.name} only reads (embeddings, scores)"
-        raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens = 1000000")
-
-
-EXAMPLE_LOAD = {"requests_per_second": 5, "prompt_len": 1000, "output_len": 300}
-
-
 def _read_network(table: Table) -> NetworkSpeeds:
     stated = read_subtable(table, "network")
     require_known_keys(stated, tuple(f.name for f in fields(NetworkSpeeds)), "network")
@@ -447,15 +392,9 @@ def _read_units(table: Table, architecture: Architecture) -> int | None:
     unit = architecture.sample_unit
     what = f"is not what {architecture.name} is counted in: it reads {'text' if unit is None else unit.replace('_', ' ')}"
     require(unit == counted, counted, what, f"write {unit or 'tokens'} = 1000000")
-    number = _require_positive(table[counted], counted, checks.LARGEST_COUNT, f"write {counted} = 1000000")
+    number = require_positive(table[counted], counted, checks.LARGEST_COUNT, f"write {counted} = 1000000")
     tokens = number / architecture.units_per_sample * (architecture.sample_tokens or 1)
     return checks.require_whole_number(max(1, round(tokens)), counted)
-
-
-def _require_positive(value: object, field: str, most: float, hint: str) -> float:
-    number = checks.require_number(value, field, least=-checks.HUGE_NUMBER, most=checks.HUGE_NUMBER)
-    require(0 < number <= most, field, f"must be above 0 and at most {most:,.0f}, not {describe_value(value)}", hint)
-    return number
 
 
 def _read_tokens(table: Table, example_tokens: int | None) -> int | None:

@@ -23,8 +23,9 @@ from statistics import median
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.calibration import MEMORY_SPREAD, Calibration, RunFamily, compute_usual_variance, estimate_family
-from costguard.sizing.job import KEYS, SERVING_KEYS, Job, Table
+from costguard.sizing.job import KEYS, Job, Table
 from costguard.sizing.recipe import Parallelism
+from costguard.sizing.serving_load import SERVING_KEYS
 from costguard.values import checks
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.gpu import GIB, Gpu, GpuNames

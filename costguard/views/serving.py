@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costguard.quoting.quote import QuoteOption
-from costguard.sizing.job import ServingLoad
+from costguard.sizing.serving_load import ServingLoad
 from costguard.sizing.speed.serving import ServingPlan
 from costguard.values.money import MoneyInterval
 from costguard.views.columns import WORDS, ColumnFit

@@ -8,8 +8,9 @@ from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement
 from costguard.services.serving import place_server
-from costguard.sizing.job import Job, ServingLoad, parse_job
+from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Placer
+from costguard.sizing.serving_load import ServingLoad
 from costguard.sizing.speed.decoding import DecodeStep
 from costguard.sizing.speed.serving import CopySpeed, ServingPlan, count_most_sequences, plan_serving
 

@@ -29,9 +29,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.job import ServingLoad
 from costguard.sizing.memory.footprint import compute_cache_capacity
 from costguard.sizing.placement import SizedSplit
+from costguard.sizing.serving_load import ServingLoad
 from costguard.sizing.speed.decoding import DecodeStep, compute_decode_step, compute_prefill_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
