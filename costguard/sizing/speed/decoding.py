@@ -17,6 +17,7 @@ median for dense models under TensorRT-LLM, and to 30 % for mixtures.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from costguard.sizing.architecture import Architecture, LayerBlock
@@ -117,7 +118,7 @@ def _count_weights_read(architecture: Architecture, work: TokenWork, tokens: flo
     if not work.mixture:
         return total
     feed_forward = max((b.feed_forward for b in architecture.blocks), key=lambda f: f.experts)
-    unused = (1 - feed_forward.experts_per_token / feed_forward.experts) ** tokens
+    unused = math.pow(1 - feed_forward.experts_per_token / feed_forward.experts, tokens)
     passed = work.expert_weights * feed_forward.experts / (feed_forward.experts - feed_forward.experts_per_token)
     return total - passed * unused
 
