@@ -22,7 +22,7 @@ from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.duration import InterruptionRate, read_interruptions
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
-from costguard.values.checks import find_nearest_names, fold_name
+from costguard.values.checks import fold_name
 from costguard.values.gpu import Gpu, read_gpus
 
 if TYPE_CHECKING:  # read only when one is asked for
@@ -61,14 +61,21 @@ class ShippedFacts:
     def _find_name(self, name: str) -> str:
         key = name if name in self._models else self._aliases.get(fold_name(name))
         if key is None:
-            raise UnknownNameError(
-                "model",
-                name,
-                field="model",
-                nearest=find_nearest_names(name, self._models),
-                hint="or give a config.json, or an [architecture] table",
-            )
+            raise self._build_unknown_model(name)
         return key
+
+    def _build_unknown_model(self, name: str) -> UnknownNameError:
+        """Return the error for a name that is not shipped, with the nearest shapes that are."""
+        from costguard.sizing.nearest_models import ShippedModel, find_nearest_models
+
+        shipped = {
+            key: ShippedModel(float(cast("int", entry["published_params"])), str(self._get_config(key).get("model_type")))
+            for key, entry in self._models.items()
+        }
+        near = find_nearest_models(name, shipped)
+        best = f"the nearest shipped shape is {near[0]} ({shipped[near[0]].parameters / 1e9:.3g} B); " if near else ""
+        hint = f"{best}or give its config.json, or an [architecture] table"
+        return UnknownNameError("model", name, field="model", nearest=near, hint=hint)
 
     def get_gpus(self) -> Mapping[str, Gpu]:
         """Every known GPU by its canonical name."""

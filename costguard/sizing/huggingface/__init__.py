@@ -120,7 +120,27 @@ def build_architecture_from_config(config: Mapping[str, object], *, name: str) -
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
         )
     found = _read_shape(ModelConfig(config), config, name)
-    return replace(found, released_precision=_read_released_precision(config))
+    return replace(found, released_precision=_read_released_precision(config), context=_read_context(config))
+
+
+def _read_context(config: Mapping[str, object]) -> int | None:
+    """Return the tokens that the config says the model reads, with the factor of YaRN; None if it does not say."""
+    text = config.get("text_config")
+    inner: Mapping[str, object] = text if isinstance(text, Mapping) else config
+    stated = inner.get("max_position_embeddings", config.get("max_position_embeddings"))
+    scaling = inner.get("rope_scaling") or inner.get("rope_parameters")
+    scaled = 0.0
+    if isinstance(scaling, Mapping):
+        first, factor = scaling.get("original_max_position_embeddings"), scaling.get("factor")
+        if isinstance(first, int) and isinstance(factor, int | float) and 0 < first * factor < LARGEST_CONTEXT:
+            scaled = first * factor
+    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 < stated < LARGEST_CONTEXT:
+        return round(scaled) or None
+    return max(stated, round(scaled))
+
+
+LARGEST_CONTEXT = 10**9
+"""More is how some configs write "no limit"."""
 
 
 def _read_released_precision(config: Mapping[str, object]) -> str | None:

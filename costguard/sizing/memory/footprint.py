@@ -266,14 +266,15 @@ def _format_optimizer(basis: FootprintBasis) -> str:
 
 def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, s, p = basis.measure, basis.stage, basis.stage.parallel
-    tokens = m.tokens / (p.tp * p.cp)
+    tokens, what = m.tokens / (p.tp * p.cp), "image" if m.hidden == 1 else "token"  # of a walk of convolutions
     if not basis.recipe.trains:
         return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
     share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
     waiting = (
-        f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+        f"{tokens:,.0f} {what}s x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
     )
-    return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
+    work = f"a layer at work {m.layer.whole:,.0f} B a{'n' * (m.hidden == 1)} {what}, outside the layers {m.outside:,.0f}"
+    return f"{waiting}; {work}; at '{worst.name}'"
 
 
 def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:

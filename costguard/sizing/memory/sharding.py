@@ -21,7 +21,7 @@ from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.memory import overheads
 from costguard.sizing.memory.frameworks import FP32, get_framework
 from costguard.sizing.memory.measure import ModelMeasure
-from costguard.sizing.recipe import GGUF_BITS, Parallelism, Recipe
+from costguard.sizing.recipe import GGUF_BITS, SERVED_BYTES, Parallelism, Recipe
 from costguard.values.checks import require
 
 
@@ -252,7 +252,7 @@ def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
     n = m.numbers
     stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
     if recipe.quant == "none":
-        return (1 if recipe.precision == "fp8" and not recipe.trains else stored), stored
+        return (stored if recipe.trains else SERVED_BYTES.get(recipe.precision, stored)), stored
     if recipe.quant in GGUF_BITS:
         return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
     double = recipe.quant == "nf4" and (recipe.double_quant or get_framework(recipe).double_quant)
