@@ -28,6 +28,9 @@ LIBRARIES = (
 )
 """Words of remarks, then of the source, and the library they name; LOMO's authors ran DeepSpeed. No word: Hugging Face's."""
 
+BUILT_ON = {"hf": (("whitecircle/halo", "halo"),)}
+"""Library -> words of the source of another one that is built on it, as which its rows are remarked."""
+
 MEASURED = {
     "bigscience": "2021-10",
     "hf-docs": "2022-06",
@@ -175,6 +178,7 @@ def framework_of(row: Row) -> str:
     """The library the row's words name, as it was when the row was measured."""
     texts = (row["note"].lower(), row["source_group"].lower(), row["source"].lower())
     library = next((name for text in texts for word, name in LIBRARIES if word in text), "hf")
+    library = next((name for word, name in BUILT_ON.get(library, ()) if word in texts[-1] and library in texts[0]), library)
     date = measured(row)
     if date is None:
         return UNDATED.get(library, library)

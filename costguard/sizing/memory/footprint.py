@@ -97,7 +97,7 @@ class Footprint:
     @property
     def fragments(self) -> int:
         """Return the estimated bytes that the allocator holds but cannot hand out; `nvidia-smi` shows them as used."""
-        return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share)
+        return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share + self.basis.buffers.pool)
 
     @property
     def slack(self) -> int:
@@ -173,11 +173,9 @@ class FootprintBasis:
 
     @property
     def slack_share(self) -> float:
-        """Return the fragmentation as a share of the temporary bytes; it is larger where weights are gathered and freed."""
+        """Return the fragmentation as a share of the temporary bytes; it is larger where FSDP gathers weights and frees them."""
         known = get_framework(self.recipe)
-        if not self.buffers.gathered:
-            return known.slack
-        return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
+        return known.slack_gathered if self.buffers.gathered and self.stage.parallel.fsdp else known.slack
 
     def compute_moving_bytes(self, worst: MemoryPhase) -> int:
         """Return the temporary bytes in the worst phase.

@@ -57,7 +57,12 @@ class FrameworkTraits:
         scores alone (Korthikanti et al. 2022), which flash attention never keeps.
     - `loops_experts`: a mixture's experts are modules that run one after the other: "never", "hooked" (where ZeRO-3's
         hooks fetch each module) or "always". `reduces_fp32`: gradients are summed over ranks in fp32.
-    - `gathered`: layers whose full weights FSDP holds at once.
+    - `gathered`: layers whose full weights FSDP holds at once. `keeps_gathered`: a layer's full weights stay from its forward
+        to its backward pass (`reshard_after_forward=False`).
+    - `copies_reduced`: gradients are copied into the buffer that is summed over ranks (FSDP2's reduce-scatter input), in fp32 if
+        it `reduces_fp32`; and what is gathered arrives in a buffer of its own stream, whose memory no other stream gets.
+    - `fuses_head`: its fused cross-entropy makes the logits chunk by chunk; else it fuses the loss's kernels over whole logits.
+    - `narrows_quantised`: adapters on quantised weights are 16-bit although others are fp32.
     - `context`: bytes of the CUDA context.
     - `slack`, `slack_gathered`: share of the temporary bytes that the allocator holds and cannot hand out, normally and
         where weights are gathered and freed.
@@ -96,6 +101,10 @@ class FrameworkTraits:
     loops_experts: str = "never"
     reduces_fp32: bool = False
     gathered: int = overheads.GATHERED_LAYERS
+    keeps_gathered: bool = False
+    copies_reduced: bool = False
+    fuses_head: bool = True
+    narrows_quantised: bool = False
     context: int = overheads.CONTEXT_BYTES
     slack: float = overheads.SLACK_SHARE
     slack_gathered: float = overheads.SLACK_SHARE_GATHERED
@@ -137,8 +146,17 @@ LITGPT = FrameworkTraits(
 )
 # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
 # torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
+# distributed/fsdp (torch 2.5, _fsdp_collectives.py): foreach_reduce copies a unit's gradients into an fp32 buffer, foreach_all_gather
+# gathers in a stream of its own.
 TORCHTITAN = FrameworkTraits(
-    reduces_fp32=True, pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4
+    reduces_fp32=True,
+    pads=False,
+    upcasts=False,
+    shards_root=True,
+    kernels=True,
+    loss_compiled=True,
+    loss_copies_split=4,
+    copies_reduced=True,
 )
 # Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel, a vocabulary-parallel
 # loss whose softmax and gradient are the fp32 logits themselves (core/tensor_parallel/cross_entropy.py).
@@ -155,6 +173,7 @@ MEGATRON = FrameworkTraits(
     gradients_fp32=True,
     reduces_fp32=True,
     keeps_matmuls=False,
+    fuses_head=False,  # core/fusions/fused_cross_entropy.py works on the vocabulary-parallel logits
     holds_gradients=True,  # core/distributed/param_and_grad_buffer.py: allocated once, zeroed after each step
     offloads_gradients=False,
 )
@@ -165,6 +184,18 @@ FRAMEWORK_TRAITS = {
     "hf-2022": HF_2022,
     # The same modules under DeepSpeed's engine, which keeps fp32 masters.
     "deepspeed": replace(HF, masters=True),
+    # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2 without
+    # resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26 (2025-12)
+    # trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
+    "halo": replace(
+        HF,
+        gathered=overheads.GATHERED_LAYERS,
+        slack_gathered=overheads.SLACK_SHARE_GATHERED,
+        upcasts=False,
+        keeps_gathered=True,
+        copies_reduced=True,
+        narrows_quantised=True,
+    ),
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
     "torchtune": FrameworkTraits(
@@ -175,12 +206,15 @@ FRAMEWORK_TRAITS = {
         upcasts=False,
         double_quant=True,
         shards_root=True,
+        copies_reduced=True,
     ),
     "litgpt": LITGPT,
     # Its resource tables, measured with bitsandbytes 0.41: the input is kept as it is.
     "litgpt-2023": replace(LITGPT, quantised_input=2),
     "torchtitan": TORCHTITAN,
-    "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False),
+    # Until February 2025 parallelisms/parallelize_llama.py sharded embedding, norm and head as one unit with the root, which FSDP2
+    # gathers once a step and whose gradients are all summed at the end.
+    "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False, shards_root=False),
     "megatron": MEGATRON,
     # Before sequence parallelism (Korthikanti et al., arXiv 2205.05198, May 2022: 10 of 34 sbh stay whole on every rank);
     # its fused softmax kernel works in 16 bits. Under DeepSpeed (Megatron-DeepSpeed), as most ran it, with ZeRO's buckets.
@@ -218,8 +252,9 @@ def choose_loss(recipe: Recipe) -> str:
     """Return how the loss is computed: as stated, else as the library does. One of `LOSSES` without "auto"."""
     if recipe.loss != "auto":
         return recipe.loss
-    if recipe.fused_loss:
-        return "chunked" if get_framework(recipe).logits_whole else "fused"
+    known = get_framework(recipe)
+    if recipe.fused_loss and (known.logits_whole or known.fuses_head):
+        return "chunked" if known.logits_whole else "fused"
     return "whole"
 
 
@@ -278,7 +313,8 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
     fp32_weights = wide or (recipe.amp and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
-    trained = FP32 if fp32_weights or (recipe.adapters and known.adapters_fp32) else HALF
+    wide_adapters = recipe.adapters and known.adapters_fp32 and not (known.narrows_quantised and recipe.quant != "none")
+    trained = FP32 if fp32_weights or wide_adapters else HALF
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
@@ -362,7 +398,9 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         rank=recipe.lora.rank,
         flash=recipe.attention != "eager",
         masked=_is_masked(recipe, seq),
-        repeats_kv=known.repeats_kv and not fused,
+        # torch.compile keeps repeated keys: the attention kernel reads them in both passes (_functorch/partitioners.py,
+        # ban_if_materialized_backward, torch 2.5).
+        repeats_kv=known.repeats_kv and (recipe.compiled or not fused),
         packs_qkv=known.packs_qkv,
         quantised_input=known.quantised_input if recipe.quant != "none" else 0,
         kernels=known.kernels,
