@@ -106,6 +106,10 @@ SAMPLE = "sample"
 """The key under which an image's size stays beside the tokens that it became."""
 
 
+ADAPTER = "adapter"
+"""The key under which the kind of an adapter stays that is sized as LoRA."""
+
+
 class UnreadableRowError(ValueError):
     """The row states too little, or not in numbers."""
 
@@ -148,6 +152,7 @@ def memory_inputs(row: Row) -> Row:
     return inputs | {
         "method": _method(method, quant),
         "quant": quant,
+        ADAPTER: method.removeprefix("peft-") if method.startswith("peft-") else "",
         "optimizer": "sgd, step in backward" if lomo else inputs["optimizer"],
         "lora_rank": inputs["lora_rank"] or ("1" if unnamed else ""),
         "lora_targets": inputs["lora_targets"] or ("v" if unnamed else ""),
@@ -217,16 +222,26 @@ def with_shape(row: Row, size: str) -> Row:
 
 
 def _sample(row: Row) -> Row:
-    """A sample given as an image becomes tokens; a model of convolutions is refused."""
+    """A sample given as an image becomes tokens; of a model that is walked layer by layer, one sample of that size."""
+    image = IMAGE.fullmatch(row["seq_len"])
+    if _is_walked(row["model"]):
+        ones = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn"), "1")
+        return row | ones | {"vocab": "0", "seq_len": "1", SAMPLE: row["seq_len"] if image else ""}
     if CONVOLUTIONAL.search(row["model"]) and not row["layers"]:
         raise UnreadableRowError(
-            f"'{row['model']}' is made of convolutions: its activations need a layer walk, not a closed form"
+            f"'{row['model']}' is made of convolutions and no shipped model: its activations need a layer walk"
         )
-    image = IMAGE.fullmatch(row["seq_len"])
     if not image:
         return row | {SAMPLE: ""}
     tokens = int(image[1]) * int(image[2]) // PATCH**2 + TEXT_TOKENS * bool(TEXT_TO_IMAGE.search(row["model"]))
     return row | {"seq_len": str(tokens), SAMPLE: row["seq_len"]}
+
+
+def _is_walked(model: str) -> bool:
+    try:
+        return FACTS.get_architecture(model.lower()).walk is not None
+    except UnknownNameError:
+        return False
 
 
 def _cell(column: str, text: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.huggingface import build_architecture_from_config
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.recipe import Lora, Parallelism, Recipe
 
@@ -45,6 +47,10 @@ MEASURED = {
 }
 """When a source's rows were measured, by the history of the file they stand in, where the source's name holds no date."""
 
+ALLOCATED = ("peft-readme",)
+"""Sources that report what was allocated although their rows do not say so: PEFT's example scripts print
+torch.cuda.max_memory_allocated (TorchTracemalloc in examples/lora_dreambooth/train_dreambooth.py, read 2026-11-25)."""
+
 ERAS = {
     "hf": (("hf-2022", "2023-03"), ("hf-2024", "2024-10")),
     "litgpt": (("litgpt-2023", "2024-01"),),
@@ -71,6 +77,8 @@ COMPILED = re.compile(r"(?<![\w-])(torch\.)?compiled?\b", re.IGNORECASE)
 EXPERT_PARALLEL = re.compile(r"expert parallel (\d+)", re.IGNORECASE)
 IN_PLACE = re.compile(r"gradient in place|head not fused", re.IGNORECASE)
 LONGEST = re.compile(r"max(?:imum|\.)?(?: seq\w*| length)? (\d{2,6})\b")
+LATENT = 8
+"""Pixels a side of one number of a latent: Stable Diffusion's VAE."""
 TWEET_TOKENS = 70
 """280 characters at four a token."""
 USUAL_SEQ_LEN = 512
@@ -119,9 +127,11 @@ def shape(row: Row) -> Architecture:
     h, heads = int(row["hidden"]), int(row["heads"])
     name = row["model"].lower()
     try:
-        return FACTS.get_architecture(name)
+        found = FACTS.get_architecture(name)
     except CostguardError:
         pass
+    else:
+        return found if found.walk is None else _walk_images(found, row)
     vocab = int(row["vocab"] or 0)
     ffn = int(row["ffn"])
     stated = int(row["params"]) if row["params"] else None
@@ -143,6 +153,24 @@ def shape(row: Row) -> Architecture:
     )
 
 
+def _walk_images(known: Architecture, row: Row) -> Architecture:
+    """A shipped model of convolutions for images of the row's size, with the text encoders trained where the row says so.
+
+    What a pipeline's stated size holds besides is loaded beside the U-Net.
+    """
+    image = re.fullmatch(r"(\d+)x\1", row.get("sample", ""))
+    if row.get("sample") and not image:
+        raise ValueError(f"seq_len: '{row['sample']}' is not square, and such images are not walked")
+    if image:
+        config = FACTS.config(known.name)
+        size = {"sample_size": int(image[1]) // LATENT} if known.kind == "unet" else {"image_size": int(image[1])}
+        known = build_architecture_from_config({**config, **size}, name=known.name)
+    if row["method"] != "full" or "with text encoder" not in row["note"].lower():
+        return known
+    trained = tuple(each for each in known.companions if each[0] == "text encoders")
+    return replace(known, extras=known.extras + trained, companions=tuple(c for c in known.companions if c not in trained))
+
+
 def recipe_of(row: Row, kind: str) -> Recipe:
     """The recipe from the row's columns, of a model of `kind`."""
     note, quant = row["note"].lower(), row["quant"]
@@ -161,7 +189,7 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         micro_batch=batch,
         checkpointing=ckpt,
         attention=attention_of(row, framework),
-        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row)),
+        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row), dora=row.get("adapter") == "dora"),
         framework=framework,
         gradient_accumulation=accumulation,
         dropout=framework in DROPS or kind == "encoder",
@@ -209,6 +237,8 @@ def batch_of(row: Row) -> tuple[int, int]:
     micro-batches" is cut into one a stage.
     """
     batch, stages = int(row["batch"] or 1), int(row["pp"] or 1)
+    if "prior preservation" in row["note"].lower():  # an image of the class goes through with each (train_dreambooth.py, collate_fn)
+        batch *= 2
     if "cut into pipeline micro-batches" in row["note"]:
         return max(1, batch // stages), stages
     steps = re.search(r"(\d+) accumulation steps", row["note"].lower())

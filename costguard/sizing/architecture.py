@@ -287,6 +287,8 @@ class Architecture:
     """The shape of a model.
 
     - `extras`: (name, parameters) of tensors outside the layers and the vocabulary matrices: positions, norms, heads.
+    - `companions`: (name, parameters) of frozen models that training holds beside this one: a VAE, text encoders. They are not
+        counted in `parameters`.
     - `stated_params`: replaces the computed parameter count where the shape is not fully known.
     - `sample_tokens`: the fixed number of tokens of a sample (an image's patches). None: the job states it.
     - `sample_unit`: what a sample is counted in (`SAMPLE_UNITS`), and `units_per_sample`: how many of them it has. None: a
@@ -317,6 +319,7 @@ class Architecture:
     released_precision: str | None = None
     sample_unit: str | None = None
     units_per_sample: float = 1.0
+    companions: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")

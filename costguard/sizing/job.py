@@ -26,6 +26,9 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.sizing.preference import PreferenceTraining
 
 DEFAULT_SEQ_LEN = 2048
+LONG_CONTEXT = 32_768
+"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with their
+gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025), torchtune, Halo."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -253,8 +256,11 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     _check_decoder_len(stated, architecture)
+    if method != "inference" and "preference" not in table and _needs_fused_loss(stated, architecture):
+        stated["fused_loss"] = True
+        assumed.append(("fused_loss", "true"))
     lora = read_subtable(table, "lora")
-    require_known_keys(lora, ("rank", "targets"), "lora")
+    require_known_keys(lora, tuple(f.name for f in fields(Lora)), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
@@ -266,6 +272,13 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
     return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
+
+
+def _needs_fused_loss(stated: Table, architecture: Architecture) -> bool:
+    """Return whether the loss, which is not stated, is that of long sequences: see LONG_CONTEXT."""
+    length = stated.get("seq_len")
+    said = "fused_loss" in stated or "loss" in stated
+    return not said and architecture.has_head and architecture.vocab > 0 and isinstance(length, int) and length >= LONG_CONTEXT
 
 
 def _check_decoder_len(stated: Table, architecture: Architecture) -> None:

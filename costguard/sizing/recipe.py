@@ -71,13 +71,15 @@ class Lora:
     """Low-rank adapters of a job.
 
     `rank`: the adapter rank. `targets`: the linear layers that get an adapter, as a group name or a tuple of Hugging Face
-    names.
+    names. `dora`: each adapter also learns the magnitude of its matrix (DoRA, arXiv 2402.09353).
     """
 
     rank: int = 16
     targets: str | tuple[str, ...] = "all-linear"
+    dora: bool = False
 
     def __post_init__(self) -> None:
+        require_bool(self.dora, "lora.dora")
         require_whole_number(self.rank, "lora.rank", most=65_536)
         if isinstance(self.targets, str):
             require_one_of(self.targets, LORA_GROUPS, "lora.targets")

@@ -231,7 +231,8 @@ def _format_weights(basis: FootprintBasis) -> str:
     matrix, other = choose_weight_bytes(m, r)
     rest = m.small + m.embedding + m.head
     base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
-    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
+    beside = f" + {m.beside:,} of VAE and text encoders x {m.numbers.compute} B" if m.beside else ""
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "") + beside
 
 
 def _count_trained(basis: FootprintBasis) -> int:
@@ -306,7 +307,7 @@ def _format_buffers(basis: FootprintBasis) -> str:
         + b.head,
         "gradient buckets": b.bucket,
         "embeddings, head and norms in fp32": b.upcast,
-        "one matrix dequantised": b.dequantised,
+        "one matrix dequantised, or copied for DoRA": b.dequantised,
         "fp8 copies of the weights": b.copies,
         "autocast's copies of the weights": b.casts + b.cast_head,
         "keys and values": 0.0 if basis.recipe.trains else compute_kv_cache_bytes(m, basis.stage),

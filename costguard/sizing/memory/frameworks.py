@@ -344,7 +344,7 @@ LONGEST_PADDED = 16_384
 class LayerStyle:
     """The properties of a layer's modules that decide which tensors it keeps.
 
-    - `trained`: the base weights need gradients. `targets`, `rank`: those of the adapters.
+    - `trained`: the base weights need gradients. `targets`, `rank`, `dora`: those of the adapters.
     - `seq`: tokens that a query can attend to; `cross_seq`: those of the encoder that a decoder's cross-attention reads.
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
@@ -361,6 +361,7 @@ class LayerStyle:
     trained: bool
     targets: frozenset[str]
     rank: int
+    dora: bool
     flash: bool
     masked: bool
     repeats_kv: bool
@@ -396,6 +397,7 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
+        dora=recipe.adapters and recipe.lora.dora,
         flash=recipe.attention != "eager",
         masked=_is_masked(recipe, seq),
         # torch.compile keeps repeated keys: the attention kernel reads them in both passes (_functorch/partitioners.py,

@@ -196,6 +196,7 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
     weights = whole_weights = stored + of_experts
     if zero >= WEIGHT_STAGE:
         weights = stored / stage.shards + of_experts / expert_shards
+    weights, whole_weights = (each + n.compute * m.beside for each in (weights, whole_weights))
     dense, experts = _count_trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
     known = get_framework(recipe)
@@ -464,10 +465,16 @@ def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelState
 
 
 def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
-    """Return the bytes of the largest matrix in full width.
+    """Return the bytes of the largest matrix in full width, or of the copies that DoRA makes of it.
 
     bitsandbytes dequantises a matrix before it multiplies; llama.cpp's kernels read packed weights and need no copy.
     """
     width = get_framework(recipe).quantised_input if recipe.trains else 0
     packed = recipe.quant in GGUF_BITS or (recipe.quant == EXPERTS_ONLY and not recipe.trains)
-    return 0.0 if recipe.quant == "none" or packed else max(m.numbers.compute, width) * m.largest_matrix
+    merged = MERGED_COPIES * m.numbers.weight * m.largest_matrix if recipe.adapters and recipe.lora.dora else 0.0
+    return merged + (0.0 if recipe.quant == "none" or packed else max(m.numbers.compute, width) * m.largest_matrix)
+
+
+MERGED_COPIES = 4
+"""DoRA's norm of a merged matrix: the matrix in the adapter's precision, the adapter's product, that scaled, and the sum
+(PEFT, tuners/lora/dora.py, get_weight_norm; 0.18, 2025)."""
