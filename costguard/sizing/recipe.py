@@ -66,6 +66,12 @@ SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "
 LORA_GROUPS = ("attention", "all-linear")
 
 
+def require_bool(value: object, field: str) -> None:
+    """Raise InputError unless `value` is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
     """Low-rank adapters of a job.
@@ -274,9 +280,3 @@ class NetworkSpeeds:
 
 USUAL_NETWORK = NetworkSpeeds()
 """Nothing is stated: each link is the usual one."""
-
-
-def require_bool(value: object, field: str) -> None:
-    """Raise InputError unless `value` is true or false."""
-    if not isinstance(value, bool):
-        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
