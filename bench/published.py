@@ -127,7 +127,7 @@ def read_rows(path: Path) -> list[Row]:
 def check_known(row: Row, columns: tuple[str, ...], kind: str) -> None:
     """Raise UnreadableRowError for a column or a word that no reader knows: what it changes is not guessed."""
     for name, cell in row.items():
-        if cell and name not in columns and name not in MEASURED[kind] and name not in {ROWS_OF, SAMPLE}:
+        if cell and name not in columns and name not in MEASURED[kind] and name not in {ROWS_OF, SAMPLE, ADAPTER}:
             raise UnreadableRowError(f"column '{name}' is not known, and this row states '{cell[:40]}'")
         known = KNOWN_WORDS.get(name)
         if known and name in columns and not re.fullmatch(known, cell.strip(), re.IGNORECASE):
