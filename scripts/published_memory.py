@@ -53,6 +53,7 @@ torch.cuda.max_memory_allocated (TorchTracemalloc in examples/lora_dreambooth/tr
 
 ERAS = {
     "hf": (("hf-2022", "2023-03"), ("hf-2024", "2024-10")),
+    "deepspeed": (("deepspeed-2023", "2023-08"),),
     "litgpt": (("litgpt-2023", "2024-01"),),
     "torchtitan": (("torchtitan-2024", "2025-02"),),
     "megatron": (("megatron-2021", "2022-06"),),

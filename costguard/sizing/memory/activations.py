@@ -274,11 +274,11 @@ def _compute_scores(style: LayerStyle, *, added: bool) -> tuple[int, int]:
 
     Most models compute the softmax in fp32 and keep a cast copy for the product. BERT and GPT-2 do not; but under autocast the
     mask or bias that is `added` is fp32, and so is the sum. (CUDA's autocast computes every softmax in fp32, the CPU's does
-    not; this follows the CPU.) A cap keeps the tanh's result. Dropout keeps its input and a mask.
+    not; this follows the CPU.) A cap keeps the tanh's result, a clamp its input. Dropout keeps its input and a mask.
     """
     compute = style.numerics.compute
     softmax = FP32 if style.wide_softmax or (style.numerics.autocast and added) else compute
-    kept = softmax + (compute if softmax != compute else 0) + compute * style.written.capped
+    kept = softmax + (compute if softmax != compute else 0) + compute * (style.written.capped + style.clamped)
     dropped = compute + 1 if style.dropout else 0
     return kept + dropped, 3 * softmax - kept
 

@@ -39,6 +39,7 @@ class FrameworkTraits:
         loss; `loss_copies_split`: the same where tensor parallelism divides them.
     - `loss_compiled`: torch.compile includes the loss, so full fp32 logits never exist.
     - `softmax_fp32`: eager attention's softmax is fp32, and its result is a cast copy.
+    - `clamps_scores`: Llama's eager attention keeps the scores from before they are clamped.
     - `logits_whole`: the chunks of the loss are cut from full logits. `quantises_head`: the head is quantised too.
     - `quantised_input`: bytes per number of the input that a frozen quantised matrix keeps, and of its dequantised
         copy.
@@ -81,6 +82,7 @@ class FrameworkTraits:
     loss_copies_split: int = 3
     loss_compiled: bool = False
     softmax_fp32: bool = True
+    clamps_scores: bool = False
     logits_whole: bool = False
     quantises_head: bool = False
     quantised_input: int = 0
@@ -184,6 +186,8 @@ FRAMEWORK_TRAITS = {
     "hf-2022": HF_2022,
     # The same modules under DeepSpeed's engine, which keeps fp32 masters.
     "deepspeed": replace(HF, masters=True),
+    # Before transformers 4.31 (July 2023) modeling_llama.py clamped scores with torch.max, which keeps its input.
+    "deepspeed-2023": replace(HF_2024, loss_copies=3, loss_copies_split=3, masters=True, clamps_scores=True),
     # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2 without
     # resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26 (2025-12)
     # trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
@@ -324,7 +328,7 @@ def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
         operand=1 if recipe.precision in ("fp8", "fp4") else compute,
-        accumulator=FP32 if master and recipe.framework == "deepspeed" and recipe.gradient_accumulation > 1 else 0,
+        accumulator=FP32 if master and recipe.framework.startswith("deepspeed") and recipe.gradient_accumulation > 1 else 0,
         copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,
         autocast=autocast,
     )
@@ -349,7 +353,7 @@ class LayerStyle:
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
-    - `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
+    - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
         cast.
     - `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `FrameworkTraits`. `fused`: norms and activations are
         one kernel.
@@ -371,6 +375,7 @@ class LayerStyle:
     casts_adapters: bool
     fused: bool
     wide_softmax: bool
+    clamped: bool
     biased: bool
     dropout: bool
     seq: int
@@ -409,6 +414,7 @@ def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, ta
         casts_adapters=known.casts_adapters,
         fused=fused,
         wide_softmax=known.softmax_fp32 and written.wide_softmax,
+        clamped=known.clamps_scores and block.written == LIKE_LLAMA,
         biased=block.written.biased,
         dropout=recipe.dropout,
         seq=seq,
