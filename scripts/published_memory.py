@@ -52,7 +52,7 @@ ALLOCATED = ("peft-readme",)
 torch.cuda.max_memory_allocated (TorchTracemalloc in examples/lora_dreambooth/train_dreambooth.py, read 2026-11-25)."""
 
 ERAS = {
-    "hf": (("hf-2022", "2023-03"), ("hf-2024", "2024-10")),
+    "hf": (("hf-2022", "2023-04"), ("hf-2024", "2024-10")),
     "deepspeed": (("deepspeed-2023", "2023-08"),),
     "litgpt": (("litgpt-2023", "2024-01"),),
     "torchtitan": (("torchtitan-2024", "2025-02"),),
@@ -85,12 +85,19 @@ TWEET_TOKENS = 70
 USUAL_SEQ_LEN = 512
 
 OPTIMIZERS = (
-    ("paged", "paged-adamw-8bit"),
-    ("8bit", "adamw-8bit"),
-    ("adafactor", "adafactor"),
-    ("sgd", "sgd"),
-    ("adam", "adamw"),
+    (r"paged.*8bit", "paged-adamw-8bit"),
+    (r"paged.*(adam|32bit)", "paged-adamw"),
+    (r"paged", "paged-adamw-8bit"),
+    (r"lion.*8bit|8bit.*lion", "lion-8bit"),
+    (r"lion", "lion"),
+    (r"8bit", "adamw-8bit"),
+    (r"adafactor", "adafactor"),
+    (r"sgd.*(?<!no )momentum", "sgd-momentum"),
+    (r"sgd", "sgd"),
+    (r"adam", "adamw"),
 )
+"""Patterns of an optimizer's words, the first that fits; bitsandbytes' paged optimizer has 8-bit states unless it says 32."""
+
 DROPS = ("litgpt", "litgpt-2023", "megatron-2021")
 """Whose defaults have dropout: litgpt's lora_dropout 0.05, Megatron's hidden_dropout 0.1; BERT's config has 0.1 too."""
 
@@ -185,7 +192,8 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         precision=precision(row),
         quant=quant.lower().removesuffix("-dq").removeprefix("gguf-").replace("f16", "none"),
         double_quant=quant.endswith("-dq"),
-        optimizer=next((v for k, v in OPTIMIZERS if k in row["optimizer"]), "adamw"),
+        optimizer=next((v for k, v in OPTIMIZERS if re.search(k, row["optimizer"])), "adamw"),
+        optimizer_kernel=next((word for word in ("fused", "foreach") if word in row["optimizer"]), "auto"),
         seq_len=int(row["seq_len"] or length_in(note) or USUAL_SEQ_LEN),
         micro_batch=batch,
         checkpointing=ckpt,
@@ -200,6 +208,7 @@ def recipe_of(row: Row, kind: str) -> Recipe:
         compiled=bool(COMPILED.search(note)),
         optimizer_in_backward="step in backward" in row["optimizer"],
         offload_activations=row["offload"] == "activations",
+        decoder_len=int(row["decoder_len"]) if row.get("decoder_len") else None,
     )
 
 
@@ -242,7 +251,7 @@ def batch_of(row: Row) -> tuple[int, int]:
         batch *= 2
     if "cut into pipeline micro-batches" in row["note"]:
         return max(1, batch // stages), stages
-    steps = re.search(r"(\d+) accumulation steps", row["note"].lower())
+    steps = re.search(r"(\d+)", row.get("grad_accum") or "") or re.search(r"(\d+) accumulation steps", row["note"].lower())
     library = framework_of(row)
     accumulates = library.startswith("litgpt") or (library == "torchtune" and "lora" in row["method"])
     return batch, int(steps.group(1)) if steps else 1 + accumulates
@@ -260,7 +269,15 @@ def targets_of(row: Row) -> str | tuple[str, ...]:
     first, _, remark = row["lora_targets"].partition(" ")
     if ("gemma all linear" in remark and "gemma" in row["model"].lower()) or not first or first.startswith("all"):
         return "all-linear"
-    return tuple(name if "_" in name else f"{name}_proj" for name in first.split("+"))
+    if first.lower() in {"attention", "attn", "qkvo"}:
+        return "attention"
+    said = first if "most configs" in remark else row["lora_targets"]
+    names = [name for name in re.split(r"[^\w.]+", said) if name not in {"", "and"}]
+    return tuple(f"{name}_proj" if name in SHORT_NAMES else name for name in names)
+
+
+SHORT_NAMES = ("q", "k", "v", "o", "gate", "up", "down")
+"""Llama's matrices without their ending."""
 
 
 def precision(row: Row) -> str:
@@ -279,6 +296,7 @@ def parallel_of(row: Row) -> Parallelism:
         fsdp=zero.startswith("fsdp"),
         tp=int(row["tp"] or 1),
         pp=int(row["pp"] or 1),
-        ep=int(said[1]) if (said := EXPERT_PARALLEL.search(row["note"])) else 1,
+        cp=int(row.get("cp") or 1),
+        ep=int(row.get("ep") or ((said := EXPERT_PARALLEL.search(row["note"])) and said[1]) or 1),
         offload={"optimizer": "optimizer", "params": "all", "DeepSpeed CPU": "all"}.get(offload, "none"),
     )

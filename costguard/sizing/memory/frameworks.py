@@ -123,10 +123,11 @@ HF = FrameworkTraits(
     slack_gathered=overheads.SLACK_SHARE_FSDP1,
 )
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
-# the backward pass beside the log-softmax and two gradients.
-HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4)
-# torch 1.x: all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
-HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
+# the backward pass beside the log-softmax and two gradients. AdamW runs over all weights at once: torch's default since 2.0 (March
+# 2023), and Hugging Face's until torch 2.8 (August 2025), from which training_args.py takes the fused one.
+HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4, foreach=True)
+# torch 1.x (until March 2023): all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
+HF_2022 = replace(HF_2024, loss_copies=3, foreach=False, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
 # nothing; finetune/lora.py accumulates under no_backward_sync (FSDP1, pytorch issue 91165). bitsandbytes < 0.43 (which it
 # pins) kept MatMul4Bit's input; its config hub's six QLoRA rows hold that input and the dequantised matrix at 4 bytes.
@@ -187,7 +188,7 @@ FRAMEWORK_TRAITS = {
     # The same modules under DeepSpeed's engine, which keeps fp32 masters.
     "deepspeed": replace(HF, masters=True),
     # Before transformers 4.31 (July 2023) modeling_llama.py clamped scores with torch.max, which keeps its input.
-    "deepspeed-2023": replace(HF_2024, loss_copies=3, loss_copies_split=3, masters=True, clamps_scores=True),
+    "deepspeed-2023": replace(HF_2024, foreach=False, loss_copies=3, loss_copies_split=3, masters=True, clamps_scores=True),
     # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2 without
     # resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26 (2025-12)
     # trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
