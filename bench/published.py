@@ -62,8 +62,8 @@ KNOWN_WORDS = {
     "amp": r"|y|n|yes|no|true|false",
     "quant": r"|none|nf4|nf4-dq|fp4|int8|int4|(bnb[-_ ])?[48][-_ ]?bit|gptq|awq|gguf-\w+|null|nan|n/a|na|-|\?",
     "act_ckpt": r"|y|n|yes|no|true|false|full|none|selective( .*)?|recompute-gelu|y \(.*\)",
-    "attention": r"|sdpa([- _](flash|efficient|cudnn|math))?|flash[-_ ]?(att(entio)?n[-_ ]?)?[234]?|fa[234]?|eager|math|fused-softmax"
-    r"|xformers|(memory|mem)[-_ ]?efficient|cudnn|flex([-_ ]?att(entio)?n)?",
+    "attention": r"|sdpa([- _](flash|efficient|cudnn|math))?|flash[-_ ]?(att(entio)?n[-_ ]?)?[234]?|fa[234]?|eager|math"
+    r"|fused-softmax|xformers|(memory|mem)[-_ ]?efficient|cudnn|flex([-_ ]?att(entio)?n)?",
     "zero_or_fsdp": r"|none|n|ddp|(deepspeed[- ]?)?zero[-_ ]?(stage[-_ ]?)?[0-3]"
     r"|fsdp[12]?([-_ ]?(full([-_ ]?shard)?|(no[-_ ])?reshard|shard[-_ ]grad[-_ ]op|hybrid([-_ ]shard)?))?|hsdp|distopt"
     r"|distributed[- ]optimizer|n/a|-",
@@ -103,8 +103,33 @@ MACHINE = 8
 """GPUs of one machine, inside which a hybrid split shards."""
 OPTIMIZER_WORDS = frozenset(
     (
-        *("adam", "adamw", "adam8bit", "adamw8bit", "pagedadamw8bit", "pagedadam8bit", "pagedadamw", "adafactor", "sgd", "lomo"),
-        *("lion", "lion8bit", "paged", "8bit", "32bit", "bnb", "torch", "apex", "hf", "fused", "foreach", "bitsandbytes", "momentum"),
+        *(
+            "adam",
+            "adamw",
+            "adam8bit",
+            "adamw8bit",
+            "pagedadamw8bit",
+            "pagedadam8bit",
+            "pagedadamw",
+            "adafactor",
+            "sgd",
+            "lomo",
+        ),
+        *(
+            "lion",
+            "lion8bit",
+            "paged",
+            "8bit",
+            "32bit",
+            "bnb",
+            "torch",
+            "apex",
+            "hf",
+            "fused",
+            "foreach",
+            "bitsandbytes",
+            "momentum",
+        ),
         *("step", "in", "backward", "cpu", "deepspeed", "torchao", "bf16", "fp32", "and", "with", "no", "class"),
     )
 )
@@ -115,7 +140,10 @@ BLANKS = frozenset(("", "none", "null", "nan", "n/a", "na", "-", "?"))
 
 
 INPUTS = {
-    **{"input_ids": "seq", "tokens": "seq", "decoder_input_ids": "decoder_len", "decoder_ids": "decoder_len"},
+    "input_ids": "seq",
+    "tokens": "seq",
+    "decoder_input_ids": "decoder_len",
+    "decoder_ids": "decoder_len",
     **dict.fromkeys(("labels", "attention_mask", "decoder_attention_mask", "pixel_values", "images", "ids"), ""),
 }
 """Names in the column `inputs` of fake-tensor rows -> the column that their last size fills; "": none."""
@@ -213,7 +241,9 @@ def faketensor_inputs(row: Row) -> Row:
     check_known(row, FAKETENSOR, "faketensor")
     row = _read_input_shapes(row)
     if row.get("lora_dropout", "").lower() not in NO_DROPOUT:
-        raise UnreadableRowError(f"lora_dropout: '{row['lora_dropout'][:20]}' keeps masks that only a GPU's kernels keep in bytes")
+        raise UnreadableRowError(
+            f"lora_dropout: '{row['lora_dropout'][:20]}' keeps masks that only a GPU's kernels keep in bytes"
+        )
     inputs = stated(row, FAKETENSOR)
     for column in ("batch", "seq", *(("lora_r", "targets") if inputs["method"] == "lora" else ())):
         if not inputs[column]:
@@ -332,8 +362,8 @@ def _checkpointing(text: str) -> str:
 def _sharding(text: str, gpus: int) -> str:
     """The split in one spelling: none, ddp, zero1 to zero3, fsdp-full, distopt.
 
-    SHARD_GRAD_OP and FSDP without resharding keep full weights and shard the rest, as ZeRO-2 does. A hybrid split shards inside a
-    machine, of eight GPUs at the most.
+    SHARD_GRAD_OP and FSDP without resharding keep full weights and shard the rest, as ZeRO-2 does. A hybrid split shards
+    inside a machine, of eight GPUs at the most.
     """
     if "grad" in text or "reshard" in text:
         return "zero2"
@@ -346,7 +376,9 @@ def _sharding(text: str, gpus: int) -> str:
     stage = re.search(r"zero[-_ ]?(?:stage[-_ ]?)?(\d)", text)
     if stage:
         return f"zero{stage[1]}"
-    return {"distopt": "zero1", "distributed optimizer": "zero1", "distributed-optimizer": "zero1", "ddp": "ddp"}.get(text, "none")
+    return {"distopt": "zero1", "distributed optimizer": "zero1", "distributed-optimizer": "zero1", "ddp": "ddp"}.get(
+        text, "none"
+    )
 
 
 def _optimizer(text: str) -> str:

@@ -247,7 +247,9 @@ def batch_of(row: Row) -> tuple[int, int]:
     micro-batches" is cut into one a stage.
     """
     batch, stages = int(row["batch"] or 1), int(row["pp"] or 1)
-    if "prior preservation" in row["note"].lower():  # an image of the class goes through with each (train_dreambooth.py, collate_fn)
+    if (
+        "prior preservation" in row["note"].lower()
+    ):  # an image of the class goes through with each (train_dreambooth.py, collate_fn)
         batch *= 2
     if "cut into pipeline micro-batches" in row["note"]:
         return max(1, batch // stages), stages

@@ -27,8 +27,9 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
 
 DEFAULT_SEQ_LEN = 2048
 LONG_CONTEXT = 32_768
-"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with their
-gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025), torchtune, Halo."""
+"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with
+their gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025),
+torchtune, Halo."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -256,9 +257,7 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     _check_decoder_len(stated, architecture)
-    if method != "inference" and "preference" not in table and _needs_fused_loss(stated, architecture):
-        stated["fused_loss"] = True
-        assumed.append(("fused_loss", "true"))
+    _assume_fused_loss(table, stated, architecture, assumed)
     lora = read_subtable(table, "lora")
     require_known_keys(lora, tuple(f.name for f in fields(Lora)), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
@@ -274,11 +273,16 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
     return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
 
 
-def _needs_fused_loss(stated: Table, architecture: Architecture) -> bool:
-    """Return whether the loss, which is not stated, is that of long sequences: see LONG_CONTEXT."""
-    length = stated.get("seq_len")
-    said = "fused_loss" in stated or "loss" in stated
-    return not said and architecture.has_head and architecture.vocab > 0 and isinstance(length, int) and length >= LONG_CONTEXT
+def _assume_fused_loss(
+    table: Table, stated: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
+) -> None:
+    """Set the fused loss of long sequences in `stated` where no loss is stated: see LONG_CONTEXT."""
+    if stated.get("method") == "inference" or "preference" in table:
+        return
+    length, words = stated.get("seq_len"), architecture.vocab * architecture.has_head
+    if words and "fused_loss" not in stated and "loss" not in stated and isinstance(length, int) and length >= LONG_CONTEXT:
+        stated["fused_loss"] = True
+        assumed.append(("fused_loss", "true"))
 
 
 def _check_decoder_len(stated: Table, architecture: Architecture) -> None:

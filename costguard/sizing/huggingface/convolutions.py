@@ -31,12 +31,12 @@ SHRINKS = 4
 TEXT_TOKENS = 77
 """Tokens of CLIP's text encoder, which a U-Net attends to."""
 CLIP_WIDTH, SMALL_HEADS, HEAD_WIDTH = 768, 8, 64
-"""Stable Diffusion 1 reads text 768 wide (CLIP) and has 8 heads at every width; 2 and XL have heads 64 wide (the unet/config.json of
-each, attention_head_dim)."""
+"""Stable Diffusion 1 reads text 768 wide (CLIP) and has 8 heads at every width; 2 and XL have heads 64 wide (attention_head_dim
+in the unet/config.json of each)."""
 VAE = ("VAE", 83_653_863)
 TEXT_ENCODERS = {768: 123_060_480, 1024: 340_387_840, 2048: 123_060_480 + 694_659_840}
-"""Width of the text that a U-Net reads -> parameters of the text encoders of its pipeline: CLIP ViT-L, OpenCLIP ViT-H, and for XL
-CLIP ViT-L and OpenCLIP ViT-bigG (model.safetensors of stable-diffusion-v1-5, -2-1 and -xl-base-1.0, 2026-11)."""
+"""Width of the text that a U-Net reads -> parameters of the text encoders of its pipeline: CLIP ViT-L, OpenCLIP ViT-H, and for
+XL CLIP ViT-L and OpenCLIP ViT-bigG (model.safetensors of stable-diffusion-v1-5, -2-1 and -xl-base-1.0, 2026-11)."""
 TIME_WIDTHS = 4
 """The time embedding is this many times as wide as the first block."""
 

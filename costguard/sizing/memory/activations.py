@@ -356,7 +356,7 @@ def _compute_inputs_kept(
 
 
 def _compute_magnitudes(matrices: Mapping[str, tuple[int, int]], style: LayerStyle) -> float:
-    """Return the bytes per token that DoRA keeps: the base's and the adapter's result of each matrix, which its magnitude scales.
+    """Return the bytes per token that DoRA keeps: of each matrix the base's and the adapter's result, which are scaled.
 
     Source: PEFT, tuners/lora/dora.py, DoraLinearLayer.forward (0.18, 2025).
     """

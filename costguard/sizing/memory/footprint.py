@@ -173,7 +173,7 @@ class FootprintBasis:
 
     @property
     def slack_share(self) -> float:
-        """Return the fragmentation as a share of the temporary bytes; it is larger where FSDP gathers weights and frees them."""
+        """Return the fragmentation as a share of the temporary bytes; it is larger where FSDP gathers weights."""
         known = get_framework(self.recipe)
         return known.slack_gathered if self.buffers.gathered and self.stage.parallel.fsdp else known.slack
 

@@ -60,8 +60,8 @@ class FrameworkTraits:
         hooks fetch each module) or "always". `reduces_fp32`: gradients are summed over ranks in fp32.
     - `gathered`: layers whose full weights FSDP holds at once. `keeps_gathered`: a layer's full weights stay from its forward
         to its backward pass (`reshard_after_forward=False`).
-    - `copies_reduced`: gradients are copied into the buffer that is summed over ranks (FSDP2's reduce-scatter input), in fp32 if
-        it `reduces_fp32`; and what is gathered arrives in a buffer of its own stream, whose memory no other stream gets.
+    - `copies_reduced`: gradients are copied into the buffer that is summed over ranks (FSDP2's reduce-scatter input), in fp32
+        if it `reduces_fp32`; and what is gathered arrives in a buffer of its own stream, whose memory no other stream gets.
     - `fuses_head`: its fused cross-entropy makes the logits chunk by chunk; else it fuses the loss's kernels over whole logits.
     - `narrows_quantised`: adapters on quantised weights are 16-bit although others are fp32.
     - `context`: bytes of the CUDA context.
@@ -123,11 +123,13 @@ HF = FrameworkTraits(
     slack_gathered=overheads.SLACK_SHARE_FSDP1,
 )
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
-# the backward pass beside the log-softmax and two gradients. AdamW runs over all weights at once: torch's default since 2.0 (March
-# 2023), and Hugging Face's until torch 2.8 (August 2025), from which training_args.py takes the fused one.
+# the backward pass beside the log-softmax and two gradients. AdamW runs over all weights at once: torch's default since 2.0
+# (March 2023), and Hugging Face's until torch 2.8 (August 2025), from which training_args.py takes the fused one.
 HF_2024 = replace(HF, loops_experts="always", loss_copies=4, loss_copies_split=4, foreach=True)
 # torch 1.x (until March 2023): all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
-HF_2022 = replace(HF_2024, loss_copies=3, foreach=False, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
+HF_2022 = replace(
+    HF_2024, loss_copies=3, foreach=False, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1
+)
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
 # nothing; finetune/lora.py accumulates under no_backward_sync (FSDP1, pytorch issue 91165). bitsandbytes < 0.43 (which it
 # pins) kept MatMul4Bit's input; its config hub's six QLoRA rows hold that input and the dequantised matrix at 4 bytes.
@@ -149,8 +151,8 @@ LITGPT = FrameworkTraits(
 )
 # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
 # torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
-# distributed/fsdp (torch 2.5, _fsdp_collectives.py): foreach_reduce copies a unit's gradients into an fp32 buffer, foreach_all_gather
-# gathers in a stream of its own.
+# distributed/fsdp (torch 2.5, _fsdp_collectives.py): foreach_reduce copies a unit's gradients into an fp32 buffer,
+# foreach_all_gather gathers in a stream of its own.
 TORCHTITAN = FrameworkTraits(
     reduces_fp32=True,
     pads=False,
@@ -189,9 +191,9 @@ FRAMEWORK_TRAITS = {
     "deepspeed": replace(HF, masters=True),
     # Before transformers 4.31 (July 2023) modeling_llama.py clamped scores with torch.max, which keeps its input.
     "deepspeed-2023": replace(HF_2024, foreach=False, loss_copies=3, loss_copies_split=3, masters=True, clamps_scores=True),
-    # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2 without
-    # resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26 (2025-12)
-    # trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
+    # Halo (github.com/whitecircle/halo, agent-docs/parallelism/data-parallelism.md, 2026): Hugging Face's modules under FSDP2
+    # without resharding after the forward pass; expert parallelism takes experts out of FSDP. Its QLoRA is TRL's: since 0.26
+    # (2025-12) trl/trainer/sft_trainer.py makes adapters bf16 and leaves out PEFT's preparation of quantised models.
     "halo": replace(
         HF,
         gathered=overheads.GATHERED_LAYERS,
@@ -217,8 +219,8 @@ FRAMEWORK_TRAITS = {
     # Its resource tables, measured with bitsandbytes 0.41: the input is kept as it is.
     "litgpt-2023": replace(LITGPT, quantised_input=2),
     "torchtitan": TORCHTITAN,
-    # Until February 2025 parallelisms/parallelize_llama.py sharded embedding, norm and head as one unit with the root, which FSDP2
-    # gathers once a step and whose gradients are all summed at the end.
+    # Until February 2025 parallelisms/parallelize_llama.py sharded embedding, norm and head as one unit with the root, which
+    # FSDP2 gathers once a step and whose gradients are all summed at the end.
     "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False, shards_root=False),
     "megatron": MEGATRON,
     # Before sequence parallelism (Korthikanti et al., arXiv 2205.05198, May 2022: 10 of 34 sbh stay whole on every rank);
@@ -354,7 +356,8 @@ class LayerStyle:
         `batch`: number of sequences.
     - `flash`: full scores never exist. `masked`: each layer keeps a mask with one number per score, shared by all
         heads.
-    - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then
+    - `clamped`: see `FrameworkTraits.clamps_scores`. `biased`: attention adds a learned bias to scores (T5).
+        `wide_softmax`: eager attention's softmax is fp32 and then
         cast.
     - `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `FrameworkTraits`. `fused`: norms and activations are
         one kernel.

@@ -202,7 +202,7 @@ def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     """
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
     casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
-    return _list_half_phases(s, "last", s.held.head_waiting, activations, casts, s.buffers.kept)
+    return _list_half_phases(s, "last", s.held.head_waiting, activations, casts + s.buffers.kept)
 
 
 def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
@@ -217,24 +217,24 @@ def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     return (
         *_list_half_phases(s, "first", done * h.gradients_stay + h.head_waiting, s.left + s.layer, s.buffers.cast_layer),
         s.build_phase_at(
-            "backward, embedding", rest * h.gradients_stay + h.root_gradient + 2 * h.embedding_gradient * s.m.tied, s.left + s.entry
+            "backward, embedding",
+            rest * h.gradients_stay + h.root_gradient + 2 * h.embedding_gradient * s.m.tied,
+            s.left + s.entry,
         ),
     )
 
 
-def _list_half_phases(
-    s: TrainingStep, which: str, done: float, activations: float, casts: float, kept: float = 0.0
-) -> tuple[MemoryPhase, ...]:
+def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
     """Return the backward phases of both halves of a layer.
 
-    `done`: bytes of gradients that exist already. `kept`: of weights that stay gathered. Autocast's copy of a matrix is freed after its use, so in attention's
-    backward pass those of the feed-forward are gone.
+    `done`: bytes of gradients that exist already. `casts`: of copies of weights. Autocast's copy of a matrix is freed after its
+    use, so in attention's backward pass those of the feed-forward are gone.
     """
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
     return (
-        s.build_phase_at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts + kept),
-        s.build_phase_at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left + kept),
+        s.build_phase_at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.build_phase_at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
     )
 
 

@@ -150,8 +150,8 @@ class ModelStates:
     - `gradients_stay`: the share of each gradient that stays after its layer's backward pass: all, one shard, or none.
     - The other gradient fields are the gradients of one part while it is summed over ranks, before they are sharded.
         `transit`: how many times as many bytes those are as the gradients alone, because FSDP2 copies them.
-    - `head_waiting`: gradient of the head once it is made. `root_gradient`: those that are summed at the end of the backward pass,
-        embedding and all that shares its unit.
+    - `head_waiting`: gradient of the head once it is made. `root_gradient`: those that are summed at the end of the backward
+        pass, of the embedding and all that shares its unit.
     """
 
     weights: float
@@ -233,7 +233,9 @@ def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, 
         attention_gradient=unit * m.attention_parameters / parallel.tp,
         down_gradient=unit * m.down_parameters / layer_ranks,
         transit=transit,
-        head_waiting=n.compute * head * stage.last * (not recipe.adapters) if one_root else head_gradient / transit * gradients_stay,
+        head_waiting=n.compute * head * stage.last * (not recipe.adapters)
+        if one_root
+        else head_gradient / transit * gradients_stay,
         root_gradient=embedding_gradient + head_gradient * one_root,
     )
 
@@ -312,8 +314,8 @@ class MemoryBuffers:
 
     Only while needed:
 
-    - `kept`: full weights that stay from the forward to the backward pass of their layer, at the most. `pool`: what the stream that
-        gathers holds for itself; it is cached, not handed out.
+    - `kept`: full weights that stay from the forward to the backward pass of their layer, at the most. `pool`: what the stream
+        that gathers holds for itself; it is cached, not handed out.
     - `head`: full weights of the head if it is a separate unit. `load`: while quantising. `step`: during the optimizer
         step.
     - `casts`: autocast's copies of all layers, `cast_layer` of one layer, `cast_head` of the head.
@@ -362,7 +364,8 @@ def compute_buffers(
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
-        step=(m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0) + _compute_step_gradients(m, stage, held),
+        step=(m.numbers.weight * held.trained / own if _runs_foreach(recipe) else 0.0)
+        + _compute_step_gradients(m, stage, held),
     )
 
 
