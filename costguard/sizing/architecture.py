@@ -290,6 +290,8 @@ class Architecture:
     """The shape of a model.
 
     - `extras`: (name, parameters) of tensors outside the layers and the vocabulary matrices: positions, norms, heads.
+    - `companions`: (name, parameters) of frozen models that training holds beside this one: a VAE, text encoders. They are not
+        counted in `parameters`.
     - `stated_params`: replaces the computed parameter count where the shape is not fully known.
     - `sample_tokens`: the fixed number of tokens of a sample (an image's patches). None: the job states it.
     - `sample_unit`: what a sample is counted in (`SAMPLE_UNITS`), and `units_per_sample`: how many of them it has. None: a
@@ -322,6 +324,7 @@ class Architecture:
     sample_unit: str | None = None
     units_per_sample: float = 1.0
     context: int | None = None
+    companions: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")

@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.sizing.preference import PreferenceTraining
 
 DEFAULT_SEQ_LEN = 2048
+LONG_CONTEXT = 32_768
+"""Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with
+their gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025),
+torchtune, Halo."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -257,8 +261,9 @@ def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[s
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     _check_decoder_len(stated, architecture)
+    _assume_fused_loss(table, stated, architecture, assumed)
     lora = read_subtable(table, "lora")
-    require_known_keys(lora, ("rank", "targets"), "lora")
+    require_known_keys(lora, tuple(f.name for f in fields(Lora)), "lora")
     if method == "pretrain":  # small updates are lost in 16-bit weights; ALTERNATIVES says what pure bf16 would save
         precision = "bf16-amp"
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
@@ -278,6 +283,18 @@ def _list_stated_keys(table: Table) -> dict[str, object]:
     if isinstance(stated.get("framework"), str):
         stated["framework"] = resolve_framework(str(stated["framework"]))[0]
     return stated
+
+
+def _assume_fused_loss(
+    table: Table, stated: dict[str, object], architecture: Architecture, assumed: list[tuple[str, str]]
+) -> None:
+    """Set the fused loss of long sequences in `stated` where no loss is stated: see LONG_CONTEXT."""
+    if stated.get("method") == "inference" or "preference" in table:
+        return
+    length, words = stated.get("seq_len"), architecture.vocab * architecture.has_head
+    if words and "fused_loss" not in stated and "loss" not in stated and isinstance(length, int) and length >= LONG_CONTEXT:
+        stated["fused_loss"] = True
+        assumed.append(("fused_loss", "true"))
 
 
 def _check_decoder_len(stated: Table, architecture: Architecture) -> None:

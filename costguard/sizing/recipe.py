@@ -68,7 +68,7 @@ ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
-    *("megatron", "megatron-2021", "deepspeed", "unsloth"),
+    *("megatron", "megatron-2021", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
 )
 """Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.
 A year means: as it was up to then; without one: as it is today."""
@@ -100,18 +100,26 @@ SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "
 LORA_GROUPS = ("attention", "all-linear")
 
 
+def require_bool(value: object, field: str) -> None:
+    """Raise InputError unless `value` is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
     """Low-rank adapters of a job.
 
     `rank`: the adapter rank. `targets`: the linear layers that get an adapter, as a group name or a tuple of Hugging Face
-    names.
+    names. `dora`: each adapter also learns the magnitude of its matrix (DoRA, arXiv 2402.09353).
     """
 
     rank: int = 16
     targets: str | tuple[str, ...] = "all-linear"
+    dora: bool = False
 
     def __post_init__(self) -> None:
+        require_bool(self.dora, "lora.dora")
         require_whole_number(self.rank, "lora.rank", most=65_536)
         if isinstance(self.targets, str):
             require_one_of(self.targets, LORA_GROUPS, "lora.targets")
@@ -339,9 +347,3 @@ def _check_framework(name: object) -> None:
     near = find_nearest_names(str(name), (*FRAMEWORKS, *FRAMEWORK_ALIASES))
     hint = f"write one of: {', '.join(FRAMEWORKS)}"
     raise UnknownNameError("framework", str(name), field="framework", nearest=near, hint=hint)
-
-
-def require_bool(value: object, field: str) -> None:
-    """Raise InputError unless `value` is true or false."""
-    if not isinstance(value, bool):
-        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")

@@ -45,6 +45,7 @@ class ModelMeasure:
 
     Others:
 
+    - `beside`: parameters of frozen models that are held beside this one.
     - `capped`: logits pass through a tanh, whose result is kept.
     - `cached`: numbers of keys and values per token. `cache_splits`: ranks over which tensor parallelism can divide
         them (a latent cannot be divided and is on every rank). `states`: numbers that linear attention stores instead,
@@ -88,6 +89,7 @@ class ModelMeasure:
     cached: float
     states: int
     cache_splits: int
+    beside: int = 0
 
 
 @lru_cache(maxsize=256)
