@@ -371,7 +371,7 @@ def _compute_step_seconds(setting: StepSetting, physics: StepConstants) -> float
     s = setting
     if not s.parallel.fsdp or s.shards == 1:
         return 0.0
-    return physics.step_s * s.work.layers / s.parallel.pp / s.passes_a_step / s.pass_tokens
+    return physics.step_s * s.work.layers * s.parallel.tp / s.passes_a_step / s.pass_tokens
 
 
 def _compute_routing_seconds(setting: StepSetting, physics: StepConstants) -> float:
