@@ -68,7 +68,7 @@ ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = (
     *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
-    *("megatron", "megatron-2021", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
+    *("megatron", "megatron-2021", "automodel", "deepspeed", "deepspeed-2023", "unsloth", "halo"),
 )
 """Whose modules and optimizers run the job, where that changes the bytes: `sizing/memory/frameworks.py` says what each keeps.
 A year means: as it was up to then; without one: as it is today."""

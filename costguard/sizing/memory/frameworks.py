@@ -233,6 +233,9 @@ FRAMEWORK_TRAITS = {
         context=overheads.CONTEXT_BYTES_EAGER,
         slack=overheads.SLACK_SHARE_TORCH1,
     ),
+    # NeMo AutoModel 26.04 (NVIDIA-NeMo/Automodel, docs/performance-summary.md): FSDP2 as torchtitan uses it, with Transformer
+    # Engine's fused norms and linears, grouped experts and DeepEP. Nothing was measured of its memory: taken as torchtitan's.
+    "automodel": replace(TORCHTITAN, fuses=True),
     # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit;
     # kernels/fast_lora.py multiplies adapters in the input's own precision.
     "unsloth": FrameworkTraits(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),

@@ -39,6 +39,7 @@ class StepConstants:
     attention_per_fp32_blackwell: float
     attention_per_fp32_amd: float
     launch_s: float
+    step_s: float
     routing_s: float
     expert_launch_s: float
     expert_fetch_s: float
