@@ -113,6 +113,8 @@ def test_a_file_is_held_against_the_version_that_is_stated(costguard: Command, e
         (b"BilledCost\n" + b"1" * 2_000_000, ("is not valid CSV", "field larger")),
         (b"\x1f\x8b\x08\x00broken", ("is cut short",)),
         (b"BilledCost;ListCost\n1;2\n", ("has one column only", "CSV with commas")),
+        (b"hello\n", ("is no FOCUS file", "hello")),
+        (b"lineItem/UsageAmount,lineItem/UnblendedCost\n1,2\n", ("is no FOCUS file", "Cost and Usage Report")),
         (b"PK\x03\x04 a zip\n", ("is a zip archive", "unpack it")),
         (b'{"BilledCost": 1,\n "ListCost": 2}', ("is JSON", "CSV or Parquet")),
         (b"BilledCost,ListCost\n".ljust(9000, b"1") + b"\xff", ("is not UTF-8", "after line 1", "0xff", "iconv")),
