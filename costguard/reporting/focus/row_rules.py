@@ -8,7 +8,7 @@ has the table, and where versions differ).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
@@ -144,22 +144,29 @@ def find_row_faults(row: FocusRow) -> RowFaults:
 
 def _check_null_pairs(row: FocusRow) -> RowFaults:
     for first, others in NULL_WITH.items():
-        more = NULL_WITHOUT_PRICE if first == "SkuPriceId" and row.version >= "1.3" and not row.sold else ()
-        for name in (*others, *more) if row.is_null(first) else ():
+        for name in (*others, *_list_later_null(row, first)) if row.is_null(first) else ():
             if row.is_full(name):
-                yield (
-                    name,
-                    CellFault(CONDITION_RULE, f"holds something where {first} is null", f"leave it empty, or fill {first}"),
-                )
+                hint = f"leave it empty, or fill {first}"
+                yield name, CellFault(CONDITION_RULE, f"holds something where {first} is null", hint)
     for first, others in FULL_WITH.items():
-        more = FULL_WITH_PRICE if first == "SkuPriceId" and row.version >= "1.4" and not row.sold else ()
-        more = ("SubAccountName",) if first == "SubAccountId" and row.version >= "1.2" else more
-        for name in (*others, *more) if row.is_full(first) else ():
+        for name in (*others, *_list_later_full(row, first)) if row.is_full(first) else ():
             if row.is_null(name):
                 yield name, CellFault(CONDITION_RULE, f"is null where {first} is not", f"fill it, or leave {first} empty")
     for name, hint in RECOMMENDED_CELLS.items():
         if row.is_null(name) and (name != "SkuMeter" or row.is_full("SkuId")):
             yield name, CellFault(CONDITION_RULE, "is null, and FOCUS recommends to fill it", hint, grade=WARNING)
+
+
+def _list_later_null(row: FocusRow, first: str) -> Sequence[str]:
+    """Return what later versions add to `NULL_WITH`."""
+    return NULL_WITHOUT_PRICE if first == "SkuPriceId" and row.version >= "1.3" and not row.sold else ()
+
+
+def _list_later_full(row: FocusRow, first: str) -> Sequence[str]:
+    """Return what later versions add to `FULL_WITH`."""
+    if first == "SkuPriceId" and row.version >= "1.4" and not row.sold:
+        return FULL_WITH_PRICE
+    return ("SubAccountName",) if first == "SubAccountId" and row.version >= "1.2" else ()
 
 
 RECOMMENDED_CELLS: Mapping[str, str] = {
