@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from unicodedata import category
 
 from costguard.errors import InputError, shorten, to_one_line
 from costguard.reporting.focus.columns import (
@@ -128,6 +127,7 @@ _WORD = re.compile(rf"{_SIZE}|[A-Z][A-Za-z0-9]*", re.ASCII)
 _PARTS = re.compile(r"(?:(?P<count>\d+) )?(?P<unit>[^/\s]+)(?:/(?:(?P<per>\d+) )?(?P<time>[A-Za-z]+))?", re.ASCII)
 _LOOSE_SIZE = re.compile(r"(?:kilo|mega|giga|tera|peta|exa|kibi|mebi|gibi|tebi)?(?:byte|bit)s?|[KMGTPE]i?[bB]s", re.IGNORECASE)
 
+CURRENCY_SIGNS = frozenset("$€£¥₹₽₩₺₴₫₪₱฿¢")
 ISO_LOOK = re.compile(r"[A-Z]{3}", re.ASCII)
 PRICE_TEXTS = frozenset(PRICE_KEYS) - frozenset(PRICE_NUMBERS)
 
@@ -195,7 +195,7 @@ def _read_virtual_currency(_: FocusColumn, text: str, __: ReadJson) -> tuple[Cel
     """Read a currency that may be virtual: any text but one that means a national currency and is not written as its code."""
     if text in CURRENCY_CODES:
         return text, None
-    if text.strip().upper() in CURRENCY_CODES or any(category(sign) == "Sc" for sign in text):
+    if text.strip().upper() in CURRENCY_CODES or CURRENCY_SIGNS.intersection(text):
         fault = CellFault(
             FORMAT_RULE, f"is not an ISO 4217 code: {_quote(text)}", "write USD, EUR, ... for a national currency"
         )

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 
 from costguard.errors import shorten, to_one_line
 from costguard.reporting.focus.cells import (
@@ -269,8 +268,8 @@ def _is_variable(name: str) -> bool:
 
 
 def _shorten_key(text: str) -> str:
-    """Return `text`, or the hash of a long one: what is kept of a file does not grow with the length of its cells."""
-    return text if len(text) <= _LONGEST_KEY else sha256(text.encode(errors="replace")).hexdigest()
+    """Return `text`, a long one as its beginning and hash: what is kept does not grow with the length of cells."""
+    return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]} ... {hash(text)}"
 
 
 _LONGEST_KEY = 200
