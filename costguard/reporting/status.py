@@ -106,6 +106,11 @@ class ScopeStatus:
     unseen: timedelta | None = None
 
     @property
+    def unreached(self) -> bool:
+        """Return whether it stands for an account that could never be asked for its scopes."""
+        return not self.now.scope.name
+
+    @property
     def never(self) -> bool:
         """Return whether no listing was ever complete."""
         return self.now.last_complete_at is None

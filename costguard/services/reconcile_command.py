@@ -29,12 +29,14 @@ from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
+from costguard.ledger.db.maintenance import describe_ledger_path
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.guard_state import load_leader_lease, load_open_overrides
 from costguard.ledger.spans.books import SpendingReader
 from costguard.reporting.statement import parse_month
 from costguard.services import CommandAnswer
-from costguard.services.bill_files import BillFileKinds, list_installed_kinds, open_bill
+from costguard.services.bill_files import BillFileKinds, ListAccounts, list_installed_kinds, open_bill
+from costguard.services.bill_summary import NO_ACCOUNT, summarize_bills
 from costguard.services.configured_providers import SystemClock, list_sources
 from costguard.services.configured_providers import open_providers as opened_clouds
 from costguard.services.guard_inputs import read_price_ceilings
@@ -44,6 +46,7 @@ from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bil
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
+from costguard.views.bill_summary import build_bill_summary_document, build_uncompared_error, describe_missing_ledger
 from costguard.views.bills import Reconciliation, build_reconciliation_document, build_reconciliation_error
 
 LEFT_OUT_SHOWN_MAX = 5
@@ -70,10 +73,13 @@ def answer_reconcile(
         raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _read_tolerance(tolerance, settings)
     url = resolve_ledger_url(settings)
-    _check_ledger_exists(url)
+    if not _has_ledger(url, needed=not files):
+        return _answer_without_ledger(
+            files, _list_kinds(only, account or NO_ACCOUNT, lambda _: ()), url, period, allowed, strict=strict
+        )
     with BillStore(url) as bills:
         if files:
-            kinds = _list_kinds(url, only, account)
+            kinds = _list_kinds(only, account or "", partial(_list_known_accounts, url))
             imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
             notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
@@ -118,6 +124,22 @@ def answer_reconcile(
     )
 
 
+def _answer_without_ledger(
+    files: Sequence[str], kinds: BillFileKinds, url: str, period: Period, allowed: Tolerance, *, strict: bool
+) -> CommandAnswer:
+    """Answer with what the files hold, where there is nothing to compare them with."""
+    now, place = get_now(), describe_ledger_path(url)
+    bills = summarize_bills(files, kinds, now)
+    notes = _list_left_out_rows(kinds)
+    return CommandAnswer(
+        document=build_bill_summary_document(
+            bills, ledger=place, period=period, at=now, tolerance=allowed.format(), notes=notes
+        ),
+        warnings=(describe_missing_ledger(place),),
+        refusal=build_uncompared_error(place) if strict else None,
+    )
+
+
 def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
     if stated is not None:
         return parse_tolerance(stated, "--tolerance")
@@ -125,25 +147,33 @@ def _read_tolerance(stated: str | None, settings: Settings) -> Tolerance:
     return DEFAULT_TOLERANCE if kept is None else parse_tolerance(kept, "reconcile.tolerance")
 
 
-def _check_ledger_exists(url: str) -> None:
-    """Raise InputError if there is no ledger yet. An older one is upgraded by the first write."""
+def _has_ledger(url: str, *, needed: bool) -> bool:
+    """Return whether there is a ledger; raise InputError if there is none and it is `needed`.
+
+    An older one is upgraded by the first write.
+    """
     try:
         LedgerReader(url).close()
     except OlderLedgerError:
-        return
+        return True
+    except InputError as none_yet:
+        if needed or "no ledger here yet" not in none_yet.what:
+            raise
+        return False
+    return True
 
 
-def _list_kinds(url: str, only: Sequence[str], account: str | None) -> BillFileKinds:
+def _list_known_accounts(url: str, provider: str) -> list[str]:
+    with BillLedgerReader(url) as books:
+        return books.list_accounts_of(provider)
+
+
+def _list_kinds(only: Sequence[str], account: str, accounts: ListAccounts) -> BillFileKinds:
     if len(only) > 1:
         raise InputError(
             "names the provider of the files: give it once", field="--provider", hint="reconcile one after another"
         )
-
-    def accounts(provider: str) -> list[str]:
-        with BillLedgerReader(url) as books:
-            return books.list_accounts_of(provider)
-
-    kinds = list_installed_kinds(only[0] if only else "", account or "", accounts)
+    kinds = list_installed_kinds(only[0] if only else "", account, accounts)
     if only and only[0] not in kinds.known:
         known = ", ".join(kinds.known)
         raise InputError(f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known}")

@@ -33,6 +33,7 @@ from costguard.ledger.spans.writer import LedgerWriter
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import AccrualResult
+from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.act.hooks import record_hook_ends
 from costguard.services.agent_writer import AgentSampleCache
@@ -114,6 +115,7 @@ class WatchdogContext:
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
     _by_key: dict[ResourceKey, Observation] = field(default_factory=dict)
     _balances: dict[int, PrepaidBalance] = field(default_factory=dict)
+    _unreached: dict[int, tuple[ScopeCoverage, ...]] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
@@ -124,15 +126,18 @@ class WatchdogContext:
 
         Raises InputError for duplicate accounts.
         """
+        asked = self.sources if sources is None else sources
         limit = min(POLL_CYCLE_LIMIT_S, max(self.guard.rules.interval.total_seconds(), 10.0))
-        polled = poll_sources(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
+        polled = poll_sources(asked, self.ledger, self.clock, limit_s=limit)
         if polled.twins:
             hint = "remove one of the two from the settings: its costs would be counted twice"
             raise InputError("; ".join(polled.twins), field="providers", hint=hint)
         with self._lock:
             for one in polled.seen:
                 self._remember_listing(one)
-        self._ask_balances(self.sources if sources is None else sources)
+            for source in asked:
+                self._unreached[id(source)] = tuple(one.coverage for one in polled.unreached if one.source is source)
+        self._ask_balances(asked)
         measure_activity(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
 
@@ -159,6 +164,11 @@ class WatchdogContext:
             measures=(self.heard,),
             agents=self.agents(),
         )
+
+    def list_unreached(self) -> tuple[ScopeCoverage, ...]:
+        """Return the failed scopes of accounts that could not be asked for theirs when last polled."""
+        with self._lock:
+            return tuple(one for scopes in self._unreached.values() for one in scopes)
 
     def find_listed(self, key: ResourceKey) -> Observation | None:
         """Return one resource as in the last listings; None if they lack it."""

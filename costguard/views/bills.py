@@ -1,7 +1,6 @@
 """Bills compared with charges as a document: `costguard.reconcile/1`, one record per resource and kind of charge.
 
-Also the comparison as shown in a report, and the findings about a FOCUS file as a document: `costguard.focus_check/1`, one
-record per finding.
+Also the comparison as shown in a report.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from costguard.bills.drift import (
     Tolerance,
 )
 from costguard.errors import IncompleteError, NoAnswerError, shorten, to_one_line
-from costguard.reporting.focus.cells import FocusFinding
-from costguard.reporting.focus.validator import FocusCheckResult
 from costguard.values.calendar import Period
 from costguard.values.instant import DAY_US, from_micros
 from costguard.values.money import Money, MoneyInterval
@@ -353,48 +350,3 @@ def _format_signed_amount(nano: int, currency: str) -> str:
     """Return `+$1.68`, `-$0.40` or `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
     return f"{plus}{get_currency_sign(currency)}{_to_money(abs(nano), currency).format()}"
-
-
-FOCUS_CHECK_SCHEMA = "costguard.focus_check/1"
-
-
-def build_focus_check_document(file: str, checked: FocusCheckResult) -> Document:
-    """Return the findings that are shown, in the order of the file."""
-    records = [_build_finding_record(finding) for finding in checked.findings]
-    data = {
-        "schema": FOCUS_CHECK_SCHEMA,
-        "file": file,
-        "focus_version": checked.version,
-        "rows": checked.rows,
-        "count": checked.count,
-        "findings": records,
-    }
-    rows = tuple(tuple(str(cell) for cell in record.values()) for record in records)
-    more = checked.count - len(records)
-    return Document(
-        data=data,
-        records=tuple(records),
-        lead=(f"{file}: {checked.rows:,} rows checked against FOCUS {checked.version}, {_format_count(checked.count)}.",),
-        tables=(TableView(title="", columns=("line>", "column", "rule", "what", "instead"), rows=rows),),
-        notes=(f"{more:,} more of the same kinds are not shown.",) if more else (),
-    )
-
-
-def format_finding_count(count: int) -> str:
-    """Return the text of the error about a non-conforming file."""
-    return f"{_format_count(count)}; a conforming file has none"
-
-
-def _format_count(count: int) -> str:
-    return "no finding" if not count else f"{count:,} finding{'s' if count > 1 else ''}"
-
-
-def _build_finding_record(finding: FocusFinding) -> dict[str, object]:
-    fault = finding.fault
-    return {
-        "line": finding.line,
-        "column": finding.column,
-        "rule": fault.rule,
-        "what": fault.what,
-        "instead": fault.instead,
-    }

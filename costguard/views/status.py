@@ -25,6 +25,7 @@ from costguard.values.resource import INSTANCE, RUNNING
 from costguard.values.text_format import (
     RATE_PLACES,
     describe_misdated_scope,
+    describe_unreached_scope,
     format_bounds,
     format_exact,
     format_instant,
@@ -71,7 +72,7 @@ def build_status_document(
 
     `audit`: the head of the ledger's audit log; "": none. `exchange`: a rate at which dollars are also shown to people.
     """
-    warnings = (*list_status_warnings(status), *told)
+    warnings = tuple(dict.fromkeys((*list_status_warnings(status), *told)))
     resources = [_build_resource_data(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
@@ -108,14 +109,7 @@ def build_status_document(
 def list_status_warnings(status: FleetStatus) -> Iterator[str]:
     """Yield a sentence for each reason why the figures are uncertain: scopes not read completely, unknown prices."""
     for scope in status.scopes:
-        if scope.ahead:
-            yield describe_misdated_scope(scope.now.scope, scope.now.at)
-        elif scope.unseen is not None:
-            yield _format_unseen_scope(scope, status)
-        elif scope.state == FAILED:
-            yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
-        elif scope.state == PARTIAL:
-            yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
+        yield from _list_scope_warnings(scope, status)
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _format_unpriced(outlook, status)
@@ -125,18 +119,32 @@ def list_status_warnings(status: FleetStatus) -> Iterator[str]:
             yield f"{key.provider} {_shorten_name(key.id)} is not counted in full: {sentence}"
 
 
+def _list_scope_warnings(scope: ScopeStatus, status: FleetStatus) -> Iterator[str]:
+    if scope.unreached:
+        yield describe_unreached_scope(scope.now.scope, scope.now.why)
+    elif scope.ahead:
+        yield describe_misdated_scope(scope.now.scope, scope.now.at)
+    elif scope.unseen is not None:
+        yield _format_unseen_scope(scope, status)
+    elif scope.state == FAILED:
+        yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
+    elif scope.state == PARTIAL:
+        yield f"{format_scope(scope.now.scope)} was not read completely{format_scope_reason(scope.now.why)}"
+
+
 def build_incomplete_status_error(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
     """Return the error with which `--strict` refuses the status; None if it is complete.
 
     It is incomplete if a scope was not read completely lately, or if there are further warnings `told`.
     """
-    doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
+    doubtful = [scope for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
         return None
     missing = (
         f"{len(doubtful)} of {len(status.scopes)} scopes were not read completely" if doubtful else "not all could be asked"
     )
-    return IncompleteError(missing, hint="; ".join(limit_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
+    names = (format_scope(scope.now.scope) for scope in doubtful if not scope.unreached)  # of the others `told` tells
+    return IncompleteError(missing, hint="; ".join(limit_lines((*names, *told), "of them")) or "costguard doctor says why")
 
 
 def _format_unseen_scope(scope: ScopeStatus, status: FleetStatus) -> str:

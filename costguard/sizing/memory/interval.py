@@ -1,7 +1,8 @@
 """The 80 % interval of a peak: how far published peaks of sources nobody had seen lay from what was predicted.
 
 It is a split conformal interval over sources, as that of speed: the errors of published peaks, each source with the same
-weight, at the level 0.8 (k + 1) / k of k sources, and a third wider because the model was built with them in view (scripts/fit_memory_interval.py prints the figures below; decision 0048).
+weight, at the level 0.8 (k + 1) / k of k sources, and a third wider because the model was built with them in view
+(scripts/fit_memory_interval.py prints the figures below; decision 0048).
 
 Example: 40 GB on one GPU with a log half-width of 0.09 is 36.6 to 43.8 GB. The same job sharded over eight GPUs has twice the
 width: 33.4 to 47.9 GB.
