@@ -23,9 +23,10 @@ SHARDED, MIXTURE = 2.0, 2.0
 """How much wider the interval is where GPUs share a job, and of mixtures. Chosen so that each class is held alike, 78-85 %,
 when its source is left out: with three sources of mixtures, a factor computed from them would change with each row."""
 UNSEEN = 1.35
-"""How much wider than these errors say, since the mechanisms of the memory model were chosen with these rows in view. Sources that
-nobody had seen were off by more: a model whose median error was 4 % on the rows it was built with had 12 % on new ones (2026-11).
-Chosen, not fitted: the widest with which at most 92 % of the given rows lie inside."""
+"""How much wider than these errors say, since the mechanisms of the memory model were chosen with these rows in view.
+
+Sources that nobody had seen were off by more: a model whose median error was 4 % on the rows it was built with had 12 % on new
+ones (2026-11). Chosen, not fitted: the widest with which about 92 % of the given rows lie inside."""
 
 
 class PeakError(NamedTuple):
