@@ -69,9 +69,9 @@ def answer_reconcile(
     if period.start > now:
         raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _read_tolerance(tolerance, settings)
-    url = resolve_ledger_url(settings)
+    url, rules = resolve_ledger_url(settings), ShippedFacts().get_billing_rules()
     _check_ledger_exists(url)
-    with BillStore(url) as bills:
+    with BillStore(url, rules=rules) as bills:
         if files:
             kinds = _list_kinds(url, only, account)
             imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
@@ -82,13 +82,15 @@ def answer_reconcile(
         known = partial(read_price_ceilings, settings)
         with (
             BillLedgerReader(url) as held,
-            SpendingReader(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books,
+            SpendingReader(url, rules=rules, ceilings=known) as books,
         ):
             before = held.load_reconciliations(period)
+            providers = _choose_providers(held.list_billed_providers(period), asked, only)
+            evidence = [bills.apply_evidence(provider, period, now=now) for provider in providers]
             found = reconcile_bills(
                 bills=held,
                 charges=books,
-                providers=_choose_providers(held.list_billed_providers(period), asked, only),
+                providers=providers,
                 period=period,
                 now=now,
                 tolerance=allowed,
@@ -109,6 +111,8 @@ def answer_reconcile(
         not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
         notes=(*notes, *_list_other_months(imports, period), *_list_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
+        evidence=tuple(one for result in evidence for one in result.summaries),
+        unused=tuple(one for result in evidence for one in result.findings),
     )
     warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
     return CommandAnswer(

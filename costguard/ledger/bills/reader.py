@@ -45,25 +45,8 @@ class BillLedgerReader:
 
     def load_statements(self, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
         """Return the statement that counts for each account, and the list of those set aside."""
-        values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
-        found = defaultdict[str, list[ProviderBill]](list)
-        for account, name, lines, resources, days, start_us, end_us, newest in self._query(_STATEMENTS, values):
-            found[account].append(
-                ProviderBill(
-                    account=account,
-                    name=name,
-                    lines=int(lines),
-                    resources=int(resources),
-                    days=days,
-                    start_us=start_us,
-                    end_us=end_us,
-                    newest=newest,
-                )
-            )
-        best = {
-            account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()
-        }
-        return best, [one for every in found.values() for one in every if one is not best[one.account]]
+        with self._reader.snapshot() as ask:
+            return load_statements(ask, provider, period)
 
     def load_billed_lines(self, provider: str, one: ProviderBill, period: Period, fine_us: int) -> list[BilledLines]:
         """Return the lines of a statement that lie entirely in `period`, summed by resource, kind of charge and cell.
@@ -123,6 +106,27 @@ class BillLedgerReader:
         """Return the last reconciliations of `period`: see the function `load_reconciliations`."""
         with self._reader.snapshot() as ask:
             return load_reconciliations(ask, period)
+
+
+def load_statements(ask: Query, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
+    """Return the statement that counts for each account in `period`, and the list of those set aside."""
+    values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
+    found = defaultdict[str, list[ProviderBill]](list)
+    for account, name, lines, resources, days, start_us, end_us, newest in ask(_STATEMENTS, values):
+        found[account].append(
+            ProviderBill(
+                account=account,
+                name=name,
+                lines=int(lines),
+                resources=int(resources),
+                days=days,
+                start_us=start_us,
+                end_us=end_us,
+                newest=newest,
+            )
+        )
+    best = {account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()}
+    return best, [one for every in found.values() for one in every if one is not best[one.account]]
 
 
 def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecord]:
