@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import (
     BEYOND,
@@ -40,7 +38,7 @@ from costguard.services.configured_providers import open_providers as opened_clo
 from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.listing_validation import may_speak_for
 from costguard.services.overrides import describe_user, get_now, open_guard_store
-from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, reconcile_bills
+from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, import_answers, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
@@ -78,7 +76,7 @@ def answer_reconcile(
             notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
             asked = [] if offline else _ask_accounts(settings, only, period, now)
-            imports, notes = _import_answers(bills, asked, now), _list_foreign_rows(asked)
+            imports, notes = import_answers(bills, asked, who=describe_user(), now=now), _list_foreign_rows(asked)
         known = partial(read_price_ceilings, settings)
         with (
             BillLedgerReader(url) as held,
@@ -201,26 +199,6 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
                 f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept}: "
                 "if it is all of that bill, --whole withdraws them"
             )
-
-
-def _import_answers(bills: BillStore, asked: Sequence[BillAnswer], now: datetime) -> list[BillImport]:
-    with ExitStack() as stack:
-        statements = list[GatheredStatement]()
-        for one in asked:
-            if one.billed is None:
-                continue
-            staged = stack.enter_context(StagedStatement())
-            staged.add(_list_parts(one))
-            place = (one.providers, one.period)
-            stated_at = one.billed.made_at or now
-            statements.append(
-                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
-            )
-        return bills.import_statements(statements, who=describe_user(), now=now) if statements else []
-
-
-def _list_parts(one: BillAnswer) -> Iterator[BillLinePart]:
-    return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
 
 
 def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[BillAnswer]:
