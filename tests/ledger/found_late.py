@@ -70,9 +70,7 @@ class PlayedAccount:
         """What everything came to as far as it is known now."""
         with SpendingReader(self.url, rules=RULES) as books:
             money = [one.money for one in books.load_spending(YEAR, self.rig.clock.now())]
-        return Amounts(
-            *(sum(amounts) for amounts in zip(*((m.low.nano, m.expected.nano, m.high.nano) for m in money), strict=True))
-        )
+        return Amounts(*(sum(getattr(one, end).nano for one in money) for end in Amounts._fields))
 
     def compute_truth(self, resource: Resource) -> int:
         """The nano-dollars that a resource of the fake cost until now, by the world's own bill."""

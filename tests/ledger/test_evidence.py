@@ -27,6 +27,8 @@ from tests.fakes.server import START as FAKES_START
 from tests.fakes.vast import machine as vast_machine
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, asked, machine, poll
 from tests.ledger.found_late import Amounts, playing
+from tests.providers.lambda_.rig import LambdaRig
+from tests.providers.lambda_.rig import machine as lambda_machine
 from tests.providers.runpod.rig import RunpodRig, plain
 from tests.providers.vast.rig import VastRig
 
@@ -267,3 +269,24 @@ def _make_gaps(nano: int, count: int) -> list[Any]:
         )
         for n in range(count)
     ]
+
+
+def test_a_lambda_machine_found_after_thirty_hours_has_run_since_its_boot(tmp_path: Path, url: str) -> None:
+    """Lambda states no bill and no start; its audit log dates the launch, and its rule bounds the boot."""
+    rig, begun = LambdaRig(), NOON_US - 30 * HOUR_US
+    rig.fake.resources.append(lambda_machine("i-00000", start_us=begun, boot_us=9 * MINUTE_US))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=1)
+        found, cost = played.compute_spent(), played.compute_truth(rig.fake.resources[0])
+    assert found.low <= cost <= found.high
+    assert found.width <= 0.05 * cost
+
+
+def test_a_machine_that_still_boots_longer_than_its_rule_says_bills_nothing_surely(tmp_path: Path, url: str) -> None:
+    rig = LambdaRig()
+    rig.fake.resources.append(lambda_machine("i-00000", start_us=NOON_US + 9 * HOUR_US, boot_us=30 * HOUR_US))
+    with playing(rig, tmp_path, url) as played:
+        played.poll()
+        played.poll(minutes=1)
+        assert played.compute_spent().low == 0

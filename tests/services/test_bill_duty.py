@@ -103,7 +103,7 @@ def test_a_restarted_pod_is_settled_without_anybody_asking(played: PlayedAccount
     duty.run()
     assert count_questions(played) == 1
     assert played.compute_spent().width < 0.05 * doubt, "but for the last hours, which are not final"
-    for _ in range(12):
+    for _ in range(11):
         played.poll(minutes=5)
         duty.run()
     assert count_questions(played) == 1
