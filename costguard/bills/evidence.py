@@ -8,7 +8,8 @@ line of 12:00 to 13:00 says $0.10. The certain ten minutes cost $0.10, so before
 
 Narrowing raises the low end of charges, on which hard caps count. So a line counts only if nothing speaks against it:
 
-- it is settled: its provider does not call it estimated, its period is over, and the account was listed completely since;
+- it is settled: its provider does not call it estimated, its period was over when it was stated, and the account was listed
+  completely since;
 - it names its resource, in the currency of the charges, within one UTC day, and no other line overlaps it or states it again;
 - its amount lies within what is possible. One that lies outside contradicts what was seen: it is a finding, and no line of its
   resource, kind of charge and day counts.
@@ -36,7 +37,7 @@ ABOVE, BELOW, BLOCKED = "more than possible", "less than certain", "beside a con
 CONTRADICTIONS = frozenset((ABOVE, BELOW))
 REASON_SENTENCES: Mapping[str, str] = {
     LATE: "its provider may still change it",
-    FUTURE: "its period is not over",
+    FUTURE: "its period was not over when it was stated",
     AHEAD: "the account was not listed completely since its period",
     UNWATCHED: "it is of a time before costguard first saw the resource",
     CURRENCY: "it is in another currency than the charges",
@@ -55,7 +56,10 @@ FINEST_STEP = 1000
 
 
 class EvidenceLine(NamedTuple):
-    """A line of a bill for one resource and kind of charge. `id`: its row in the ledger. Times are microseconds."""
+    """A line of a bill for one resource and kind of charge. `id`: its row in the ledger. Times are microseconds.
+
+    `stated_us`: when its provider stated it.
+    """
 
     id: int
     start_us: int
@@ -64,6 +68,7 @@ class EvidenceLine(NamedTuple):
     currency: str
     estimated: bool
     description: str
+    stated_us: int
 
 
 class EvidenceSpan(NamedTuple):
@@ -186,7 +191,7 @@ def _find_fault(window: _Window, context: EvidenceContext) -> str:
     """Return why the lines of a window do not count, whatever their amount; "" if nothing speaks against them."""
     described = Counter(line.description for line in window.lines if line.nano > 0)
     tests = (
-        (window.end_us > context.now_us, FUTURE),
+        (window.end_us > min(context.now_us, *(line.stated_us for line in window.lines)), FUTURE),
         (any(line.estimated for line in window.lines), LATE),
         (window.end_us > context.watched_until_us, AHEAD),
         ((window.end_us - 1) // DAY_US != window.day, LONG),

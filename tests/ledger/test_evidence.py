@@ -243,7 +243,7 @@ def test_a_poll_that_corrects_a_billed_span_counts_it_once(url: str) -> None:
 def test_two_disks_of_one_line_share_its_amount() -> None:
     """Each alone may have billed anything; together they cost what the line says."""
     spans = [weighing.EvidenceSpan(number, span) for number, span in enumerate(_make_gaps(nano=2 * DOLLAR, count=2), start=1)]
-    window = weighing.EvidenceLine(7, 0, HOUR_US, 3 * DOLLAR, "USD", estimated=False, description="")
+    window = weighing.EvidenceLine(7, 0, HOUR_US, 3 * DOLLAR, "USD", estimated=False, description="", stated_us=9 * HOUR_US)
     context = weighing.EvidenceContext(now_us=10 * HOUR_US, watched_until_us=10 * HOUR_US)
     parts = weighing.weigh_lines([window], spans, context).parts
     assert [part.span_id for part in parts] == [1, 2]
@@ -290,3 +290,19 @@ def test_a_machine_that_still_boots_longer_than_its_rule_says_bills_nothing_sure
         played.poll()
         played.poll(minutes=1)
         assert played.compute_spent().low == 0
+
+
+def test_a_line_that_was_stated_before_its_day_was_over_narrows_nothing_later(found: str) -> None:
+    before = spent(found)
+    result = take_in(found, line(0, "24"), at=FIRST + 12 * HOUR)
+    assert spent(found) == before
+    assert {one.reason for one in result.findings} == {weighing.FUTURE}
+
+
+def test_a_line_of_an_id_that_two_regions_have_narrows_nothing(found: str) -> None:
+    twin = machine(key=machine().key._replace(region="east-1"), created_at=START)
+    with LedgerWriter(found, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(1804 + 4 * 1440 + at, twin) for at in (1, 2)])
+    before = spent(found)
+    assert take_in(found, line(0, "24")).summaries == ()
+    assert spent(found) == before

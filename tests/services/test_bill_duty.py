@@ -45,7 +45,7 @@ def test_a_bill_is_asked_for_at_once_and_again_when_its_last_line_is_final() -> 
     ask = partial(choose_question, [SINCE_NOON], HOURLY)
     first = ask(now=NOON + 381 * MINUTE, asked_at=None)
     assert first is not None
-    assert (first.period.start, first.occasions) == (NOON, {(7, FIRST)})
+    assert (first.period.start, first.occasions) == (NOON, frozenset({(7, FIRST)}))
     later = partial(ask, asked_at=NOON + 381 * MINUTE, settled=first.occasions)
     assert later(now=NOON + 7 * HOUR + 59 * MINUTE) is None
     last = later(now=NOON + 8 * HOUR)

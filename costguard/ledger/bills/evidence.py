@@ -108,14 +108,15 @@ def apply_evidence(
     reach = Period(start=from_micros(first_us), end=from_micros(last_us))
     statements = load_statements(ask, provider, reach)[0]
     charged = _load_charges(ask, sorted({row[0] for row in doubtful}), first_us, last_us)
-    ambiguous = _find_ambiguous(charged)
+    ambiguous = {tuple(row) for row in ask(_AMBIGUOUS, (provider,))}
     lines = _load_lines(ask, provider, statements, charged, (first_us, last_us))
     steps = {account: _find_step(ask, provider, one) for account, one in statements.items()}
     lag = timedelta(seconds=get_billing_rule(rules, provider).lag_s)
     contexts = _load_contexts(ask, {one.key for one in charged.values()}, steps, lag, now)
     parts, unused = dict[int, list[BilledPart]](), list[tuple[ResourceKey, str, UnusedLine]]()
     for place, one in charged.items():
-        weighed = weigh_lines(lines.get(place, ()) if place not in ambiguous else (), one.spans, contexts[one.key])
+        mine = () if (one.key.account, one.key.id) in ambiguous else lines.get(place, ())
+        weighed = weigh_lines(mine, one.spans, contexts[one.key])
         unused += [(one.key, one.charge, line) for line in weighed.unused]
         for part in weighed.parts:
             parts.setdefault(part.span_id, []).append(part)
@@ -145,14 +146,6 @@ def _load_charges(ask: Query, ids: Sequence[int], first_us: int, last_us: int) -
     return found
 
 
-def _find_ambiguous(charged: Mapping[_Place, _Charges]) -> set[_Place]:
-    """Return the places whose resource shares its account and id with one of another region: a line may mean either."""
-    places = defaultdict[tuple[str, str, str], list[_Place]](list)
-    for place, one in charged.items():
-        places[one.key.account, one.key.id, one.charge].append(place)
-    return {place for every in places.values() if len(every) > 1 for place in every}
-
-
 def _load_lines(
     ask: Query,
     provider: str,
@@ -168,9 +161,9 @@ def _load_lines(
             sql = _LINES.format(ids=format_placeholders(lot))
             for id_, charge, *line in ask(sql, (provider, account, statement.name, within[1], within[0], *lot)):
                 if (id_, charge) in places:
-                    number, start_us, end_us, nano, currency, estimated, description = line
+                    number, start_us, end_us, nano, currency, estimated, *told = line
                     found[places[id_, charge]].append(
-                        EvidenceLine(number, start_us, end_us, nano, currency, bool(estimated), description)
+                        EvidenceLine(number, start_us, end_us, nano, currency, bool(estimated), *told)
                     )
     return found
 
@@ -334,8 +327,13 @@ WHERE s.resource_id IN ({{ids}}) AND s.charge IN ({{charges}})
 ORDER BY s.resource_id, s.start_us, s.id
 """  # noqa: S608 - our own names
 
+_AMBIGUOUS = """
+SELECT account, external_id FROM resource WHERE provider = ? GROUP BY account, external_id HAVING count(*) > 1
+"""
+"""Ids that two regions of one account have: a line may mean either."""
+
 _LINES = """
-SELECT external_id, charge, id, start_us, end_us, nano, currency, estimated, description FROM bill_line
+SELECT external_id, charge, id, start_us, end_us, nano, currency, estimated, description, stated_us FROM bill_line
 WHERE provider = ? AND account = ? AND statement = ? AND start_us < ? AND end_us > ? AND external_id IN ({ids})
     AND replaced_us IS NULL
 ORDER BY start_us, id
@@ -349,7 +347,8 @@ FROM bill_line WHERE provider = ? AND account = ? AND statement = ? AND replaced
 _FUTURE = """
 SELECT account, charge, currency, count(*), sum(nano / 1000000000), sum(nano - nano / 1000000000 * 1000000000), min(external_id)
 FROM bill_line
-WHERE provider = ? AND start_us < ? AND start_us >= ? AND end_us > ? AND estimated = 0 AND replaced_us IS NULL
+WHERE provider = ? AND start_us < ? AND start_us >= ? AND (end_us > ? OR end_us > stated_us) AND estimated = 0
+    AND replaced_us IS NULL
     AND charge NOT IN ('tax', 'credit')
 GROUP BY account, charge, currency ORDER BY account, charge, currency
 """
