@@ -240,37 +240,6 @@ def test_a_poll_that_corrects_a_billed_span_counts_it_once(url: str) -> None:
     assert check_ledger(url) == []
 
 
-def test_two_disks_of_one_line_share_its_amount() -> None:
-    """Each alone may have billed anything; together they cost what the line says."""
-    spans = [weighing.EvidenceSpan(number, span) for number, span in enumerate(_make_gaps(nano=2 * DOLLAR, count=2), start=1)]
-    window = weighing.EvidenceLine(7, 0, HOUR_US, 3 * DOLLAR, "USD", estimated=False, description="", stated_us=9 * HOUR_US)
-    context = weighing.EvidenceContext(now_us=10 * HOUR_US, watched_until_us=10 * HOUR_US)
-    parts = weighing.weigh_lines([window], spans, context).parts
-    assert [part.span_id for part in parts] == [1, 2]
-    assert abs(sum(part.amounts[0] for part in parts) - 3 * DOLLAR) <= 2 * weighing.FINEST_STEP
-    assert sum(part.amounts[1] for part in parts) == 3 * DOLLAR
-
-
-def _make_gaps(nano: int, count: int) -> list[Any]:
-    from costguard.metering.meter import Meter, PriceRange
-    from costguard.metering.span import GAP, Span
-    from costguard.values.instant import from_micros
-
-    whose, start, end = machine(), from_micros(0), from_micros(HOUR_US)
-    return [
-        Span(
-            key=whose.key,
-            attribution=whose.attribution,
-            meter=Meter("storage", PriceRange.exactly(nano), part=f"disk#{n}"),
-            start=start,
-            anchor=start,
-            end=end,
-            presence=GAP,
-        )
-        for n in range(count)
-    ]
-
-
 def test_a_lambda_machine_found_after_thirty_hours_has_run_since_its_boot(tmp_path: Path, url: str) -> None:
     """Lambda states no bill and no start; its audit log dates the launch, and its rule bounds the boot."""
     rig, begun = LambdaRig(), NOON_US - 30 * HOUR_US
