@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from costguard.metering.span import NanoAmounts, Span, compute_amounts
@@ -51,6 +52,7 @@ REASON_SENTENCES: Mapping[str, str] = {
 }
 """Why a line narrows nothing, in words."""
 
+_END_OF_OPEN = 2**62
 FINEST_STEP = 1000
 """Nano-units by which a line may be off in any case: a bill's binary fractions."""
 
@@ -146,6 +148,7 @@ class _Cut(NamedTuple):
     low: int
     expected: int
     high: int
+    currency: str
     doubtful: bool
 
 
@@ -153,12 +156,12 @@ def weigh_lines(lines: Iterable[EvidenceLine], spans: Sequence[EvidenceSpan], co
     """Return what `lines` say of the doubtful ones of `spans`; all are of one resource and kind of charge."""
     windows = _group_by_period(lines)
     _mark_overlaps(windows)
-    found, cuts = WeighedEvidence(), dict[int, list[_Cut]]()
+    found, cuts, placed = WeighedEvidence(), dict[int, list[_Cut]](), _SpanIndex(spans)
     for number, window in enumerate(windows):
         window.reason = window.reason or _find_fault(window, context)
         if not window.reason:
-            cuts[number] = _cut_spans(spans, window)
-            window.reason = _compare_amounts(window, spans, cuts[number], context)
+            cuts[number] = placed.cut(window)
+            window.reason = _compare_amounts(window, cuts[number], context)
     contradicted = {window.day for window in windows if window.reason in CONTRADICTIONS}
     for number, window in enumerate(windows):
         if not window.reason and window.day in contradicted:
@@ -202,22 +205,36 @@ def _find_fault(window: _Window, context: EvidenceContext) -> str:
     return next((reason for wrong, reason in tests if wrong), "")
 
 
-def _cut_spans(spans: Sequence[EvidenceSpan], window: _Window) -> list[_Cut]:
-    found = []
-    for number, span in spans:
-        start_us = max(window.start_us, to_micros(span.start))
-        end_us = window.end_us if span.end is None else min(window.end_us, to_micros(span.end))
-        if start_us < end_us:
-            low, expected, high = compute_amounts(span, start_us, end_us)
-            doubtful = span.end is not None and low < high
-            found.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, doubtful))
-    return found
+class _SpanIndex:
+    """The spans in order of time, for windows in that order: a month has a line for each of its hours."""
+
+    def __init__(self, spans: Sequence[EvidenceSpan]) -> None:
+        placed = (
+            (to_micros(one.span.start), _END_OF_OPEN if one.span.end is None else to_micros(one.span.end), one) for one in spans
+        )
+        self._spans = sorted(placed, key=itemgetter(0, 1))
+        self._passed = 0
+
+    def cut(self, window: _Window) -> list[_Cut]:
+        """Return the parts of the spans in `window`, which does not begin before the last one."""
+        while self._passed < len(self._spans) and self._spans[self._passed][1] <= window.start_us:
+            self._passed += 1
+        found = []
+        for place in range(self._passed, len(self._spans)):
+            first_us, last_us, (number, span) = self._spans[place]
+            if first_us >= window.end_us:
+                break
+            start_us, end_us = max(window.start_us, first_us), min(window.end_us, last_us)
+            if start_us < end_us:
+                low, expected, high = compute_amounts(span, start_us, end_us)
+                doubtful, currency = span.end is not None and low < high, span.meter.price.currency
+                found.append(_Cut(number, span.attribution, start_us, end_us, low, expected, high, currency, doubtful))
+        return found
 
 
-def _compare_amounts(window: _Window, spans: Sequence[EvidenceSpan], cuts: Sequence[_Cut], context: EvidenceContext) -> str:
+def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceContext) -> str:
     """Return why the amount of a window cannot be, or cannot be compared; "" if it lies within what is possible."""
-    there = {cut.span_id for cut in cuts}
-    if any(one.span.meter.price.currency != window.lines[0].currency for one in spans if one.id in there):
+    if any(cut.currency != window.lines[0].currency for cut in cuts):
         return CURRENCY
     slack = _compute_slack(window, context)
     if window.nano > sum(cut.high for cut in cuts) + slack:
