@@ -152,6 +152,17 @@ def test_a_part_of_a_billed_day_holds_every_way_in_which_its_bill_can_be_spread(
     assert spent(found, half) == (16 * DOLLAR - 5_000_000, 20 * DOLLAR, 24 * DOLLAR)
 
 
+def test_the_import_that_withdraws_a_line_takes_back_what_it_narrowed(found: str) -> None:
+    """In its own transaction, although no line of the new statement is of that day."""
+    before = spent(found, DAY_ONE)
+    take_in(found, line(0, "24"))
+    with StagedStatement() as staged, BillStore(found, rules=RULES) as bills:
+        staged.add([(line(-1, "0.1", id="other", resource_id="i-2"), Decimal(0))])
+        of = (("acme",), ALL)
+        bills.import_statements([GatheredStatement(staged=staged, source="x", stated_at=NOW, asked=of)], who="ada", now=NOW)
+    assert spent(found, DAY_ONE) == before
+
+
 def test_the_same_bill_again_changes_nothing(found: str) -> None:
     take_in(found, line(0, "24"))
     rows = asked(found, lambda ask: ask("SELECT count(*), max(id) FROM correction", ()))

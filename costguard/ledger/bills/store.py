@@ -98,7 +98,7 @@ class BillStore:
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
             found = [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
-            for provider, period in _find_changed_periods(found).items():
+            for provider, period in _find_changed_periods(ask, found, to_micros(now)).items():
                 self._apply(ask, tell, provider, period, now)
             return found
 
@@ -133,14 +133,15 @@ class BillStore:
             outbox.enqueue_messages(ask, tell, messages)
 
 
-def _find_changed_periods(imports: Sequence[BillImport]) -> dict[str, Period]:
-    """Return by provider the time of which the imports said anything new, or withdrew anything."""
-    found = dict[str, Period]()
+def _find_changed_periods(ask: Query, imports: Sequence[BillImport], now_us: int) -> dict[str, Period]:
+    """Return by provider the time of which the imports at `now_us` said anything new, replaced or withdrew anything."""
+    edges = defaultdict[str, list[int]](list)
     for one in imports:
-        if one.added or one.replaced or one.withdrawn:
-            before = found.get(one.provider, Period(start=one.start, end=one.end))
-            found[one.provider] = Period(start=min(before.start, one.start), end=max(before.end, one.end))
-    return found
+        if one.added:
+            edges[one.provider] += [to_micros(one.start), to_micros(one.end)]
+        if one.replaced or one.withdrawn:
+            edges[one.provider] += ask(_REPLACED_EXTENT, (one.provider, now_us))[0]
+    return {provider: Period(start=from_micros(min(us)), end=from_micros(max(us))) for provider, us in edges.items()}
 
 
 def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, who: str, now: datetime) -> Iterator[BillImport]:
@@ -321,6 +322,7 @@ _LINE = (
     f"({', '.join('?' * (len(LINE_COLUMNS.split(',')) + 2))})"
 )
 _REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
+_REPLACED_EXTENT = "SELECT min(start_us), max(end_us) FROM bill_line WHERE provider = ? AND replaced_us = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line
 WHERE provider = ? AND account = ? AND statement = ? AND line_id IN ({{ids}}) AND replaced_us IS NULL
