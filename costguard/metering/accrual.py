@@ -145,9 +145,7 @@ def _open_resource(terms: AccrualTerms, seen: Observation, changes: PollChanges)
     changes.notes.extend(notes)
     window = terms.make_window(terms.state.complete_at)
     known = KnownResource(observation=seen, first_seen_at=terms.poll.seen_at, logged_at=terms.poll.seen_at)
-    record_line_changes(
-        changes, terms, known, seen, window, found=when.list_first_transitions(seen, window, terms.rule.restarts)
-    )
+    record_line_changes(changes, terms, known, seen, window, found=_list_first(terms, seen, window))
 
 
 def _update_resource(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:
@@ -212,7 +210,14 @@ def _list_reopening(
     if when.is_same_run(known.observation, seen, terms.rule.restarts) is None and known.settled:
         begin = min(known.settled.values())
         return [StateTransition(earliest=begin, latest=window.at, seen=seen, unseen=True, why="listed again")]
-    return when.list_first_transitions(seen, window, terms.rule.restarts)
+    return _list_first(terms, seen, window)
+
+
+def _list_first(terms: AccrualTerms, seen: Observation, window: ObservationWindow) -> list[StateTransition]:
+    """List the transitions of a resource that was not known before, by its provider's rule."""
+    boot_s = terms.rule.longest_boot_s
+    boot = None if boot_s is None else timedelta(seconds=boot_s)
+    return when.list_first_transitions(seen, window, terms.rule.restarts, boot)
 
 
 def _undo_end(terms: AccrualTerms, known: KnownResource, seen: Observation, changes: PollChanges) -> None:

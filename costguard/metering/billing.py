@@ -136,6 +136,27 @@ class StorageRule:
         return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
 
 
+ON_DOUBT, DAILY = "doubt", "daily"
+BILL_OCCASIONS = (ON_DOUBT, DAILY)
+"""When a watchdog asks for a bill: when there are charges that it could settle, or once a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillTerms:
+    """How a provider states its bill: `asked`: when a watchdog asks for it (one of `BILL_OCCASIONS`).
+
+    Its lines are of `step_s` seconds in UTC, and are final `settles_s` seconds after their end.
+    """
+
+    asked: str
+    step_s: int
+    settles_s: int
+
+    def __post_init__(self) -> None:
+        require_one_of(self.asked, BILL_OCCASIONS, "bill.asked")
+        require(self.step_s >= 1 and self.settles_s >= 0, "bill", "has a negative step or time to settle")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingRule:
     """How one provider bills.
@@ -146,6 +167,9 @@ class BillingRule:
     "unstated" (one id runs again, and its start is not stated), "never" (one id is one run). `address`: the price of an hour of
     one address, `traffic`: the price of a GB, where the listing states none; None: unknown. `not_counted`: charges of the
     provider that costguard does not see, in sentences.
+
+    `bill`: how it states its bill; None: a watchdog does not ask for it. `longest_boot_s`: billing of a machine begins at most
+    so many seconds after its creation, and not before it; None: unknown.
     """
 
     provider: str
@@ -158,6 +182,8 @@ class BillingRule:
     address: PriceRange | None = None
     traffic: PriceRange | None = None
     not_counted: tuple[str, ...] = ()
+    bill: BillTerms | None = None
+    longest_boot_s: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.restarts, RESTART_KINDS, "restarts")

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import (
     BEYOND,
@@ -42,7 +40,7 @@ from costguard.services.configured_providers import open_providers as opened_clo
 from costguard.services.guard_inputs import read_price_ceilings
 from costguard.services.listing_validation import may_speak_for
 from costguard.services.overrides import describe_user, get_now, open_guard_store
-from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, reconcile_bills
+from costguard.services.reconcile import BillAnswer, BillComparison, ask_for_bills, import_answers, reconcile_bills
 from costguard.settings import Settings, expand_path, read_settings, resolve_ledger_url
 from costguard.values import calendar
 from costguard.values.calendar import Period
@@ -72,29 +70,31 @@ def answer_reconcile(
     if period.start > now:
         raise InputError("is in the future: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _read_tolerance(tolerance, settings)
-    url = resolve_ledger_url(settings)
+    url, rules = resolve_ledger_url(settings), ShippedFacts().get_billing_rules()
     if not _has_ledger(url, needed=not files):
         return _answer_without_ledger(
             files, _list_kinds(only, account or NO_ACCOUNT, lambda _: ()), url, period, allowed, strict=strict
         )
-    with BillStore(url) as bills:
+    with BillStore(url, rules=rules) as bills:
         if files:
             kinds = _list_kinds(only, account or "", partial(_list_known_accounts, url))
             imports, asked = _import_files(bills, files, kinds, now, whole=whole), list[BillAnswer]()
             notes = [*_list_left_out_rows(kinds), *_list_lacking_lines(imports)]
         else:
             asked = [] if offline else _ask_accounts(settings, only, period, now)
-            imports, notes = _import_answers(bills, asked, now), _list_foreign_rows(asked)
+            imports, notes = import_answers(bills, asked, who=describe_user(), now=now), _list_foreign_rows(asked)
         known = partial(read_price_ceilings, settings)
         with (
             BillLedgerReader(url) as held,
-            SpendingReader(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books,
+            SpendingReader(url, rules=rules, ceilings=known) as books,
         ):
             before = held.load_reconciliations(period)
+            providers = _choose_providers(held.list_billed_providers(period), asked, only)
+            evidence = [bills.apply_evidence(provider, period, now=now) for provider in providers]
             found = reconcile_bills(
                 bills=held,
                 charges=books,
-                providers=_choose_providers(held.list_billed_providers(period), asked, only),
+                providers=providers,
                 period=period,
                 now=now,
                 tolerance=allowed,
@@ -115,6 +115,8 @@ def answer_reconcile(
         not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
         notes=(*notes, *_list_other_months(imports, period), *_list_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
+        evidence=tuple(one for result in evidence for one in result.summaries),
+        unused=tuple(one for result in evidence for one in result.findings),
     )
     warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
     return CommandAnswer(
@@ -227,26 +229,6 @@ def _list_lacking_lines(imports: Sequence[BillImport]) -> Iterator[str]:
                 f"{one.provider}: {to_one_line(one.source)} does not contain, of the same bill in the ledger, {kept}: "
                 "if it is all of that bill, --whole withdraws them"
             )
-
-
-def _import_answers(bills: BillStore, asked: Sequence[BillAnswer], now: datetime) -> list[BillImport]:
-    with ExitStack() as stack:
-        statements = list[GatheredStatement]()
-        for one in asked:
-            if one.billed is None:
-                continue
-            staged = stack.enter_context(StagedStatement())
-            staged.add(_list_parts(one))
-            place = (one.providers, one.period)
-            stated_at = one.billed.made_at or now
-            statements.append(
-                GatheredStatement(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
-            )
-        return bills.import_statements(statements, who=describe_user(), now=now) if statements else []
-
-
-def _list_parts(one: BillAnswer) -> Iterator[BillLinePart]:
-    return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
 
 
 def _ask_accounts(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[BillAnswer]:

@@ -28,6 +28,7 @@ from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
 from costguard.services import CommandAnswer
+from costguard.services.bill_duty import CHECK_EVERY as BILLS_EVERY
 from costguard.services.dispatch import is_led_by_another
 from costguard.services.guard import GuardRunResult
 from costguard.services.guard_inputs import build_guard_config
@@ -213,6 +214,7 @@ def _build_duties(made: WatchdogContext, show: ShowWatchView, every: timedelta) 
         others=(
             Duty(name="reports", run=partial(_run_reports, made), every=REPORTS_EVERY),
             *((Duty(name="prices", run=prices.run, every=CHECK_EVERY),) if prices else ()),
+            *((Duty(name="bills", run=made.bills.run, every=BILLS_EVERY),) if made.bills else ()),
         ),
     )
 

@@ -38,9 +38,17 @@ from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.act.hooks import record_hook_ends
 from costguard.services.agent_writer import AgentSampleCache
 from costguard.services.audit import find_rollback_marker
+from costguard.services.bill_duty import BillDuty
 from costguard.services.concurrency import run_all
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers, open_transport
-from costguard.services.dispatch import OutboxDispatcher, build_hook_runner, list_routes, open_console, open_dispatcher
+from costguard.services.dispatch import (
+    OutboxDispatcher,
+    build_hook_runner,
+    is_led_by_another,
+    list_routes,
+    open_console,
+    open_dispatcher,
+)
 from costguard.services.guard import GuardRunner, GuardRunResult
 from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
@@ -93,7 +101,7 @@ class WatchdogContext:
 
     `lags`: how late each provider's measurements arrive. `recorded`: the last run is in the ledger. `heard`: cache of agents'
     samples. `agents`: those that may report. `after_run`: called with each run. `committed_at`: time of the last run of this
-    process that is in the ledger. `prices`: refreshes the prices once a day; None: never.
+    process that is in the ledger. `prices`: refreshes the prices once a day; None: never. `bills`: asks for bills; None: never.
     """
 
     settings: Settings
@@ -110,6 +118,7 @@ class WatchdogContext:
     after_run: Callable[[GuardRunResult], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
     prices: DailyPriceRefresh | None = None
+    bills: BillDuty | None = None
     committed_at: datetime | None = None
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
@@ -284,6 +293,16 @@ def open_watchdog_context(
             clock=clock,
             lags=read_measurement_lags(),
             prices=None if offline or dry_run else DailyPriceRefresh(lambda: made.settings, log=get_log()),
+            bills=None
+            if offline or dry_run
+            else BillDuty(
+                url,
+                rules=billing,
+                sources=lambda: made.collect_poll_results().sources,
+                leads=lambda: not is_led_by_another(book, holder, clock.now()),
+                clock=clock,
+                log=get_log(),
+            ),
         )
         try:
             yield made

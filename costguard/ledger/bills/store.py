@@ -2,7 +2,8 @@
 
 A line is identified by (provider, account, statement, id). If the ledger has it as stated now, nothing is written. If it was
 different before, that row is marked as replaced, with the import and the reason, and a new row is written; if the known row
-comes from a later statement, it stays.
+comes from a later statement, it stays. What settled lines say of doubtful charges is written in the same transaction
+(`bills/evidence.py`).
 
     with StagedStatement() as staged, BillStore(url) as bills:
         staged.add(parts)
@@ -13,7 +14,7 @@ comes from a later statement, it stays.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -23,10 +24,12 @@ from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import shorten
 from costguard.guard.alerts.alert import Notification
+from costguard.ledger.bills.evidence import EvidenceResult, apply_evidence
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
 from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
 from costguard.ledger.guard import outbox
+from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import make_storable
@@ -78,11 +81,11 @@ class GatheredStatement:
 class BillStore:
     """The bills of the ledger at `url`, which is created if missing.
 
-    Use it in a `with` statement.
+    Use it in a `with` statement. `rules`: how each provider bills; None: imported lines narrow no charges.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule] | None = None) -> None:
+        self._engine, self._rules = open_engine(url), rules
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +97,20 @@ class BillStore:
         """Write the changes of `statements` in order, in one transaction; return the result of each provider's lines."""
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
-            return [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
+            found = [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
+            for provider, period in _find_changed_periods(ask, found, to_micros(now)).items():
+                self._apply(ask, tell, provider, period, now)
+            return found
+
+    def apply_evidence(self, provider: str, period: Period, *, now: datetime) -> EvidenceResult:
+        """Narrow the doubtful charges of `provider` in `period` by the bills in the ledger; return what they say."""
+        with begin_write(self._engine) as connection:
+            return self._apply(*open_sql_session(connection), provider, period, now)
+
+    def _apply(self, ask: Query, tell: Execute, provider: str, period: Period, now: datetime) -> EvidenceResult:
+        if self._rules is None:
+            return EvidenceResult()
+        return apply_evidence(ask, tell, provider, period, rules=self._rules, now=now)
 
     def record_results(
         self,
@@ -115,6 +131,17 @@ class BillStore:
                 tell(_RESULT, [(number, *_encode_result(result, who, told=any(result is one for one in told)))])
                 _write_rows(tell, _ADJUSTMENT, [(number, *_encode_part(part, result.currency)) for part in result.parts])
             outbox.enqueue_messages(ask, tell, messages)
+
+
+def _find_changed_periods(ask: Query, imports: Sequence[BillImport], now_us: int) -> dict[str, Period]:
+    """Return by provider the time of which the imports at `now_us` said anything new, replaced or withdrew anything."""
+    edges = defaultdict[str, list[int]](list)
+    for one in imports:
+        if one.added:
+            edges[one.provider] += [to_micros(one.start), to_micros(one.end)]
+        if one.replaced or one.withdrawn:
+            edges[one.provider] += ask(_REPLACED_EXTENT, (one.provider, now_us))[0]
+    return {provider: Period(start=from_micros(min(us)), end=from_micros(max(us))) for provider, us in edges.items()}
 
 
 def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, who: str, now: datetime) -> Iterator[BillImport]:
@@ -295,6 +322,7 @@ _LINE = (
     f"({', '.join('?' * (len(LINE_COLUMNS.split(',')) + 2))})"
 )
 _REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
+_REPLACED_EXTENT = "SELECT min(start_us), max(end_us) FROM bill_line WHERE provider = ? AND replaced_us = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line
 WHERE provider = ? AND account = ? AND statement = ? AND line_id IN ({{ids}}) AND replaced_us IS NULL

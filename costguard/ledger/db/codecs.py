@@ -41,7 +41,9 @@ METER_COLUMNS = (
 )
 PERIOD_COLUMNS = "presence, anchor_us, start_us, why, end_us, ended_by"
 SPAN_COLUMNS = ", ".join(f"s.{column}" for column in f"{METER_COLUMNS}, {PERIOD_COLUMNS}".split(", "))
-"""The columns of a span `s`, in the order that `span_of` reads."""
+"""The columns of a span `s`, in the order that `decode_span` reads."""
+BILLED_COLUMNS = 18
+"""So many columns a span has before those of a bill's amounts, which not every row has."""
 
 CACHED_RESOURCES = 10_000
 """So many rows are remembered as what they were last read as: a watchdog reads the same ones in each run."""
@@ -157,9 +159,10 @@ def encode_span(span: Span, resource_id: int, attribution_id: int, amounts: Nano
 
 
 def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> Span:
-    """Return the span of `key` in the columns of `SPAN_COLUMNS`."""
+    """Return the span of `key` in the columns of `SPAN_COLUMNS`, or of those and a bill's three amounts (None: no bill)."""
     presence, anchor_us, start_us, why, end_us, ended_by = row[12:18]
     start = from_micros(start_us)
+    billed = tuple(row[BILLED_COLUMNS:]) if len(row) > BILLED_COLUMNS and row[BILLED_COLUMNS] is not None else None
     return Span(
         key=key,
         attribution=attribution,
@@ -170,6 +173,7 @@ def decode_span(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) 
         presence=presence,
         why=why,
         ended_by=ended_by or "",
+        billed=billed,
     )
 
 

@@ -7,8 +7,10 @@ The check recomputes all derived values in Python: amounts from the spans' own p
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,11 @@ from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
 from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, SqlRow, decode_span
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import check_audit
+from costguard.ledger.spans.correction_parts import PART_COLUMNS, decode_parts, encode_parts
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span, compute_amounts, split_by_day
-from costguard.values.instant import from_micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Attribution, ResourceKey
 
 if TYPE_CHECKING:  # a type and no more: asking for the path imports no SQLAlchemy
@@ -130,7 +133,7 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 def _check_amounts(ask: Query) -> Iterator[str]:
     """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
     days: dict[DailyKey, list[int]] = {}
-    attributions = load_attributions(ask)
+    attributions, parts = load_attributions(ask), _load_parts_by_correction(ask)
     for row in _page_closed_spans(ask):
         try:
             number, attribution_id, span, stated, corrected = _decode_closed_span(row, attributions)
@@ -140,20 +143,53 @@ def _check_amounts(ask: Query) -> Iterator[str]:
         came_to = _compute_amounts(span)
         if came_to != stated:
             yield f"span {number} says {_format_amounts(stated)} and comes to {_format_amounts(came_to)} nano-units"
+        counted = [span]
         if corrected is not None:
             correction, presence, money = corrected
             span = replace(span, presence=presence)
-            if _compute_amounts(span) != money:
+            rows = parts.pop(correction, [])
+            yield from _check_parts(correction, span, rows)
+            counted = [part.span for part in decode_parts(span, rows)] or [span]
+            came_to = _sum_amounts(counted)
+            if came_to != money:
                 yield (
-                    f"correction {correction} says {_format_amounts(money)} and comes to "
-                    f"{_format_amounts(_compute_amounts(span))} nano-units"
+                    f"correction {correction} says {_format_amounts(money)} and comes to {_format_amounts(came_to)} nano-units"
                 )
+        _add_days(days, attribution_id, counted)
+    yield from _check_days(ask, days)
+
+
+def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:
+    """Return the parts of the last correction of each span."""
+    found = defaultdict[int, list[SqlRow]](list)
+    for row in ask(_PARTS, ()):
+        found[row[0]].append(row)
+    return found
+
+
+def _check_parts(correction: int, span: Span, rows: Sequence[SqlRow]) -> Iterator[str]:
+    """Yield the parts whose amounts differ from those computed, and parts that do not cover their span."""
+    edges = [(to_micros(span.start),), *((row[1], row[2]) for row in rows), (to_micros(span.end or span.start),)]
+    if rows and any(before[-1] != after[0] for before, after in pairwise(edges)):
+        yield f"the parts of correction {correction} do not cover its span"
+    for said, computed in zip(rows, encode_parts(correction, decode_parts(span, rows)), strict=True):
+        if tuple(said) != computed:
+            came_to = _format_amounts(computed[6:])
+            yield f"a part of correction {correction} says {_format_amounts(said[6:])} and comes to {came_to}"
+
+
+def _sum_amounts(spans: Sequence[Span]) -> SpanAmounts:
+    amounts = [_compute_amounts(span) for span in spans]
+    return sum(one[0] for one in amounts), sum(one[1] for one in amounts), sum(one[2] for one in amounts)
+
+
+def _add_days(days: dict[DailyKey, list[int]], attribution_id: int, spans: Sequence[Span]) -> None:
+    for span in spans:
         price, known = span.meter.price, int(span.meter.price.known)
         for day, money, us in split_by_day(span):
             sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])
             for place, value in enumerate((*money, us if is_machine_time(span) else 0)):
                 sums[place] += value
-    yield from _check_days(ask, days)
 
 
 def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:
@@ -221,6 +257,12 @@ SELECT s.id, s.attribution_id, r.provider, r.account, r.region, r.external_id, {
 FROM span AS s JOIN resource AS r ON r.id = s.resource_id
 LEFT JOIN correction AS c ON c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = s.id)
 WHERE s.id > ? AND s.end_us IS NOT NULL ORDER BY s.id LIMIT ?
+"""  # noqa: S608 - our own names
+
+_PARTS = f"""
+SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p
+JOIN correction AS c ON c.id = p.correction_id WHERE c.id = (SELECT max(l.id) FROM correction AS l WHERE l.span_id = c.span_id)
+ORDER BY p.correction_id, p.start_us
 """  # noqa: S608 - our own names
 
 _DAILY = "SELECT day, attribution_id, charge, currency, known, low, expected, high, us FROM daily"

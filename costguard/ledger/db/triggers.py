@@ -27,6 +27,7 @@ KEPT_TABLES = (
     "bill_line",
     "coverage",
     "correction",
+    "correction_part",
     "hook_run",
     "intent",
     "intent_event",
@@ -59,6 +60,7 @@ EDITABLE_COLUMNS = {
         "estimated, stated_us, source, description"
     ),
     "correction": "",
+    "correction_part": "",
     "guard_run": "",
     "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
     "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",

@@ -7,7 +7,7 @@ and $2 and an hour to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,6 +19,7 @@ from costguard.ledger.db.codecs import (
     PERIOD_COLUMNS,
     Execute,
     NanoAmounts,
+    Query,
     SqlRow,
     decode_attribution,
     encode_attribution,
@@ -26,6 +27,7 @@ from costguard.ledger.db.codecs import (
     encode_span,
     format_placeholders,
 )
+from costguard.ledger.spans.correction_parts import load_parts
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
@@ -61,11 +63,12 @@ class WriterState:
 class PollTransaction:
     """The rows of one transaction.
 
-    `tell` writes ordered rows at once; `finish` writes coverage and sums. `gap`: a longer pause between two polls starts a new
-    coverage row.
+    `ask` reads the parts of corrected spans. `tell` writes ordered rows at once; `finish` writes coverage and sums. `gap`: a
+    longer pause between two polls starts a new coverage row.
     """
 
-    def __init__(self, tell: Execute, memory: WriterState, gap: timedelta) -> None:
+    def __init__(self, ask: Query, tell: Execute, memory: WriterState, gap: timedelta) -> None:
+        self._ask = ask
         self._tell, self._memory, self._gap_us = tell, memory, gap // MICROSECOND
         self._daily = DailyRollup()
         self._begun: dict[int, tuple[int, CoverageState]] = {}
@@ -98,9 +101,7 @@ class PollTransaction:
             _INSERT_COVERAGE,
             [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()],
         )
-        added, changed = self._daily.build_rows()
-        self._write(_INSERT_DAILY, added)
-        self._write(_UPDATE_DAILY, changed)
+        self._daily.write(self._write)
         self._memory.revision += 1
         self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
 
@@ -158,8 +159,10 @@ class PollTransaction:
         for row in corrections:
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
-            found = self._daily.replace(span, replace(span, presence=row.presence), self._find_attribution(span.attribution))
             place = (ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
+            counted = [part.span for part in load_parts(self._ask, span, place)] or [span]
+            attribution_id = self._find_attribution(span.attribution)
+            found = self._daily.replace(counted, [replace(span, presence=row.presence)], attribution_id)
             said = (to_micros(row.at), row.presence, row.reason, *found)
             rows.append((self._memory.make_id("correction"), *place, *said))
         self._write(_INSERT_CORRECTION, rows)
@@ -251,10 +254,21 @@ class DailyRollup:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
         return self._add_signed(span, attribution_id, 1)
 
-    def replace(self, before: Span, after: Span, attribution_id: int) -> NanoAmounts:
-        """Subtract `before` and add `after`; return the amounts of `after`."""
-        self._add_signed(before, attribution_id, -1)
-        return self._add_signed(after, attribution_id, 1)
+    def replace(self, before: Iterable[Span], after: Iterable[Span], attribution_id: int) -> NanoAmounts:
+        """Subtract the spans `before` and add those `after`; return the amounts of `after`."""
+        for span in before:
+            self._add_signed(span, attribution_id, -1)
+        low = expected = high = 0
+        for span in after:
+            amounts = self._add_signed(span, attribution_id, 1)
+            low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
+        return low, expected, high
+
+    def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
+        """Write the sums by `write`, which takes a statement and its rows."""
+        added, changed = self.build_rows()
+        write(_INSERT_DAILY, added)
+        write(_UPDATE_DAILY, changed)
 
     def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
         """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).

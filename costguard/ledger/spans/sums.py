@@ -193,7 +193,8 @@ def drop_unused_corrections(ask: Query, sql: str) -> str:
     """
     if ask("SELECT 1 FROM correction LIMIT 1", ()):
         return sql
-    for column in ("presence", "low", "expected", "high"):
+    sql = sql.replace(_PART_US, "(").replace(f", {BILLED_AMOUNTS}", "")
+    for column in ("presence", "price_known", "low", "expected", "high", "start_us", "end_us"):
         sql = sql.replace(format_corrected_column(column), f"s.{column}")
     return sql.replace(JOIN_CORRECTION, "")
 
@@ -210,12 +211,20 @@ def _format_split_sum(amount: str) -> str:
 
 
 def format_corrected_column(column: str) -> str:
-    """Return SQL for a column of span `s`, or of its last correction `c` if there is one."""
-    return f"coalesce(c.{column}, s.{column})"
+    """Return SQL for a column of span `s`, or of its last correction `c` or of the part `p` of that if there is one."""
+    if column in ("start_us", "end_us", "price_known"):
+        return f"coalesce(p.{column}, s.{column})"
+    return f"coalesce(p.{column}, c.{column}, s.{column})"
 
 
-JOIN_CORRECTION = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)"
-"""The last correction `c` of each span `s`."""
+JOIN_CORRECTION = """LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correction AS x WHERE x.span_id = s.id)
+LEFT JOIN correction_part AS p ON p.correction_id = c.id"""
+"""The last correction `c` of each span `s`, and its parts `p`: one row for each part, which together are the span."""
+
+BILLED_AMOUNTS = ", ".join(f"CASE WHEN p.bill_line_id IS NOT NULL THEN p.{name} END" for name in ("low", "expected", "high"))
+"""The amounts that a bill line gives a part; NULL: none does."""
+
+_PART_US = "coalesce(p.us, "
 
 _DAYS = f"""
 SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_format_split_sum("expected")},
@@ -226,24 +235,26 @@ FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency,
 _SUMMED = f"""
     sum({format_corrected_column("low")}), {_format_split_sum(format_corrected_column("expected"))},
     {_format_split_sum(format_corrected_column("high"))},
-    sum((s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
+    sum({_PART_US}(s.end_us - s.start_us) / CASE {format_corrected_column("presence")} WHEN 'edge' THEN 2 ELSE 1 END
+        * CASE {format_corrected_column("presence")} WHEN 'maybe' THEN 0 ELSE 1 END))
 FROM span AS s {JOIN_CORRECTION}
 WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
 """
 
 _WITHIN = f"""
-SELECT 0, s.attribution_id, s.charge, s.currency, s.price_known, '', {_SUMMED}
-GROUP BY s.attribution_id, s.charge, s.currency, s.price_known
+SELECT 0, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, '', {_SUMMED}
+GROUP BY 2, 3, 4, 5
 """
 
 _WITHIN_EACH = f"""
-SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, s.price_known, s.price_source, {_SUMMED}
+SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, {format_corrected_column("price_known")}, s.price_source,
+{_SUMMED}
 GROUP BY 1, 2, 3, 4, 5, 6
 """
 
-CORRECTED_SPAN_COLUMNS = SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))
-"""The columns of a span `s` as its last correction `c` has them."""
+_CORRECTED = {f"s.{name}": format_corrected_column(name) for name in ("presence", "price_known", "start_us", "end_us")}
+CORRECTED_SPAN_COLUMNS = ", ".join([*(_CORRECTED.get(name, name) for name in SPAN_COLUMNS.split(", ")), BILLED_AMOUNTS])
+"""The columns of a span `s`, or of a part of it, as its last correction has them, and the amounts that a bill gives it."""
 
 _LONG_US = 8 * DAY_US
 """The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
@@ -346,7 +357,7 @@ _PRICED = f"""
 FROM resource AS r
 JOIN observation AS o ON o.id = {_LAST_LISTED}
 JOIN span AS s ON s.resource_id = r.id {JOIN_CORRECTION}
-WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND s.price_known = 1
+WHERE o.state <> '{ENDED}' AND s.end_us IS NOT NULL AND {format_corrected_column("price_known")} = 1
 """
 
 _PRICED_AFTER = f"""
@@ -355,10 +366,10 @@ GROUP BY r.id, s.currency
 """
 
 _PRICED_ACROSS = f"""
-SELECT r.id, {{start}}, s.attribution_id, {SPAN_COLUMNS.replace("s.presence", format_corrected_column("presence"))}
+SELECT r.id, {{start}}, s.attribution_id, {CORRECTED_SPAN_COLUMNS}
 {_PRICED} AND s.end_us > {{start}} AND s.start_us < {{start}}
 """
-"""At most one a line: its spans do not overlap."""
+"""At most one a line, with its parts: spans of a line do not overlap."""
 
 _OPEN_RUNS = f"""
 SELECT r.id, r.scope_id, s.attribution_id, {_RUN_START}, l.at_us, l.seen_us, CASE l.state WHEN '{ABSENT_STATE}' THEN

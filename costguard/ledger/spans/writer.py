@@ -92,7 +92,7 @@ class LedgerWriter:
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
         with pause_gc(), self._pen.begin_transaction() as (ask, tell):
             memory = _refresh_state(ask, memory)
-            posting = PollTransaction(tell, memory, self._gap)
+            posting = PollTransaction(ask, tell, memory, self._gap)
             accrued = tuple(self._write_poll(ask, posting, memory, poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()
