@@ -4,8 +4,9 @@ There is one rule per provider, as data (`billing.toml` in its package). Example
 disk. RunPod's rule states that computing is free in `stopped` and that this disk costs $0.20 per GB-month of 730 h there. So
 one meter runs: storage, part "volume", 200 GB. Ten days of it are 200 * 0.20 * 240 / 730 = $13.15.
 
-Where it is unknown whether a state bills, the price is a range from 0. Where the price is unknown, it is a range from 0 to the
-highest on the market.
+Where it is unknown whether a state bills, the price is a range from 0. Where nobody states the price, the price ladder
+(`metering.price_ladder`) may have estimated it. Where nothing is known, nothing is expected: the price lies between 0 and the
+highest that such a machine can cost.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 
 CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
 """Nano-units an hour that one GPU costs at most, where the market holds no price of it."""
+
+CEILING_PER_VCPU, CEILING_VCPUS_MIN, CEILING_PER_GB = 800_000_000, 4, 30_000_000
+"""Nano-units an hour of a vCPU and of a GB of memory that a machine without a GPU costs at most, and the least vCPUs counted.
+Twice the dearest machine per vCPU and GB in the price lists at hand (AWS us-east-1 of 2026-01-19: r7iz, z1d, d2, u7in; Google
+us-central1: z3, h4d) is $0.35 and $0.03; $0.45 more a vCPU, for four at least, is for a licence of SQL Server Enterprise on
+Windows, the dearest software sold by the hour ($0.40 and $0.05 a vCPU). The licence is an assumption of 2026-11."""
 
 HIGHEST_PER_GB = 10 * NANO
 """Nano-units a GB, or a GB-month. No storage and no traffic on sale costs it (the dearest known is under $1); more is a wrong
@@ -176,6 +183,8 @@ class BillingRule:
 
 UNNAMED_DISK = StorageRule(part="", type="*")
 
+UNPRICED_SOURCE = "unpriced: nobody states a price, and the high figure is what such a machine costs at most"
+
 CAREFUL_RULE = BillingRule(
     provider="",
     source="assumption for a provider without a billing rule",
@@ -244,23 +253,35 @@ def _index_by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
 def _make_compute_meter(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
     if _is_prepaid(seen, price):
         return None
-    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), "unknown: bounded by the market")
+    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), UNPRICED_SOURCE)
     time, applies = rule.compute, rule.compute.apply_price(seen.state, cost)
     return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
 
 
 def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
-    """Return the range of an unknown price: from 0 to the highest on the market, half of that expected."""
-    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen), _bound_machine_price(seen))
-    return PriceRange(0, most // 2, most, known=False)
+    """Return the range of an unknown price: from 0 to the highest on the market, and nothing expected.
+
+    A machine without a GPU is bounded by its vCPUs and memory, where they are stated.
+    """
+    if not seen.gpu and not seen.gpu_count and seen.vcpus > 0:
+        vcpus, gb = max(ceil(seen.vcpus), CEILING_VCPUS_MIN), ceil(seen.ram_gb)
+        most = vcpus * CEILING_PER_VCPU + gb * CEILING_PER_GB
+    else:
+        most = ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen)
+    return PriceRange(0, 0, min(most, _bound_machine_price(seen)), known=False)
 
 
 def _find_stated_price(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
     """Return `price`, else the last one observed, with its source; None if unstated or above any machine's price."""
     price = price or (seen.prices[-1] if seen.prices else None)
-    if price is None or price.rate is None or price.rate.nano_per_hour > _bound_machine_price(seen):
+    if price is None:
         return None
-    return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
+    expected, currency = (price.rate.nano_per_hour, price.rate.currency) if price.rate else (0, "USD")
+    if price.estimate is not None:
+        return PriceRange(price.estimate.low, expected, price.estimate.high, currency, known=False), price.source
+    if price.rate is None or expected > _bound_machine_price(seen):
+        return None
+    return PriceRange.exactly(expected, currency), price.source
 
 
 def _is_prepaid(seen: Observation, price: Price | None) -> bool:

@@ -9,7 +9,7 @@ Also the effects of acting on a machine: what would start it again, what it woul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -39,6 +39,12 @@ STATES = {
 }
 """gcp.md, section 2, 2026-11. PENDING_STOP is still billed in full; that STOPPING and SUSPENDING are is not documented, and
 `stopping` says so. DEPROVISIONING is the teardown of a machine, which costs nothing."""
+
+LICENCE = "-vws"
+"""How the name of a GPU ends that is billed with a workstation licence."""
+
+PLAIN_TIERS = (ON_DEMAND, SPOT)
+"""The price list's tiers that public prices are of; Flex-start and reservations cost something else."""
 
 AT_REST = ("stopped", "suspended")
 """In every other state the last stop may be that of an earlier run: a later start does not clear it."""
@@ -98,7 +104,9 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
     asked = PriceQuestion(machine=shape, accelerators=attached, sku_tier=find_sku_tier(instance), region=parse_region(where))
     price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
-        price, why = Price(None), "price unknown: how many GPUs it has cannot be read"
+        price, why = Price(None, special=True), "price unknown: how many GPUs it has cannot be read"
+    if price.rate is None and (asked.sku_tier not in PLAIN_TIERS or any(kind.endswith(LICENCE) for kind, _ in attached)):
+        price = replace(price, special=True)
     if why and state == "running":
         notes.append(why)
     stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
@@ -119,6 +127,8 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         disks=_list_local_ssds(instance, shape),
         why=make_storable(shorten(instance.status or "")),
         handling=make_handling(instance, shape, started),
+        vcpus=shape.vcpus if shape else 0,
+        ram_gb=shape.ram_gib if shape else 0,
     )
     return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
 
@@ -188,7 +198,7 @@ def _find_gpu(
 
 def strip_licence_suffix(accelerator: str) -> str:
     """Return the accelerator's name without the suffix of a workstation licence: it is the same GPU."""
-    return accelerator.removesuffix("-vws")
+    return accelerator.removesuffix(LICENCE)
 
 
 def find_tier(instance: Instance) -> str:
