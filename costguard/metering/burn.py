@@ -153,14 +153,12 @@ def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBur
         Money(nano=compute_hourly_price(span.meter, nano, at), currency=price.currency)
         for nano in (price.low, price.expected, price.high)
     )
-    if price.unpriced:
-        expected = zero
     if doubtful:
         low = expected = zero
     bounds = MoneyInterval(low=low, expected=expected, high=high)
     return HourlyBurn(
         bounds=bounds,
-        stated=expected,
+        stated=zero if price.unpriced else expected,
         unstated=high if price.unpriced else zero,
         estimated=expected if price.estimated else zero,
     )

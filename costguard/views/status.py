@@ -16,7 +16,8 @@ from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
 from costguard.guard.overrides import Override
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
-from costguard.metering.observation import Observation
+from costguard.metering.meter import COMPUTE
+from costguard.metering.observation import UNPRICED, Observation
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
@@ -83,6 +84,7 @@ def build_status_document(
             "label": status.label,
         },
         "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
+        "unpriced": _build_unpriced_data(status),
         "month_to_date": format_interval_exact(status.usd.to_date),
         "forecast_month": format_interval_exact(status.usd.forecast),
         "other_currencies": [_build_currency_data(other) for other in status.others],
@@ -151,15 +153,21 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     burns = [one.get_burn(outlook.currency) for one in status.resources]
     count = sum(burn.unknown for burn in burns)
     most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
-    what = "1 resource bills" if count == 1 else f"{count} resources bill"
-    return f"{what} at an estimated price: not in the burn, at most {most} an hour"
+    return f"{count} unpriced, at most {most} an hour: nobody states a price, so nothing of it is expected"
+
+
+def _build_unpriced_data(status: FleetStatus) -> dict[str, object]:
+    """Return how many resources are unpriced, and what they cost at most in dollars an hour."""
+    count = sum(one.get_burn().unknown for one in status.resources)
+    return {"resources": count, "usd_per_hour_at_most": format_exact(status.usd.burn.unstated, RATE_PLACES)}
 
 
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """Return the data of a resource.
 
-    `usd_per_hour`: None if unknown; `usd_per_hour_bounds` then has its bounds. `spent`: None if it is in another currency; see
-    `other_currency`.
+    `usd_per_hour`: what is expected; None if nothing is. `usd_per_hour_bounds`: between what it lies; `usd_per_hour_interval`:
+    all three, None if nothing is expected. `price`: how the price of computing is known: "stated" or a step of the price
+    ladder; None if it bills none. `spent`: None if it is in another currency; see `other_currency`.
     """
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
@@ -179,6 +187,8 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
         "usd_per_hour": _format_stated_rate(one),
         "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _format_rate_bound(one)},
+        "usd_per_hour_interval": _build_rate_interval(one),
+        "price": _build_price_data(one),
         "spent": format_interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
@@ -199,8 +209,29 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     }
 
 
+def _build_price_data(one: ResourceBurn) -> dict[str, object] | None:
+    """Return step, source and day of the price of computing; None if the resource bills none."""
+    computing = next((span for span in one.live.open if span.meter.charge == COMPUTE), None)
+    if computing is None:
+        return None
+    prices = one.live.observation.prices
+    estimate = prices[-1].estimate if prices else None
+    price = computing.meter.price
+    step = "stated" if price.known else UNPRICED if price.unpriced else estimate.step if estimate else "unknown"
+    on = estimate.observed_on.isoformat() if estimate and estimate.observed_on else None
+    return {"step": step, "source": computing.meter.source, "observed_on": on}
+
+
+def _build_rate_interval(one: ResourceBurn) -> dict[str, str] | None:
+    """Return low, expected and high dollars an hour; None if nothing is expected, or a part has no bound."""
+    expected, high = _format_stated_rate(one), _format_rate_bound(one)
+    if expected is None or high is None:
+        return None
+    return {"low": format_exact(one.get_burn().bounds.low, RATE_PLACES), "expected": expected, "high": high}
+
+
 def _format_stated_rate(one: ResourceBurn) -> str | None:
-    """Return dollars per hour as text.
+    """Return the expected dollars per hour as text.
 
     None: the price is unknown or in another currency, or it is unknown whether the resource still exists.
     """
@@ -233,7 +264,9 @@ def _list_lead_lines(status: FleetStatus, exchange: ExchangeRate | None) -> Iter
         yield "Nothing has been polled yet: the ledger has no account."
     seen = sum(scope.seen for scope in status.scopes)
     read = f"; {seen} of {len(status.scopes)} accounts read" if status.scopes else ""
-    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{read}."
+    count = sum(one.get_burn().unknown for one in status.resources)
+    unpriced = f"; {count} unpriced, at most ${usd.burn.unstated.format(RATE_PLACES)} an hour" if count else ""
+    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour{unpriced}{read}."
     month = status.label if status.zone == "UTC" else f"{status.label} ({status.zone})"
     yield f"{month}: ${format_interval(usd.to_date)}; forecast ${format_interval(usd.forecast)}."
     if exchange is not None:
@@ -324,7 +357,10 @@ def _format_gpu(seen: Observation) -> str:
 
 
 def _format_rate(one: ResourceBurn) -> str:
-    """Return `2.4900`, `unknown (0 to 16.0000)`, or `unknown` if there is no bound; other currencies have their code."""
+    """Return `2.4900`, `~2.4900` for an estimate, or `unknown (0 to 16.0000)`; other currencies have their code.
+
+    `unknown` alone: there is no bound.
+    """
     if one.unpriced:
         return "unknown"
     burns = one.burns or (one.get_burn(),)
@@ -338,7 +374,8 @@ def _format_currency_rate(burn: HourlyBurn, *, absent: bool) -> str:
     bounds = format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)
     if burn.unknown:
         return f"unknown ({code}{bounds})"
-    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{code}{burn.stated.format(RATE_PLACES)}"
+    mark = "~" if burn.guessed else ""
+    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{mark}{code}{burn.stated.format(RATE_PLACES)}"
 
 
 def _list_notes(status: FleetStatus) -> Iterator[str]:
@@ -346,6 +383,8 @@ def _list_notes(status: FleetStatus) -> Iterator[str]:
     absent = sum(one.absent for one in status.resources)
     if absent:
         yield f"{absent} absent: complete listings do not contain them, and their end is not confirmed; the burn excludes them."
+    if any(burn.guessed for one in status.resources for burn in one.burns):
+        yield "~: an estimate, from the last known price or from public prices. costguard status --json names source and day."
     if status.usd.guessed is not None:
         yield f"${format_interval(status.usd.guessed)} of this month is at estimated prices."
     for standing in status.budgets:

@@ -123,9 +123,7 @@ def _list_prices(
 ) -> tuple[Price, ...]:
     """Return today's list price; spot prices are learned separately, and those of reserved capacity are not in EC2."""
     if tier == "reserved":
-        return (
-            Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block", special=True),
-        )
+        return (Price(None, None, BLOCK, prepaid=read_text(fields.get("instanceLifecycle")) == "capacity-block", special=True),)
     if tier == "spot":
         return ()
     key = make_price_key(fields, type_name, region)

@@ -146,7 +146,7 @@ def test_a_machine_without_a_gpu_is_bounded_by_its_vcpus_and_memory() -> None:
         ("gcp", "us-east1-c", "n2-custom-6-20480", 6, 20, "0.288"),
     ],
 )
-def test_machines_without_a_gpu_are_expected_at_the_rate_of_their_family(
+def test_machines_without_a_gpu_are_expected_at_the_rate_of_their_family(  # noqa: PLR0917 - a table of cases
     provider: str, region: str, type_: str, vcpus: float, ram_gb: float, usd: str
 ) -> None:
     one = seen(provider=provider, region=region, instance_type=type_, gpu="", gpu_count=0, vcpus=vcpus, ram_gb=ram_gb)

@@ -215,7 +215,7 @@ def _encode_price(price: Price) -> SqlRow:
     return (*row, int(price.prepaid), low, high, step, on.isoformat() if on else None)
 
 
-def _decode_price(  # noqa: PLR0913, PLR0917 - the fields of a row, in their order
+def _decode_price(  # noqa: PLR0917 - the fields of a row, in their order
     nano: int | None,
     currency: str,
     since_us: int | None,
