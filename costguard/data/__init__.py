@@ -163,7 +163,8 @@ class ShippedFacts:
             if file.is_file():
                 table = tomllib.loads(file.read_text(encoding="utf-8"))
                 _check_speaks_for(name, table, file)
-                rules |= read_billing_rules(table, f"{folder.name}/billing.toml", self._storage_rows[name])
+                rows, regions = self._storage_rows[name], self._region_factors
+                rules |= read_billing_rules(table, f"{folder.name}/billing.toml", rows, regions)
         return rules
 
     @cached_property

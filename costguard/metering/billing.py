@@ -29,6 +29,7 @@ from costguard.metering.meter import (
     PriceRange,
 )
 from costguard.metering.observation import HIGHEST_PER_GPU, Disk, Observation, Price, TrafficCounter
+from costguard.quoting.machine_rates import NO_FACTORS, OTHER_REGION_FACTOR, RegionFactors
 from costguard.values.checks import require, require_one_of
 from costguard.values.money import NANO
 from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
@@ -41,6 +42,9 @@ AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
 """Nano-units an hour that one GPU costs at most, where the market holds no price of it."""
 
+CEILING_PER_GB_MONTH = NANO
+"""Nano-units a GB-month that a disk of a type without a price costs at most: the dearest known is under $1 (HIGHEST_PER_GB)."""
+
 CEILING_PER_VCPU, CEILING_VCPUS_MIN, CEILING_PER_GB = 800_000_000, 4, 30_000_000
 """Nano-units an hour of a vCPU and of a GB of memory that a machine without a GPU costs at most, and the least vCPUs counted.
 Twice the dearest machine per vCPU and GB in the price lists at hand (AWS us-east-1 of 2026-01-19: r7iz, z1d, d2, u7in; Google
@@ -50,10 +54,6 @@ Windows, the dearest software sold by the hour ($0.40 and $0.05 a vCPU). The lic
 HIGHEST_PER_GB = 10 * NANO
 """Nano-units a GB, or a GB-month. No storage and no traffic on sale costs it (the dearest known is under $1); more is a wrong
 unit and not believed."""
-
-OTHER_REGION_FACTOR = 2
-"""A disk outside the region that its price is stated for costs at most so many times as much: an assumption, 2026-11 (EBS gp3
-is $0.08 in us-east-1, and up to about $0.15 in others)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +97,8 @@ class StorageRule:
 
     The price is `running` while the machine runs and `stopped` in its states `at_rest`; in other states it is one of the two.
     `type` "*" applies to every type that no other rule names. `running`, `stopped`: None where only the provider states the
-    price. `region`: the region that the prices are stated for, "" for all. Only GB from `from_gb` to `to_gb` (None: no upper
-    end) count, so two rules make a price in steps.
+    price. `region`: the region that the prices are stated for, "" for all; `regions`, `provider`: where the factors of other
+    regions are found. Only GB from `from_gb` to `to_gb` (None: no upper end) count, so two rules make a price in steps.
     """
 
     part: str
@@ -109,6 +109,8 @@ class StorageRule:
     unit: str = GB_MONTH_730
     time: TimeRule = ALWAYS_BILLS
     region: str = ""
+    provider: str = ""
+    regions: RegionFactors = NO_FACTORS
     from_gb: int = 0
     to_gb: int | None = None
     source: str = ""
@@ -120,10 +122,12 @@ class StorageRule:
     def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         """Return the price of a GB-month in `state`: as stated with the disk, else by this rule; None if unknown.
 
-        A disk that would cost more than `LARGEST_PRICE` an hour has a wrong price or a wrong size; its price is treated as
+        A type of disk that nobody prices is bounded by `CEILING_PER_GB_MONTH`. A disk that would cost more than `LARGEST_PRICE` an hour has a wrong price or a wrong size; its price is treated as
         unknown.
         """
         price = self._find_listed_price(disk, state, region)
+        if price is None and disk.nano_per_gb_month is None and (state not in self.at_rest or self.running is None):
+            price = PriceRange(0, 0, CEILING_PER_GB_MONTH, known=False)
         return price if price and price.fits(self.unit, self.count_gb(disk)) else None
 
     def _find_listed_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
@@ -135,7 +139,21 @@ class StorageRule:
             price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
         if price is None or not self.region or region.startswith(self.region):
             return price
-        return replace(price, low=0, high=OTHER_REGION_FACTOR * price.high, known=False)
+        return self._move_price(price, region)
+
+    def _move_price(self, price: PriceRange, region: str) -> PriceRange:
+        """Return `price` as it is likely to be in another region: from the cheapest region's to twice as much."""
+        there = self.regions.find_factor(self.provider, self.region).expected
+        low = min(self.regions.find_cheapest(self.provider) / there, 1.0)
+        expected = max(low, self.regions.find_factor(self.provider, region).expected / there)
+        high = max(expected, OTHER_REGION_FACTOR)
+        return replace(
+            price,
+            low=round(price.low * low),
+            expected=round(price.expected * expected),
+            high=min(round(price.high * high), LARGEST_PRICE),
+            known=False,
+        )
 
     def count_gb(self, disk: Disk) -> int:
         """Return the GB of `disk` that this rule counts; 0 if the size of the disk is unknown."""
