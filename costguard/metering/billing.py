@@ -42,12 +42,16 @@ AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
 """Nano-units an hour that one GPU costs at most, where the market holds no price of it."""
 
+GB_PER_VCPU_MAX = 32
+"""GB of memory of a vCPU where only the vCPUs are known: x1e and u7in have 30.5 to 36, and no other family more."""
+
 CEILING_PER_GB_MONTH = NANO
 """Nano-units a GB-month that a disk of a type without a price costs at most: the dearest known is under $1 (HIGHEST_PER_GB)."""
 
-CEILING_PER_VCPU, CEILING_VCPUS_MIN, CEILING_PER_GB = 800_000_000, 4, 30_000_000
+LICENCE_PER_VCPU, CEILING_VCPUS_MIN = 450_000_000, 4
+CEILING_PER_VCPU, CEILING_PER_GB = 350_000_000 + LICENCE_PER_VCPU, 30_000_000
 """Nano-units an hour of a vCPU and of a GB of memory that a machine without a GPU costs at most, and the least vCPUs counted.
-Twice the dearest machine per vCPU and GB in the price lists at hand (AWS us-east-1 of 2026-01-19: r7iz, z1d, d2, u7in; Google
+Twice the dearest machine per vCPU and GB in the price lists at hand (AWS us-east-1 of 2026-01-19: r7iz, d2, u7i; Google
 us-central1: z3, h4d) is $0.35 and $0.03; $0.45 more a vCPU, for four at least, is for a licence of SQL Server Enterprise on
 Windows, the dearest software sold by the hour ($0.40 and $0.05 a vCPU). The licence is an assumption of 2026-11."""
 
@@ -282,7 +286,8 @@ def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> Price
     A machine without a GPU is bounded by its vCPUs and memory, where they are stated.
     """
     if not seen.gpu and not seen.gpu_count and seen.vcpus > 0:
-        vcpus, gb = max(ceil(seen.vcpus), CEILING_VCPUS_MIN), ceil(seen.ram_gb)
+        vcpus = max(ceil(seen.vcpus), CEILING_VCPUS_MIN)
+        gb = ceil(seen.ram_gb or vcpus * GB_PER_VCPU_MAX)
         most = vcpus * CEILING_PER_VCPU + gb * CEILING_PER_GB
     else:
         most = ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen)

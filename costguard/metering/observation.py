@@ -80,8 +80,9 @@ class Price:
     is stored in a form that a database accepts.
 
     `estimate`: None where a provider states the price; set by the price ladder (`metering.price_ladder`), never by an adapter.
-    `special`: its terms are not those of the plain machine (paid software, a dedicated host, a reservation), so list prices of
-    the type say nothing about it; it matters only while the ladder is climbed, and is not stored.
+    `special`: its terms are not those of a list (a dedicated host, a reservation), so list prices of the type say nothing about
+    it. `surcharged`: it costs more than the plain machine of a list (paid software, dedicated hardware). Both matter only while
+    the ladder is climbed, and are not stored.
     """
 
     rate: Rate | None
@@ -90,6 +91,7 @@ class Price:
     prepaid: bool = False
     estimate: Estimate | None = None
     special: bool = field(default=False, compare=False)
+    surcharged: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         require(not (self.prepaid and self.rate), "price", "is paid in advance and has a rate", "leave out one of them")

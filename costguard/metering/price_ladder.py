@@ -26,9 +26,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from math import ceil
 from statistics import median
 
-from costguard.metering.billing import UNPRICED_SOURCE, bound_unknown_price
+from costguard.metering.billing import CEILING_VCPUS_MIN, LICENCE_PER_VCPU, UNPRICED_SOURCE, bound_unknown_price
 from costguard.metering.meter import LARGEST_PRICE
 from costguard.metering.observation import (
     GPU_MEDIAN,
@@ -52,6 +53,9 @@ from costguard.values.resource import ENDED, INSTANCE, SPOT
 
 AGE_STEP_DAYS = 30
 """Ages of prices count in started months of so many days."""
+
+VCPUS_UNKNOWN = 896
+"""vCPUs that a machine of unknown size has at most: u7in-32tb.224xlarge, in AWS's price list of 2026-01-19."""
 
 RESERVED = "reserved"
 GLOBAL_REGION = "global"
@@ -152,7 +156,9 @@ def _collect_stated_prices(
 
 def _get_stated_price(seen: Observation, on: date) -> _StatedPrice | None:
     price = seen.prices[-1] if seen.prices else None
-    if seen.kind != INSTANCE or not seen.instance_type or price is None or price.rate is None or price.estimate is not None:
+    if seen.kind != INSTANCE or not seen.instance_type or price is None or price.rate is None:
+        return None
+    if price.estimate is not None or price.surcharged:
         return None
     return _StatedPrice(price.rate, price.source, on)
 
@@ -174,6 +180,8 @@ class _Climb:
             if key not in self._by_type:
                 self._by_type[key] = self._estimate_type(seen)
             found = self._by_type[key]
+            if found is not None and seen.prices and seen.prices[-1].surcharged:
+                found = _add_surcharge(seen, found)
         if found is not None:
             return found
         most = bound_unknown_price(seen, self._ladder.ceilings).high
@@ -345,6 +353,19 @@ class _Climb:
 
     def _find_offer_bounds(self, offer: Offer) -> Interval:
         return bound_factor(self._ladder.drift[offer.drift_class], _round_age(offer.count_age_days(self._today)))
+
+
+def _add_surcharge(seen: Observation, plain: Price) -> Price:
+    """Return the estimate of a machine with paid software or dedicated hardware: at least the plain machine's.
+
+    What the software costs is not known here, so the expected price is that of the plain machine, and the high end has the
+    dearest licence.
+    """
+    assert plain.estimate is not None  # noqa: S101 - for the type checker: the ladder made it
+    vcpus = max(ceil(seen.vcpus) or VCPUS_UNKNOWN, CEILING_VCPUS_MIN)
+    high = min(LARGEST_PRICE, plain.estimate.high + vcpus * LICENCE_PER_VCPU)
+    source = f"{plain.source}, without its paid software or dedicated hardware"
+    return replace(plain, source=source, estimate=replace(plain.estimate, high=high))
 
 
 def _is_same_type(offer: Offer, seen: Observation) -> bool:

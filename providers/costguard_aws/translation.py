@@ -131,7 +131,7 @@ def _list_prices(
         return (Price(None, None, HOST, special=True),)
     price = known.price(key)
     plain = key.operation == PLAIN and key.tenancy == "default"
-    return (price if plain or price.rate else replace(price, special=True),)
+    return (price if plain else replace(price, surcharged=True),)
 
 
 _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC|Z)?\)")

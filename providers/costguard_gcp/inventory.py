@@ -58,6 +58,9 @@ CLIENTS = {
     "addresses": ("AddressesClient", "AggregatedListAddressesRequest"),
 }
 SOURCE = "Cloud Billing Catalog"
+FALL_BACK = (
+    "machines are priced from last known and public prices; exact ones need: gcloud services enable cloudbilling.googleapis.com"
+)
 
 
 class ProjectLister:
@@ -119,7 +122,7 @@ class ProjectLister:
         self._shapes.learn(project, machines, deadline)
         listed = self._catalogue.read_current(deadline) if machines else None
         if listed is not None and listed.why:
-            notes.append(listed.why)
+            notes.append(f"{listed.why}; {FALL_BACK}")
         return ListingContext(
             project=project,
             gpus=self._around.gpus,

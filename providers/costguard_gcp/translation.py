@@ -8,6 +8,7 @@ Also the effects of acting on a machine: what would start it again, what it woul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -105,8 +106,10 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
     price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _has_uncounted_gpus(instance):
         price, why = Price(None, special=True), "price unknown: how many GPUs it has cannot be read"
-    if price.rate is None and (asked.sku_tier not in PLAIN_TIERS or any(kind.endswith(LICENCE) for kind, _ in attached)):
+    if asked.sku_tier not in PLAIN_TIERS:
         price = replace(price, special=True)
+    elif any(kind.endswith(LICENCE) for kind, _ in attached):
+        price = replace(price, surcharged=True)
     if why and state == "running":
         notes.append(why)
     stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
@@ -127,7 +130,7 @@ def observe_instance(instance: Instance, zone: str, reading: ListingContext) -> 
         disks=_list_local_ssds(instance, shape),
         why=make_storable(shorten(instance.status or "")),
         handling=make_handling(instance, shape, started),
-        vcpus=shape.vcpus if shape else 0,
+        vcpus=shape.vcpus if shape else _parse_vcpus(type_name),
         ram_gb=shape.ram_gib if shape else 0,
     )
     return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
@@ -221,6 +224,15 @@ def find_sku_tier(instance: Instance) -> str:
     model = instance.scheduling.provisioning_model if instance.scheduling else None
     known = {None: ON_DEMAND, "": ON_DEMAND, "STANDARD": ON_DEMAND, "FLEX_START": FLEX}
     return known.get(model, "reservation" if model == "RESERVATION_BOUND" else "unknown")
+
+
+def _parse_vcpus(type_name: str) -> int:
+    """Return the vCPUs that the name of a machine type states (c9-standard-8: 8); 0 if it states none."""
+    found = _VCPUS.fullmatch(type_name)
+    return int(found[1]) if found else 0
+
+
+_VCPUS = re.compile(r"[a-z]\w{0,6}-[a-z]+-([1-9]\d{0,3})", re.ASCII)
 
 
 def _list_local_ssds(instance: Instance, shape: MachineShape | None) -> tuple[Disk, ...]:

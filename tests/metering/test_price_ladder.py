@@ -155,10 +155,25 @@ def test_machines_without_a_gpu_are_expected_at_the_rate_of_their_family(  # noq
     assert abs(expected / Decimal(usd) - 1) < Decimal("0.1")
 
 
-def test_paid_software_and_reservations_are_never_estimated_from_list_prices() -> None:
-    windows = seen(prices=(Price(None, special=True),))
-    reserved = seen(tier="reserved")
-    assert [get_step(estimate(one, ladder(offer("4"))))[0] for one in (windows, reserved)] == [UNPRICED, UNPRICED]
+def test_reservations_and_hosts_are_never_estimated_from_list_prices() -> None:
+    host, reserved = seen(prices=(Price(None, special=True),)), seen(tier="reserved")
+    assert [get_step(estimate(one, ladder(offer("4"))))[0] for one in (host, reserved)] == [UNPRICED, UNPRICED]
+
+
+def test_paid_software_costs_what_the_plain_machine_does_at_least_and_a_licence_more_at_most() -> None:
+    plain, windows = seen(vcpus=8), seen(vcpus=8, prices=(Price(None, surcharged=True),))
+    one, other = (estimate(each, ladder(offer("4"))) for each in (plain, windows))
+    assert one.estimate is not None
+    assert other.estimate is not None
+    assert (other.rate, other.estimate.low) == (one.rate, one.estimate.low)
+    assert other.estimate.high == one.estimate.high + 8 * 450_000_000
+    assert "paid software" in other.source
+
+
+def test_a_stated_price_with_paid_software_says_nothing_about_plain_machines() -> None:
+    windows = seen("i-1", prices=(Price(Rate.parse("9"), surcharged=True),))
+    found = estimate_missing_prices((windows, seen("i-2")), scope(), ladder(offer("4")), TODAY)
+    assert get_step(found[1].prices[-1]) == (SAME_TYPE, 4)
 
 
 def test_a_spot_machine_costs_at_most_what_it_costs_on_demand() -> None:
