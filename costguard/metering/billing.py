@@ -126,8 +126,8 @@ class StorageRule:
     def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         """Return the price of a GB-month in `state`: as stated with the disk, else by this rule; None if unknown.
 
-        A type of disk that nobody prices is bounded by `CEILING_PER_GB_MONTH`. A disk that would cost more than `LARGEST_PRICE` an hour has a wrong price or a wrong size; its price is treated as
-        unknown.
+        A type of disk that nobody prices is bounded by `CEILING_PER_GB_MONTH`. A disk that would cost more than `LARGEST_PRICE`
+        an hour has a wrong price or a wrong size; its price is treated as unknown.
         """
         price = self._find_listed_price(disk, state, region)
         if price is None and disk.nano_per_gb_month is None and (state not in self.at_rest or self.running is None):
