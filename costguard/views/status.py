@@ -16,8 +16,7 @@ from costguard.guard.alerts.rules import find_silent_agents, get_agent_state
 from costguard.guard.overrides import Override
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
-from costguard.metering.meter import COMPUTE
-from costguard.metering.observation import UNPRICED, Observation
+from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
 from costguard.values.agent import Agent
@@ -42,6 +41,13 @@ from costguard.values.text_format import (
 from costguard.views.budget_status import build_budget_data, build_budget_table
 from costguard.views.columns import ELLIPSIS
 from costguard.views.document import DIM, DOUBTFUL, PLAIN, Document, TableView
+from costguard.views.status_rates import (
+    build_price_data,
+    build_rate_interval,
+    build_unpriced_data,
+    format_rate_bound,
+    format_stated_rate,
+)
 
 SCHEMA = "costguard.status/1"
 ID_TAIL = 6
@@ -84,7 +90,7 @@ def build_status_document(
             "label": status.label,
         },
         "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
-        "unpriced": _build_unpriced_data(status),
+        "unpriced": build_unpriced_data(status),
         "month_to_date": format_interval_exact(status.usd.to_date),
         "forecast_month": format_interval_exact(status.usd.forecast),
         "other_currencies": [_build_currency_data(other) for other in status.others],
@@ -156,12 +162,6 @@ def _format_unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
     return f"{count} unpriced, at most {most} an hour: nobody states a price, so nothing of it is expected"
 
 
-def _build_unpriced_data(status: FleetStatus) -> dict[str, object]:
-    """Return how many resources are unpriced, and what they cost at most in dollars an hour."""
-    count = sum(one.get_burn().unknown for one in status.resources)
-    return {"resources": count, "usd_per_hour_at_most": format_exact(status.usd.burn.unstated, RATE_PLACES)}
-
-
 def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """Return the data of a resource.
 
@@ -185,10 +185,10 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
         "tier": seen.tier,
         "state": one.state,
         "started_at": format_instant(seen.started_at) if seen.started_at else None,
-        "usd_per_hour": _format_stated_rate(one),
-        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _format_rate_bound(one)},
-        "usd_per_hour_interval": _build_rate_interval(one),
-        "price": _build_price_data(one),
+        "usd_per_hour": format_stated_rate(one),
+        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": format_rate_bound(one)},
+        "usd_per_hour_interval": build_rate_interval(one),
+        "price": build_price_data(one),
         "spent": format_interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
@@ -209,49 +209,12 @@ def _build_resource_data(one: ResourceBurn, at: datetime) -> dict[str, object]:
     }
 
 
-def _build_price_data(one: ResourceBurn) -> dict[str, object] | None:
-    """Return step, source and day of the price of computing; None if the resource bills none."""
-    computing = next((span for span in one.live.open if span.meter.charge == COMPUTE), None)
-    if computing is None:
-        return None
-    prices = one.live.observation.prices
-    estimate = prices[-1].estimate if prices else None
-    price = computing.meter.price
-    step = "stated" if price.known else UNPRICED if price.unpriced else estimate.step if estimate else "unknown"
-    on = estimate.observed_on.isoformat() if estimate and estimate.observed_on else None
-    return {"step": step, "source": computing.meter.source, "observed_on": on}
-
-
-def _build_rate_interval(one: ResourceBurn) -> dict[str, str] | None:
-    """Return low, expected and high dollars an hour; None if nothing is expected, or a part has no bound."""
-    expected, high = _format_stated_rate(one), _format_rate_bound(one)
-    if expected is None or high is None:
-        return None
-    return {"low": format_exact(one.get_burn().bounds.low, RATE_PLACES), "expected": expected, "high": high}
-
-
-def _format_stated_rate(one: ResourceBurn) -> str | None:
-    """Return the expected dollars per hour as text.
-
-    None: the price is unknown or in another currency, or it is unknown whether the resource still exists.
-    """
-    burn = one.get_burn()
-    elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
-    doubtful = burn.unknown or elsewhere or one.unpriced or (one.absent and burn.bounds.high.nano)
-    return None if doubtful else format_exact(burn.stated, RATE_PLACES)
-
-
-def _format_rate_bound(one: ResourceBurn) -> str | None:
-    """Return the upper bound of dollars per hour; None: there is no bound."""
-    return None if one.live.not_counted else format_exact(one.get_burn().bounds.high, RATE_PLACES)
-
-
 def _build_record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
     """Return the resource as one flat row."""
     row = _build_resource_data(one, at)
     bounds = {
         "usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES),
-        "usd_per_hour_high": _format_rate_bound(one),
+        "usd_per_hour_high": format_rate_bound(one),
     }
     spent = {f"spent_{end}": text for end, text in format_interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}

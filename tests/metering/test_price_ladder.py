@@ -85,7 +85,7 @@ def estimate(one: Observation, made: PriceLadder, state: ScopeState | None = Non
     return estimate_missing_prices((one,), state or scope(), made, today)[0].prices[-1]
 
 
-def get_step(price: Price) -> tuple[str, Decimal]:
+def get_step(price: Price) -> tuple[str, Decimal | int]:
     """Which step answered, and dollars expected; 0 for nothing."""
     assert price.estimate is not None
     expected = price.rate.nano_per_hour if price.rate else 0
@@ -152,7 +152,7 @@ def test_machines_without_a_gpu_are_expected_at_the_rate_of_their_family(  # noq
     one = seen(provider=provider, region=region, instance_type=type_, gpu="", gpu_count=0, vcpus=vcpus, ram_gb=ram_gb)
     step, expected = get_step(estimate(one, ladder()))
     assert step == MACHINE_RATE
-    assert abs(expected / Decimal(usd) - 1) < Decimal("0.1")
+    assert abs(Decimal(expected) / Decimal(usd) - 1) < Decimal("0.1")
 
 
 def test_reservations_and_hosts_are_never_estimated_from_list_prices() -> None:
