@@ -266,12 +266,22 @@ DISK_STATES = {
 ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "running"}
 
 
-def observe_disk(disk: PersistentDisk, where: str, project: str) -> tuple[Observation, tuple[str, ...]]:
-    """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks."""
+DiskPricing = Callable[[str, str], int | None]
+"""Nano-USD a GB-month of a disk type in a region; None: unknown, so that the billing rule's price applies."""
+
+
+def observe_disk(
+    disk: PersistentDisk, where: str, project: str, price: DiskPricing = lambda _type, _region: None
+) -> tuple[Observation, tuple[str, ...]]:
+    """Return a persistent disk or Hyperdisk, boot disks included: a listed machine has no price for its disks.
+
+    `price`: of the price list; it is asked for zonal disks alone, because a regional disk has another.
+    """
     size = parse_whole_number(disk.size_gb)
     notes = [] if size is not None else ["size is missing or cannot be read"]
+    kind, zone = take_last_part(disk.type), take_last_part(disk.zone)
     try:
-        disks = (Disk(size, take_last_part(disk.type)),)
+        disks = (Disk(size, kind, price(kind, parse_region(zone)) if zone else None),)
     except InputError:
         disks, notes = (Disk(None, take_last_part(disk.type)),), [f"size {size} GB is more than any disk has"]
     seen = Observation(
