@@ -339,8 +339,14 @@ def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter
                     quantum_s=storage.time.quantum_s,
                     minimum_s=storage.time.minimum_s,
                     part=name if nth == 1 else f"{name}#{nth}",
-                    source="listing" if disk.nano_per_gb_month is not None else storage.source or rule.words,
+                    source=_get_storage_source(disk, storage, rule, applies),
                 )
+
+
+def _get_storage_source(disk: Disk, storage: StorageRule, rule: BillingRule, price: PriceRange) -> str:
+    if price.unpriced and not price.expected:
+        return UNPRICED_SOURCE
+    return "listing" if disk.nano_per_gb_month is not None else storage.source or rule.words
 
 
 def _get_disk_state(seen: Observation) -> str:

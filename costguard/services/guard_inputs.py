@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
+from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import is_admin_route
 from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
@@ -75,23 +76,27 @@ def _open_market(settings: Settings) -> MarketReader:
 def open_price_ladder(settings: Settings, ceilings: Mapping[str, int]) -> PriceLadder:
     """Return the ladder that estimates prices which listings do not state, from the market that quotes use.
 
-    The market is read when a price is first missing, and each GPU's offers once. `ceilings`: of `read_price_ceilings`.
+    The market is read when a listing lacks a price, so that a refreshed one counts at once: 5 ms a GPU. `ceilings`: of
+    `read_price_ceilings`.
     """
     from costguard.data import ShippedFacts
 
     facts = ShippedFacts()
     return PriceLadder(
         drift=facts.get_price_drift(),
-        find_offers=lru_cache(maxsize=None)(partial(_list_offers, settings)),
+        find_offers=partial(_list_offers, settings),
         rates=facts.get_machine_rates(),
         ceilings=ceilings,
     )
 
 
 def _list_offers(settings: Settings, gpu: str) -> Sequence[Offer]:
-    """Return the market's offers of one canonical GPU."""
-    with _open_market(settings) as market:
-        return tuple(market.list_offers(OfferSelection(gpus=(gpu,))))
+    """Return the market's offers of one canonical GPU; none if the file cannot be read now, which must not stop a poll."""
+    try:
+        with _open_market(settings) as market:
+            return tuple(market.list_offers(OfferSelection(gpus=(gpu,))))
+    except CostguardError:
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
