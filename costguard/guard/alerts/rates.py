@@ -19,9 +19,10 @@ PLACES = 2
 
 
 def describe_hourly_cost(live: LiveResource, now: datetime) -> str:
-    """Return what `live` costs an hour, with its disks: the stated rate, the estimate with its bounds, or an upper bound.
+    """Return what `live` costs an hour at `now`, with its disks: the stated rate, the estimate with its bounds, or a bound.
 
-    Several currencies are joined.
+    Where a part of it is estimated and a part is unpriced, the estimate is told, and its high end covers both. Several
+    currencies are joined. A machine that listings lack, and one that bills nothing, has no rate.
     """
     rate = compute_burn_rate(live, now)
     burns = compute_hourly_burn(live, now) if rate is None and live.absent_at is None else ()
@@ -30,6 +31,7 @@ def describe_hourly_cost(live: LiveResource, now: datetime) -> str:
 
 
 def _describe_burn(burn: HourlyBurn) -> str:
+    """Return the burn of one currency in words."""
     sign, most = get_currency_sign(burn.currency), burn.bounds.high.format(PLACES)
     if not burn.guessed:
         return f"unpriced, at most {sign}{most}"
