@@ -1,7 +1,9 @@
 """The money an hour of a machine in an alert, where its provider does not state a price.
 
 Example: an m5.large whose price nobody states is "about $0.10 (an estimate: $0.05 to $0.12)"; a machine of which nothing is
-known is "unpriced, at most $3.44". Neither is a rate that a condition or an act could count with: see `compute_burn_rate`.
+known is "unpriced, at most $3.44".
+
+Neither is a rate that a condition or an act could count with: see `compute_burn_rate`.
 """
 
 from __future__ import annotations
