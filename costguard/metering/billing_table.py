@@ -20,6 +20,7 @@ every day.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from costguard.errors import InputError, UnknownNameError
@@ -34,6 +35,7 @@ from costguard.metering.billing import (
     TimeRule,
 )
 from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, PriceRange
+from costguard.quoting.machine_rates import NO_FACTORS, RegionFactors
 from costguard.values.checks import find_nearest_names, require, require_known_keys, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.resource import ENDED, STATES
@@ -54,18 +56,24 @@ StorageRateRows = Mapping[str, Mapping[str, str]]
 
 
 def read_billing_rules(
-    table: Mapping[str, object], where: str, rows: Iterable[Mapping[str, str]] = ()
+    table: Mapping[str, object], where: str, rows: Iterable[Mapping[str, str]] = (), regions: RegionFactors = NO_FACTORS
 ) -> dict[str, BillingRule]:
     """Return the rule of each provider in `table`.
 
-    `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`.
+    `where`: the file name, for errors. `rows`: the rows of `storage_rates.csv`, which a disk may name by `row`. `regions`: what
+    other regions than that of a row cost relative to it.
     """
     kept = list(rows)
     of = {name: {row["disk"]: row for row in kept if row["provider"] == name} for name in table}
     return {
-        name: _read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name])
+        name: _add_regions(_read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name]), regions)
         for name, rule in table.items()
     }
+
+
+def _add_regions(rule: BillingRule, regions: RegionFactors) -> BillingRule:
+    storage = tuple(replace(one, provider=rule.provider, regions=regions) if one.region else one for one in rule.storage)
+    return replace(rule, storage=storage)
 
 
 def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRows) -> BillingRule:

@@ -12,7 +12,7 @@ from costguard.metering.observation import Handling, Observation
 from costguard.metering.spending import ScopeCoverage
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.configured_providers import SystemClock, list_sources, open_providers
-from costguard.services.guard_inputs import read_price_ceilings
+from costguard.services.guard_inputs import open_price_ladder, read_price_ceilings
 from costguard.settings import Settings, resolve_ledger_url
 from costguard.values.money import PrepaidBalance
 from costguard.values.resource import ResourceKey
@@ -55,8 +55,12 @@ def poll_providers_now(settings: Settings) -> PollNowResult:
         sources = list_sources(clouds)
         if not sources:
             return PollNowResult(refused=(), notes=(), handling={}, members=(), balances=())
+        most = read_price_ceilings(settings)
         with LedgerWriter(
-            resolve_ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=read_price_ceilings(settings)
+            resolve_ledger_url(settings),
+            rules=ShippedFacts().get_billing_rules(),
+            ceilings=most,
+            ladder=open_price_ladder(settings, most),
         ) as ledger:
             polled = poll_sources(sources, ledger, SystemClock())
         balances = _fetch_balances(sources)

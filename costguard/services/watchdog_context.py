@@ -50,7 +50,13 @@ from costguard.services.dispatch import (
     open_dispatcher,
 )
 from costguard.services.guard import GuardRunner, GuardRunResult
-from costguard.services.guard_inputs import PollResults, build_guard_config, read_measurement_lags, read_price_ceilings
+from costguard.services.guard_inputs import (
+    PollResults,
+    build_guard_config,
+    open_price_ladder,
+    read_measurement_lags,
+    read_price_ceilings,
+)
 from costguard.services.poll import POLL_CYCLE_LIMIT_S, PollCycleResult, ScopePoll, measure_activity, poll_sources
 from costguard.services.price_refresh import DailyPriceRefresh
 from costguard.settings import Settings, resolve_ledger_url
@@ -261,7 +267,7 @@ def open_watchdog_context(
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (
         open_providers(settings, only=() if offline else None) as clouds,
-        LedgerWriter(url, rules=billing, ceilings=most) as ledger,
+        LedgerWriter(url, rules=billing, ceilings=most, ladder=open_price_ladder(settings, most)) as ledger,
         GuardStore(url, rails=rules.rails, rules=billing) as book,
         ReportStore(url) as reports,
     ):

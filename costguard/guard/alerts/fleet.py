@@ -16,6 +16,7 @@ from costguard.budgets.hold import Hold
 from costguard.budgets.runway import compute_runway
 from costguard.guard.alerts import alert
 from costguard.guard.alerts.alert import PAGE, WARNING, Alert, format_alert_rate, format_alert_sum
+from costguard.guard.alerts.rates import describe_hourly_cost
 from costguard.guard.cap_forecast import CapCandidate, CapForecast
 from costguard.guard.context import GuardConfig, GuardSnapshot
 from costguard.guard.evaluation import GuardEvaluation
@@ -174,7 +175,7 @@ def _list_new_machine_alerts(scopes: Iterable[ScopeCoverage], rules: GuardConfig
             )
             facts = (
                 ("since", format_local_time(known.at, rules.zone)),
-                ("per hour", format_alert_rate(matter.rate)),
+                ("per hour", describe_hourly_cost(live, sight.now)),
                 ("why", "it appeared while its account was watched, and nothing tells whose it is"),
                 ("next", "nothing: label it with its owner, or claim its account in [watch] claims"),
             )
