@@ -92,7 +92,7 @@ class LedgerWriter:
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
         with pause_gc(), self._pen.begin_transaction() as (ask, tell):
             memory = _refresh_state(ask, memory)
-            posting = PollTransaction(tell, memory, self._gap)
+            posting = PollTransaction(ask, tell, memory, self._gap)
             accrued = tuple(self._write_poll(ask, posting, memory, poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()
@@ -204,7 +204,11 @@ def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
         last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED_TABLES},  # noqa: S608 - our own names
         books=load_scopes(ask),
         attributions={attribution: number for number, attribution in load_attributions(ask).items()},
+        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, ())},
     )
+
+
+_OPEN_SPANS = "SELECT id, resource_id, charge, part FROM span WHERE end_us IS NULL"
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:
