@@ -77,7 +77,7 @@ def _write_polls(url: str, chance: random.Random) -> None:
                 if chance.random() < 0.7
             ]
             outcome = chance.choice([{}, {}, {}, {"partial": "a page was lost"}, {"failed": "503"}])
-            ledger.record_polls([poll(minutes, *items, scope=scope, **outcome)])  # type: ignore[arg-type]  # texts
+            ledger.record_polls([poll(minutes, *items, scope=scope, **outcome)])
 
 
 def _write_bills(url: str) -> None:

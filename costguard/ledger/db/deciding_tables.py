@@ -45,8 +45,8 @@ class DecidingTable:
 
 def _declare(name: str, key: str, fixed: str = "", later: str = "", *, sealed: bool = False) -> DecidingTable:
     """Return a table whose digests are in the audit log; with `sealed`, those of `later` are in `row_seal` as well."""
-    columns = (tuple(names.split()) for names in (key, fixed, later))
-    return DecidingTable(**dict(zip(("key", "fixed", "later"), columns, strict=True)), name=name, sealed=sealed)
+    named, written, changed = (tuple(names.split()) for names in (key, fixed, later))
+    return DecidingTable(name=name, key=named, fixed=written, later=changed, sealed=sealed)
 
 
 def _declare_state(name: str, key: str, later: str) -> DecidingTable:

@@ -176,6 +176,7 @@ def _require_plain(value: Any) -> None:  # noqa: ANN401 - whatever somebody hand
         require(plain, "audit", f"cannot hold {value!r}", "write texts and whole numbers")
 
 
+_MOVE_COLUMNS = ("created_us", "moved_us", "epoch", "lose", "irreversible", "sends", "sent_us", "expires_us", "outcome")
 _LIFE_COLUMNS = ("provider", "account", "region", "external_id", "life")
 
 
@@ -195,8 +196,7 @@ AUDITED_TABLES = {
         ("what", "who", "subject", "value", "until_us", "lifted_by"),
     ),
     "intent": AuditedTable(
-        ("id", *_LIFE_COLUMNS, "act", "policy", "rule", "why", "evidence", "state", "created_us", "moved_us", "epoch", "lose")
-        + ("irreversible", "sends", "sent_us", "expires_us", "outcome"),
+        ("id", *_LIFE_COLUMNS, "act", "policy", "rule", "why", "evidence", "state", *_MOVE_COLUMNS),
         ("act", "policy", "rule", "epoch", "sends"),
     ),
     "hook_run": AuditedTable(
