@@ -135,7 +135,7 @@ def _check_amounts(ask: Query) -> Iterator[str]:
     """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
     days: dict[DailyKey, list[int]] = {}
     attributions, unreadable = _load_attributions(ask)
-    yield from (f"attribution {number} cannot be read: its labels are not a list of pairs" for number in unreadable)
+    yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
     for row in _page_closed_spans(ask):
         if row[1] not in attributions:  # it was reported above, or its row is missing
             continue
@@ -169,7 +169,7 @@ def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
     for number, *columns in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution ORDER BY id", ()):  # noqa: S608 - our own names
         try:
             found[number] = decode_attribution(tuple(columns))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, CostguardError):
             unreadable.append(number)
     return found, unreadable
 
