@@ -38,8 +38,9 @@ from costguard.ledger.db.codecs import (
     format_placeholders,
     split_batches,
 )
+from costguard.ledger.db.row_digests import RowRecorder
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, cover_span, decode_parts, encode_parts
-from costguard.ledger.spans.posting import DailyRollup
+from costguard.ledger.spans.posting import CORRECTION_COLUMNS, DailyRollup
 from costguard.ledger.spans.scope_state import load_attributions, load_books, load_known
 from costguard.metering.accrual import find_last_seen
 from costguard.metering.billing import BillingRule, get_billing_rule
@@ -219,9 +220,13 @@ def _write_corrections(
         corrections.append((number, span_id, to_micros(now), span.presence, reason, *amounts))
         rows += encode_parts(number, after)
     if corrections:
+        recorder = RowRecorder()
+        recorder.add("correction", CORRECTION_COLUMNS, corrections)
+        recorder.add("correction_part", PART_COLUMNS, rows)
         tell(_INSERT_CORRECTION, corrections)
         if rows:
             tell(_INSERT_PARTS, rows)
+        recorder.append(ask, tell, to_micros(now))
         daily.write(lambda sql, changed: tell(sql, changed) if changed else 0)
         tell("UPDATE ledger_state SET revision = revision + ? WHERE id = 1", [(1,)])
     return len(corrections)
@@ -360,9 +365,9 @@ WHERE c.span_id IN ({{ids}}) AND c.id = (SELECT max(x.id) FROM correction AS x W
 ORDER BY c.span_id, p.start_us
 """  # noqa: S608 - our own names
 
-_INSERT_CORRECTION = """
-INSERT INTO correction (id, span_id, at_us, presence, reason, low, expected, high) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_INSERT_CORRECTION = f"""
+INSERT INTO correction ({CORRECTION_COLUMNS}) VALUES ({format_placeholders(CORRECTION_COLUMNS.split(", "))})
+"""  # noqa: S608 - our own names
 
 _INSERT_PARTS = f"""
 INSERT INTO correction_part ({PART_COLUMNS}) VALUES ({format_placeholders(PART_COLUMNS.split(", "))})

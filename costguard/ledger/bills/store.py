@@ -28,6 +28,7 @@ from costguard.ledger.bills.evidence import EvidenceResult, apply_evidence
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
 from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
+from costguard.ledger.db.row_digests import LINES_MAX, RowRecorder
 from costguard.ledger.guard import outbox
 from costguard.metering.billing import BillingRule
 from costguard.values.calendar import Period
@@ -54,6 +55,8 @@ class _Import:
     number: int
     now_us: int
     stated_us: int
+    last_line_id: int
+    recorder: RowRecorder
     gone_since: frozenset[SqlRow] = frozenset()
     added: int = 0
     replaced: int = 0
@@ -127,9 +130,13 @@ class BillStore:
         with begin_write(self._engine) as connection:
             ask, tell = open_sql_session(connection)
             for result in results:
-                number = _make_next_id(ask, "reconciliation")
-                tell(_RESULT, [(number, *_encode_result(result, who, told=any(result is one for one in told)))])
-                _write_rows(tell, _ADJUSTMENT, [(number, *_encode_part(part, result.currency)) for part in result.parts])
+                number, recorder = _make_next_id(ask, "reconciliation"), RowRecorder()
+                row = (number, *_encode_result(result, who, told=any(result is one for one in told)))
+                _insert_rows(tell, recorder, "reconciliation", _RESULT_COLUMNS, [row])
+                first = _make_next_id(ask, "bill_adjustment")
+                parts = [(n, number, *_encode_part(part, result.currency)) for n, part in enumerate(result.parts, first)]
+                _insert_rows(tell, recorder, "bill_adjustment", _ADJUSTMENT_COLUMNS, parts)
+                recorder.append(ask, tell, to_micros(result.at))
             outbox.enqueue_messages(ask, tell, messages)
 
 
@@ -158,6 +165,8 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
             number=_make_next_id(ask, "bill_import"),
             now_us=to_micros(now),
             stated_us=stated_us,
+            last_line_id=_make_next_id(ask, "bill_line") - 1,
+            recorder=RowRecorder(),
             gone_since=frozenset(gone_since),
         )
         facts = (
@@ -171,16 +180,17 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
             stated_us,
         )
         rest = (int(not statement.why), make_storable(shorten(statement.why, WHY_CHARS_MAX)), lines)
-        tell(_IMPORT, [(*facts, *rest)])
+        _insert_rows(tell, taking.recorder, "bill_import", _IMPORT_COLUMNS, [(*facts, *rest)])
         lacking = 0
         for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
             if statement.whole or (asked is not None and not statement.why):
-                _write_rows(tell, _REPLACE, [(taking.now_us, taking.number, WITHDRAWN_REASON, number) for number in gone])
+                _replace_lines(taking, [(taking.now_us, taking.number, WITHDRAWN_REASON, number) for number in gone])
                 taking.withdrawn += len(gone)
             else:
                 lacking += len(gone)
         for lot in staged.iterate_batches(provider):
             _write_batch(taking, lot)
+        taking.recorder.append(ask, tell, taking.now_us)
         yield BillImport(
             provider=provider,
             source=statement.source,
@@ -219,9 +229,13 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
         elif row[:4] in taking.gone_since:
             taking.outdated += 1
             continue
-        new.append((taking.number, *row, taking.stated_us))
-    _write_rows(taking.tell, _REPLACE, gone)
-    _write_rows(taking.tell, _LINE, new)
+        taking.last_line_id += 1
+        new.append((taking.last_line_id, taking.number, *row, taking.stated_us))
+    _replace_lines(taking, gone)
+    _insert_rows(taking.tell, taking.recorder, "bill_line", _LINE_COLUMNS, new)
+    if len(taking.recorder) >= LINES_MAX:
+        taking.recorder.append(taking.ask, taking.tell, taking.now_us)
+        taking.recorder = RowRecorder()
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
 
 
@@ -279,9 +293,18 @@ def _make_next_id(ask: Query, table: str) -> int:
     return int(ask(f"SELECT coalesce(max(id), 0) + 1 FROM {table}", ())[0][0])  # noqa: S608 - our own names
 
 
-def _write_rows(tell: Execute, sql: str, rows: list[SqlRow]) -> None:
+def _insert_rows(tell: Execute, recorder: RowRecorder, table: str, columns: str, rows: list[SqlRow]) -> None:
+    """Insert `rows`, and record their digests."""
     if rows:
-        tell(sql, rows)
+        tell(f"INSERT INTO {table} ({columns}) VALUES ({format_placeholders(rows[0])})", rows)  # noqa: S608 - our own names
+        recorder.add(table, columns, rows)
+
+
+def _replace_lines(taking: _Import, rows: list[SqlRow]) -> None:
+    """Mark lines as replaced: rows of time, import, reason and line."""
+    if rows:
+        taking.tell("UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?", rows)
+        taking.recorder.change("bill_line", "replaced_us, replaced_by, replaced_why, id", rows)
 
 
 def _encode_result(result: DriftResult, who: str, *, told: bool) -> SqlRow:
@@ -317,11 +340,7 @@ def _encode_part(part: DriftPart, currency: str) -> SqlRow:
     return (*facts, make_storable(part.reason))
 
 
-_LINE = (
-    f"INSERT INTO bill_line (import_id, {LINE_COLUMNS}, stated_us) VALUES "  # noqa: S608 - our own names
-    f"({', '.join('?' * (len(LINE_COLUMNS.split(',')) + 2))})"
-)
-_REPLACE = "UPDATE bill_line SET replaced_us = ?, replaced_by = ?, replaced_why = ? WHERE id = ?"
+_LINE_COLUMNS = f"id, import_id, {LINE_COLUMNS}, stated_us"
 _REPLACED_EXTENT = "SELECT min(start_us), max(end_us) FROM bill_line WHERE provider = ? AND replaced_us = ?"
 _KNOWN = f"""
 SELECT id, stated_us, line_id, {LINE_FACT_COLUMNS} FROM bill_line
@@ -339,16 +358,9 @@ _GONE_SINCE = """
 SELECT l.provider, l.account, l.statement, l.line_id FROM bill_line AS l JOIN bill_import AS i ON i.id = l.replaced_by
 WHERE l.provider = ? AND l.replaced_why = ? AND i.stated_us > ?
 """
-_IMPORT = """
-INSERT INTO bill_import (id, at_us, who, provider, source, start_us, end_us, stated_us, whole, why, lines)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+_IMPORT_COLUMNS = "id, at_us, who, provider, source, start_us, end_us, stated_us, whole, why, lines"
+_RESULT_COLUMNS = """
+id, at_us, who, provider, account, currency, start_us, end_us, billed, low, expected, high, unexplained, allowed, outcome,
+tolerance, told
 """
-_RESULT = """
-INSERT INTO reconciliation (id, at_us, who, provider, account, currency, start_us, end_us, billed, low, expected, high,
-    unexplained, allowed, outcome, tolerance, told)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_ADJUSTMENT = """
-INSERT INTO bill_adjustment (reconciliation_id, cause, charge, sku, currency, nano, explained, resources, lines, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_ADJUSTMENT_COLUMNS = "id, reconciliation_id, cause, charge, sku, currency, nano, explained, resources, lines, reason"

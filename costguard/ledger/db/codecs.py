@@ -352,8 +352,13 @@ class TableShape(NamedTuple):
     columns: tuple[str, ...]
 
 
-def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:
-    """Replace the content of the table by `rows` (key -> the others), writing only those that changed."""
+def replace_rows(
+    ask: Query, tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]
+) -> tuple[dict[SqlRow, SqlRow], list[SqlRow]]:
+    """Replace the content of the table by `rows` (key -> the others), writing only those that changed.
+
+    Returns the rows that were written, and the keys of those that were removed.
+    """
     width = len(shape.keys)
     sql = f"SELECT {', '.join((*shape.keys, *shape.columns))} FROM {shape.table}"  # noqa: S608 - our own names
     there = {row[:width]: row[width:] for row in ask(sql, ())}
@@ -361,7 +366,9 @@ def replace_rows(ask: Query, tell: Execute, shape: TableShape, rows: Mapping[Sql
     if gone:
         where = " AND ".join(f"{key} = ?" for key in shape.keys)
         tell(f"DELETE FROM {shape.table} WHERE {where}", gone)  # noqa: S608 - our own names
-    upsert_rows(tell, shape, {key: row for key, row in rows.items() if there.get(key) != row})
+    changed = {key: row for key, row in rows.items() if there.get(key) != row}
+    upsert_rows(tell, shape, changed)
+    return changed, gone
 
 
 def upsert_rows(tell: Execute, shape: TableShape, rows: Mapping[SqlRow, SqlRow]) -> None:

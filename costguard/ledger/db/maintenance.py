@@ -1,6 +1,7 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
 The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans.
+It compares the audit log with its hashes, and every row that decides who pays with its recorded digest (`row_check`).
 `has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.db import triggers
 from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
-from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, SqlRow, decode_span
+from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query, SqlRow, decode_attribution, decode_span
 from costguard.ledger.db.reader import LedgerReader
+from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_log import check_audit
 from costguard.ledger.spans.correction_parts import PART_COLUMNS, decode_parts, encode_parts
 from costguard.ledger.spans.posting import is_machine_time
-from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import Attribution, ResourceKey
@@ -83,13 +84,14 @@ def check_ledger(url: str) -> list[str]:
         damage = [] if server else list(_check_file(ask))
         if damage:
             return _limit_findings(damage)
-        guarded = _check_triggers(ask, "postgresql" if server else "sqlite")
         kinds = (
-            guarded,
+            () if server else _check_references(ask),
+            _check_triggers(ask, "postgresql" if server else "sqlite"),
             _check_overlaps(ask),
             _check_coverage(ask),
             _check_amounts(ask),
             (found.what for found in check_audit(ask)[1]),
+            check_rows(ask),
         )
         return [said for kind in kinds for said in _limit_findings(list(kind))]
 
@@ -106,8 +108,10 @@ def _check_file(ask: Query) -> Iterator[str]:
     except sqlite3.DatabaseError as broken:  # so damaged that it cannot be gone through
         said = [str(broken)]
     yield from (f"the file is damaged: {text}" for text in said)
-    if said:
-        return
+
+
+def _check_references(ask: Query) -> Iterator[str]:
+    """Yield the rows that name a row that is missing; a server checks that itself."""
     for table, row, parent, _ in ask("PRAGMA foreign_key_check", ()):
         yield f"row {row} of {table} names a row of {parent} that does not exist"
 
@@ -133,8 +137,11 @@ def _check_coverage(ask: Query) -> Iterator[str]:
 def _check_amounts(ask: Query) -> Iterator[str]:
     """Yield closed spans, corrections and days whose money differs from the amount computed from times and prices."""
     days: dict[DailyKey, list[int]] = {}
-    attributions, parts = load_attributions(ask), _load_parts_by_correction(ask)
+    (attributions, unreadable), parts = _load_attributions(ask), _load_parts_by_correction(ask)
+    yield from (f"attribution {number} cannot be read: a value in it is not one that costguard writes" for number in unreadable)
     for row in _page_closed_spans(ask):
+        if row[1] not in attributions:  # it was reported above, or its row is missing
+            continue
         try:
             number, attribution_id, span, stated, corrected = _decode_closed_span(row, attributions)
         except CostguardError as broken:
@@ -190,6 +197,17 @@ def _add_days(days: dict[DailyKey, list[int]], attribution_id: int, spans: Seque
             sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])
             for place, value in enumerate((*money, us if is_machine_time(span) else 0)):
                 sums[place] += value
+
+
+def _load_attributions(ask: Query) -> tuple[dict[int, Attribution], list[int]]:
+    """Return the attributions by id, and the ids of those that cannot be read."""
+    found, unreadable = dict[int, Attribution](), list[int]()
+    for number, *columns in ask(f"SELECT id, {ATTRIBUTION_COLUMNS} FROM attribution ORDER BY id", ()):  # noqa: S608 - our own names
+        try:
+            found[number] = decode_attribution(tuple(columns))
+        except (ValueError, TypeError, CostguardError):
+            unreadable.append(number)
+    return found, unreadable
 
 
 def _check_days(ask: Query, days: dict[DailyKey, list[int]]) -> Iterator[str]:

@@ -35,6 +35,7 @@ KEPT_TABLES = (
     "observation",
     "reconciliation",
     "resource",
+    "row_digest",
     "scope",
     "span",
     "turn",
@@ -68,7 +69,8 @@ EDITABLE_COLUMNS = {
     "coverage": "id, scope_id, outcome, why, start_us",
     "observation": "",
     "reconciliation": "",
-    "resource": "id, provider, account, region, external_id",
+    "resource": "",
+    "row_digest": "",
     "scope": "",
     "span": (
         "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "

@@ -27,12 +27,12 @@ class CorrectionPart:
     bill_line_id: int | None = None
 
 
-def load_parts(ask: Query, span: Span, place: SqlRow) -> list[CorrectionPart]:
+def load_parts(ask: Query, span: Span, span_id: int) -> list[CorrectionPart]:
     """Return the parts of the last correction of a closed span; none if that has no parts, or if there is no correction.
 
-    `place`: resource, charge, part, start and end of the span.
+    `span_id`: the row of the span.
     """
-    return decode_parts(span, ask(_PARTS_OF, place))
+    return decode_parts(span, ask(_PARTS_OF, (span_id,)))
 
 
 def decode_parts(span: Span, rows: Sequence[SqlRow]) -> list[CorrectionPart]:
@@ -90,8 +90,6 @@ def cover_span(span: Span, billed: Sequence[BilledPart]) -> list[CorrectionPart]
 
 _PARTS_OF = f"""
 SELECT {", ".join(f"p.{name}" for name in PART_COLUMNS.split(", "))} FROM correction_part AS p WHERE p.correction_id = (
-    SELECT max(c.id) FROM correction AS c WHERE c.span_id = (
-        SELECT max(id) FROM span WHERE resource_id = ? AND charge = ? AND part = ? AND start_us = ? AND end_us = ?
-    )
+    SELECT max(c.id) FROM correction AS c WHERE c.span_id = ?
 ) ORDER BY p.start_us
 """  # noqa: S608 - our own names

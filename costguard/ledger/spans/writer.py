@@ -213,7 +213,11 @@ def _refresh_state(ask: Query, memory: WriterState | None) -> WriterState:
         last_ids={table: ask(f"SELECT coalesce(max(id), 0) FROM {table}", ())[0][0] for table in NUMBERED_TABLES},  # noqa: S608 - our own names
         books=load_scopes(ask),
         attributions={attribution: number for number, attribution in load_attributions(ask).items()},
+        open_spans={(resource_id, charge, part): number for number, resource_id, charge, part in ask(_OPEN_SPANS, ())},
     )
+
+
+_OPEN_SPANS = "SELECT id, resource_id, charge, part FROM span WHERE end_us IS NULL"
 
 
 def _forget_ended(book: ScopeRecord, accrued: AccrualResult) -> None:

@@ -7,7 +7,7 @@ from alembic import op
 from costguard.ledger.migrations.words import WORDS
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
