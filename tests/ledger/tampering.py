@@ -37,7 +37,7 @@ from costguard.metering.observation import Disk, TrafficCounter
 from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.calendar import Period
 from costguard.values.money import Money
-from costguard.values.resource import ResourceKey
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, life, planned
 from tests.ledger.fleet import CEILINGS, HERE, RULES, START, STRANGE, THERE, key, machine, poll
 
@@ -48,6 +48,7 @@ def build_ledger(url: str, seed: int = 1) -> None:
     """Write a ledger with rows in each deciding table; with another `seed`, after other polls."""
     _write_polls(url, random.Random(seed))  # noqa: S311 - polls are drawn, not secret
     _write_bills(url)
+    _write_evidence(url)
     _write_holds(url)
     _write_agents(url)
     _write_guard(url)
@@ -120,6 +121,31 @@ def _write_bills(url: str) -> None:
     )
     with BillStore(url) as bills:
         bills.record_results([result], who="ada")
+
+
+def _write_evidence(url: str) -> None:
+    """A machine that was found 30 hours old and ended, and the bill of its first day, which bounds what it cost."""
+    late = ResourceKey("acme", "late", "west-1", "i-7")
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        for minutes in (1800, 1801, 1802, 1804, 1804 + 4 * 1440):
+            items = [machine(key=late, created_at=START)] if minutes < 1802 else []
+            ledger.record_polls([poll(minutes, *items, scope=ScopeKey("acme", "late", "west-1"))])
+    day = START.replace(hour=0) + timedelta(days=1)  # START is 22:00: the machine may have run all of the next day
+    line = BillLine(
+        id="i-7:1",
+        provider="acme",
+        account="late",
+        start=day,
+        end=day + timedelta(days=1),
+        amount=Money(nano=24 * 10**9),
+        charge="compute",
+        resource_id="i-7",
+        region="west-1",
+    )
+    with StagedStatement() as staged, BillStore(url, rules=RULES) as bills:
+        staged.add([(line, Decimal(0))])
+        one = GatheredStatement(staged=staged, source="a test", stated_at=day + timedelta(days=5))
+        bills.import_statements([one], who="ada", now=day + timedelta(days=5))
 
 
 def _write_holds(url: str) -> None:

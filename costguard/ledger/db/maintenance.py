@@ -22,7 +22,7 @@ from costguard.ledger.db.codecs import ATTRIBUTION_COLUMNS, SPAN_COLUMNS, Query,
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.db.row_check import check_rows
 from costguard.ledger.guard.audit_log import check_audit
-from costguard.ledger.spans.correction_parts import PART_COLUMNS, decode_parts, encode_parts
+from costguard.ledger.spans.correction_parts import PART_COLUMNS, CorrectionPart, decode_parts, encode_parts
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.metering.span import Span, compute_amounts, split_by_day
 from costguard.values.instant import from_micros, to_micros
@@ -155,8 +155,13 @@ def _check_amounts(ask: Query) -> Iterator[str]:
             correction, presence, money = corrected
             span = replace(span, presence=presence)
             rows = parts.pop(correction, [])
-            yield from _check_parts(correction, span, rows)
-            counted = [part.span for part in decode_parts(span, rows)] or [span]
+            try:
+                found = decode_parts(span, rows)
+            except CostguardError as broken:
+                yield f"a part of correction {correction} cannot be: {broken.field} {broken.what}"
+                continue
+            yield from _check_parts(correction, span, rows, found)
+            counted = [part.span for part in found] or [span]
             came_to = _sum_amounts(counted)
             if came_to != money:
                 yield (
@@ -174,12 +179,12 @@ def _load_parts_by_correction(ask: Query) -> dict[int, list[SqlRow]]:
     return found
 
 
-def _check_parts(correction: int, span: Span, rows: Sequence[SqlRow]) -> Iterator[str]:
+def _check_parts(correction: int, span: Span, rows: Sequence[SqlRow], parts: Sequence[CorrectionPart]) -> Iterator[str]:
     """Yield the parts whose amounts differ from those computed, and parts that do not cover their span."""
     edges = [(to_micros(span.start),), *((row[1], row[2]) for row in rows), (to_micros(span.end or span.start),)]
     if rows and any(before[-1] != after[0] for before, after in pairwise(edges)):
         yield f"the parts of correction {correction} do not cover its span"
-    for said, computed in zip(rows, encode_parts(correction, decode_parts(span, rows)), strict=True):
+    for said, computed in zip(rows, encode_parts(correction, parts), strict=True):
         if tuple(said) != computed:
             came_to = _format_amounts(computed[6:])
             yield f"a part of correction {correction} says {_format_amounts(said[6:])} and comes to {came_to}"
