@@ -130,7 +130,7 @@ def test_equivalents_have_the_memory_and_the_arithmetic() -> None:
     (other, count) = found[0]
     assert count * (other.bf16_tflops or 0) >= 72 * (rack.bf16_tflops or 0)
     assert count * other.vram_gb >= 72 * rack.vram_gb
-    assert format_equivalents(found) == f"B200-SXM:{count}"
+    assert format_equivalents(found) == f"B200-SXM:8x{count // 8}", "as --on takes it: machines of 8"
 
 
 SHARDED_FULL = Recipe(seq_len=4096, loss="in-place", moments="bf16", framework="halo")

@@ -83,7 +83,7 @@ def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a 
     A class that only has eager attention (DeBERTa) runs with that.
     """
     named = (config.architectures or [""])[0]
-    maker = getattr(transformers, named, None) if named else None
+    maker: Any = getattr(transformers, named, None) if named else None
     maker = maker if getattr(maker, "config_class", None) is type(config) else transformers.AutoModelForCausalLM
     attention = IMPLEMENTATIONS[recipe.attention] if getattr(maker, "_supports_sdpa", True) else "eager"
     options = {"attn_implementation": attention, "dtype": DTYPES[recipe.precision]}
