@@ -236,10 +236,11 @@ def _compare_amounts(window: _Window, cuts: Sequence[_Cut], context: EvidenceCon
     """Return why the amount of a window cannot be, or cannot be compared; "" if it lies within what is possible."""
     if any(cut.currency != window.lines[0].currency for cut in cuts):
         return CURRENCY
-    slack = _compute_slack(window, context)
+    slack, since = _compute_slack(window, context), context.watched_since_us
+    if since is not None and window.start_us < since:  # some of the amount may be of the time before it
+        return UNWATCHED
     if window.nano > sum(cut.high for cut in cuts) + slack:
-        since = context.watched_since_us
-        return UNWATCHED if since is not None and window.start_us < since else ABOVE
+        return ABOVE
     return BELOW if window.nano < sum(cut.low for cut in cuts) - slack else ""
 
 

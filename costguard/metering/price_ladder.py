@@ -11,10 +11,11 @@ first step that knows something gives an expected price with bounds, a source an
 6. nothing: it is *unpriced*. Nothing is expected, and the high end is what such a machine costs at most
 
 Example: AWS's Price List answers 500. An m5.large in eu-west-1 is expected at $0.107 an hour, its family's rate of $0.096 in
-us-east-1 times the region's factor of 1.115, and lies between $0.059 and $0.134.
+us-east-1 times the region's factor of 1.115, and lies between $0.030 and $0.134.
 
 Bounds come from the spread of the prices and from their age: decision 0047's drift by class, as a ledger may rely on it
-(`quoting.price_drift.bound_factor`). An estimate never counts as a stated price: `PriceRange.known` stays False, so no
+(`quoting.price_drift.bound_factor`). What the account itself never stated may be discounted: its low end allows for the largest
+commitment (DISCOUNT_MOST). An estimate never counts as a stated price: `PriceRange.known` stays False, so no
 condition of the guard sees a rate, and a hard cap counts its low end. Decision 0051.
 
 Pure: the market is an argument. Ages are rounded up to whole months, so that an estimate does not change with each day.
@@ -56,6 +57,10 @@ AGE_STEP_DAYS = 30
 
 VCPUS_UNKNOWN = 896
 """vCPUs that a machine of unknown size has at most: u7in-32tb.224xlarge, in AWS's price list of 2026-01-19."""
+
+DISCOUNT_MOST = 0.72
+"""The largest share that a commitment takes off a list price: AWS's EC2 Instance Savings Plans "up to 72 %", Google's resource-based
+commitments up to 70 % (their pricing pages, from memory, 2026-11). Nobody states to the ladder what an account has agreed."""
 
 RESERVED = "reserved"
 GLOBAL_REGION = "global"
@@ -340,6 +345,10 @@ class _Climb:
         high = min(LARGEST_PRICE, max(round(nano * factor.high) for nano, factor in samples))
         expected = max(1, min(high, round(median(nano * factor.expected for nano, factor in samples))))
         low = min(expected, *(round(nano * factor.low) for nano, factor in samples))
+        if step == GPU_MEDIAN:
+            low = 1  # other machines with this GPU: it costs something, and a hard cap counts no more than that
+        elif step not in (LAST_KNOWN, TYPE_STATED):
+            low = min(low, max(1, round(expected * (1 - DISCOUNT_MOST))))
         return Price(
             Rate(nano_per_hour=expected, currency=currency),
             source=f"estimate, {STEP_WORDS[step]}: {source}, {on.isoformat()}",

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.bills.evidence import FINEST_STEP, EvidenceContext, EvidenceLine, EvidenceSpan, weigh_lines
+from costguard.bills.evidence import FINEST_STEP, UNWATCHED, EvidenceContext, EvidenceLine, EvidenceSpan, weigh_lines
 from costguard.metering.meter import Meter, PriceRange
 from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span, compute_amounts, count_expected_us, split_by_day
 from costguard.values.instant import from_micros
@@ -102,3 +102,14 @@ def test_amounts_in_cents_leave_half_a_cent_in_doubt() -> None:
     cents = replace(KNOWN, step=10_000_000)
     (part,) = weigh_lines([line(1_230_000_000)], [EvidenceSpan(1, span(0, HOUR))], cents).parts
     assert part.amounts == (1_225_000_000, 1_230_000_000, 1_235_000_000)
+
+
+def test_a_line_of_a_time_before_the_resource_was_first_seen_narrows_nothing() -> None:
+    """A day's $9 may be of the hours before: first seen at noon, six certain hours and four in doubt, at $1 an hour each."""
+    certain, doubt = span(12 * HOUR, 18 * HOUR, SEEN), span(18 * HOUR, 22 * HOUR)
+    spans = [EvidenceSpan(1, certain), EvidenceSpan(2, doubt)]
+    said = line(18 * 10**9, 0, 24 * HOUR)
+    seen_since_noon = replace(KNOWN, watched_since_us=12 * HOUR)
+    found = weigh_lines([said], spans, seen_since_noon)
+    assert (found.parts, [one.reason for one in found.unused]) == ([], [UNWATCHED])
+    assert weigh_lines([said], spans, KNOWN).parts, "a control: of a resource whose creation is stated it narrows"

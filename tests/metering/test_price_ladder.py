@@ -26,7 +26,7 @@ from costguard.metering.observation import (
     Observation,
     Price,
 )
-from costguard.metering.price_ladder import PriceLadder, estimate_missing_prices
+from costguard.metering.price_ladder import DISCOUNT_MOST, PriceLadder, estimate_missing_prices
 from costguard.metering.scope_state import ScopeState
 from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.money import NANO, Rate
@@ -116,6 +116,16 @@ def test_another_region_gives_the_median_and_a_wider_interval() -> None:
 def test_a_gpu_of_an_unknown_type_is_expected_at_the_median_of_its_gpu() -> None:
     made = ladder(offer("4"), offer("10", instance_type="p9.huge", gpu_count=2), offer("100", provider="azure"))
     assert get_step(estimate(seen(instance_type="new.type", gpu_count=3), made)) == (GPU_MEDIAN, Decimal("13.5"))
+
+
+def test_what_the_account_never_stated_may_be_discounted_and_another_machine_proves_next_to_nothing() -> None:
+    """A hard cap counts the low end."""
+    market = estimate(seen(), ladder(offer("4"))).estimate
+    median = estimate(seen(instance_type="new.type"), ladder(offer("4"))).estimate
+    assert market is not None
+    assert median is not None
+    assert market.low == round(4 * NANO * (1 - DISCOUNT_MOST))
+    assert (median.step, median.low) == (GPU_MEDIAN, 1)
 
 
 def test_nothing_known_is_nothing_expected_and_bounded() -> None:
