@@ -59,8 +59,10 @@ VCPUS_UNKNOWN = 896
 """vCPUs that a machine of unknown size has at most: u7in-32tb.224xlarge, in AWS's price list of 2026-01-19."""
 
 DISCOUNT_MOST = 0.72
-"""The largest share that a commitment takes off a list price: AWS's EC2 Instance Savings Plans "up to 72 %", Google's resource-based
-commitments up to 70 % (their pricing pages, from memory, 2026-11). Nobody states to the ladder what an account has agreed."""
+"""The largest share that a commitment takes off a list price, which no listing tells of.
+
+AWS's EC2 Instance Savings Plans: up to 72 %; Google's resource-based commitments: up to 70 % (pricing pages, from memory, 2026-11).
+"""
 
 RESERVED = "reserved"
 GLOBAL_REGION = "global"
