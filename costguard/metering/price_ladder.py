@@ -61,7 +61,7 @@ VCPUS_UNKNOWN = 896
 DISCOUNT_MOST = 0.72
 """The largest share that a commitment takes off a list price, which no listing tells of.
 
-AWS's EC2 Instance Savings Plans: up to 72 %; Google's resource-based commitments: up to 70 % (pricing pages, from memory, 2026-11).
+AWS's EC2 Instance Savings Plans: up to 72 %; Google's resource-based commitments: up to 70 % (from memory, 2026-11).
 """
 
 RESERVED = "reserved"
