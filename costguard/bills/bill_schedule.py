@@ -67,7 +67,7 @@ def choose_question(
 ) -> BillQuestion | None:
     """Return the question that is due about doubtful charges; None if there is none.
 
-    `asked_at`: when the bill was last read, by anybody. `settled`: the occasions that were asked about before.
+    `asked_at`: when the source was last asked for its bill. `settled`: the occasions that were asked about before.
     """
     if asked_at is not None and now - ASKED_AGAIN_AFTER < asked_at <= now:
         return None

@@ -35,13 +35,15 @@ IMPORTED_BY = "watch"
 
 @dataclass(slots=True)
 class _AskedSource:
-    """An account. `settled`: occasions that were asked about.
+    """A source of bills, and the (provider, account) `places` that it answers for.
 
-    After `failures`, it is tried again at `not_before`, and a reason that was `told` last is not logged again.
+    `asked_at`: when it was last asked with success. `settled`: occasions that were asked about. After `failures`, it is tried
+    again at `not_before`, and a reason that was `told` last is not logged again.
     """
 
     source: InstanceSource
     places: set[tuple[str, str]] = field(default_factory=set)
+    asked_at: datetime | None = None
     settled: set[tuple[int, str]] = field(default_factory=set)
     failures: int = 0
     not_before: datetime | None = None
@@ -92,18 +94,25 @@ class BillDuty:
         if one.not_before is not None and now < one.not_before:
             return None
         with BillLedgerReader(self._url) as held:
-            for provider, account in sorted(one.places):
-                terms, asked_at = get_billing_rule(self._rules, provider).bill, held.load_last_import_time(provider)
-                if terms is None:
-                    continue
-                if terms.asked == ON_DOUBT:
-                    doubts = held.load_doubtful_charges(provider, account, now)
-                    question = choose_question(doubts, terms, now=now, asked_at=asked_at, settled=one.settled)
-                else:
-                    period = choose_daily_question(now=now, asked_at=asked_at)
-                    question = None if period is None else BillQuestion(period, frozenset())
-                if question is not None:
-                    return question
+            if self._choose_question(held, one, now) is None:
+                return None
+            times = [held.load_last_import_time(*place, who=IMPORTED_BY, until=now) for place in one.places]
+            one.asked_at = max((at for at in (one.asked_at, *times) if at is not None and at <= now), default=None)
+            return self._choose_question(held, one, now)
+
+    def _choose_question(self, held: BillLedgerReader, one: _AskedSource, now: datetime) -> BillQuestion | None:
+        for provider, account in sorted(one.places):
+            terms = get_billing_rule(self._rules, provider).bill
+            if terms is None:
+                continue
+            if terms.asked == ON_DOUBT:
+                doubts = held.load_doubtful_charges(provider, account, now)
+                question = choose_question(doubts, terms, now=now, asked_at=one.asked_at, settled=one.settled)
+            else:
+                period = choose_daily_question(now=now, asked_at=one.asked_at)
+                question = None if period is None else BillQuestion(period, frozenset())
+            if question is not None:
+                return question
         return None
 
     def _ask(self, one: _AskedSource, question: BillQuestion, now: datetime) -> None:
@@ -112,6 +121,7 @@ class BillDuty:
         whys = [answer.why for answer in answers if answer.why]
         if any(answer.billed is not None for answer in answers):
             self._take_in(answers, question.period, now)
+            one.asked_at = now
         if whys:
             one.failures += 1
             one.not_before = now + compute_pause(one.failures)

@@ -12,14 +12,21 @@ from typing import Any
 import pytest
 from costguard_sim.world import Run, to_us
 
+from costguard.bills.bill_line import BillLine, BillLines
 from costguard.bills.bill_schedule import FIRST, LAST, DoubtfulCharge, choose_daily_question, choose_question
+from costguard.ledger.bills.store import BillStore
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.metering.billing import BillTerms
+from costguard.metering.inventory import Poll
 from costguard.services import watch
 from costguard.services.bill_duty import BillDuty
+from costguard.services.reconcile import BillAnswer, import_answers
 from costguard.services.watchdog_context import open_watchdog_context
 from costguard.settings import check_settings
-from tests.fakes.server import START
+from costguard.values.calendar import Period
+from costguard.values.money import Money
+from costguard.values.resource import ScopeKey
+from tests.fakes.server import START, Hands
 from tests.ledger.found_late import RULES, PlayedAccount, playing
 from tests.providers.runpod.rig import RunpodRig, plain
 
@@ -144,3 +151,82 @@ def test_the_duty_is_there_and_not_offline(tmp_path: Path) -> None:
         with open_watchdog_context(settings, offline=offline) as made:
             duties = watch._build_duties(made, partial(print), timedelta(minutes=1))
         assert ("bills" in [duty.name for duty in duties.others]) == (not offline)
+
+
+class DailyAccount:
+    """An account of AWS whose bill is one line a day, of a machine."""
+
+    providers = ("aws",)
+
+    def __init__(self, account: str) -> None:
+        self.account = account
+        self.asked: list[Period] = []
+
+    @property
+    def scope(self) -> ScopeKey:
+        return ScopeKey("aws", self.account, "us-east-1")
+
+    def list_scopes(self) -> list[ScopeKey]:
+        return [self.scope]
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        raise NotImplementedError
+
+    def fetch_bill_lines(self, period: Period) -> BillLines:
+        self.asked.append(period)
+        day = (period.end - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        return BillLines(lines=tuple(self.make_lines(day)))
+
+    def make_lines(self, day: datetime) -> list[BillLine]:
+        return [
+            BillLine(
+                id=f"{self.account}/{day:%Y-%m-%d}",
+                provider="aws",
+                account=self.account,
+                start=day,
+                end=day + timedelta(days=1),
+                amount=Money(nano=10**9),
+                charge="compute",
+                resource_id="i-1",
+                source="test",
+            )
+        ]
+
+
+def make_daily_duty(url: str, clock: Hands, log: Told, *sources: DailyAccount) -> BillDuty:
+    with BillStore(url):
+        pass
+    return BillDuty(
+        url, rules=RULES, sources=lambda: {one.scope: one for one in sources}, leads=lambda: True, clock=clock, log=log
+    )
+
+
+def test_what_one_account_or_a_person_read_keeps_no_other_account_from_being_asked(tmp_path: Path) -> None:
+    url, clock, log = f"sqlite:///{tmp_path}/ledger.db", Hands(NOON), Told()
+    first, second = DailyAccount("111122223333"), DailyAccount("444455556666")
+    make_daily_duty(url, clock, log, first).run()
+    duty = make_daily_duty(url, clock, log, first, second)
+    old = Period(start=NOON - timedelta(days=90), end=NOON - timedelta(days=60))
+    with BillStore(url) as bills:
+        told = BillAnswer(name="aws", providers=("aws",), period=old, billed=second.fetch_bill_lines(old))
+        import_answers(bills, [told], who="ada@lab", now=NOON)
+    second.asked.clear()
+    duty.run()
+    assert (len(first.asked), len(second.asked)) == (1, 1), "the first one was asked today, before this watchdog started"
+    for _ in range(3):
+        clock.at += HOUR
+        duty.run()
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+    clock.at += timedelta(days=1)
+    duty.run()
+    assert (len(first.asked), len(second.asked)) == (2, 2)
+
+
+def test_an_account_of_which_the_bill_says_nothing_is_asked_once_a_day(tmp_path: Path) -> None:
+    url, clock, account = f"sqlite:///{tmp_path}/ledger.db", Hands(NOON), DailyAccount("111122223333")
+    account.make_lines = lambda _: []  # type: ignore[method-assign]
+    duty = make_daily_duty(url, clock, Told(), account)
+    for _ in range(4):
+        duty.run()
+        clock.at += HOUR
+    assert len(account.asked) == 1
