@@ -18,7 +18,7 @@ from costguard.bills.bill_schedule import BillQuestion, choose_daily_question, c
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.store import BillStore
 from costguard.metering.billing import ON_DOUBT, BillingRule, get_billing_rule
-from costguard.providers.ports import ChargeSource, InstanceSource
+from costguard.providers.ports import ChargeSource, InstanceSource, OptionalChargeSource
 from costguard.services.price_refresh import compute_pause
 from costguard.services.reconcile import BillAnswer, ask_for_bills, import_answers
 from costguard.system.clock import Clock
@@ -83,7 +83,7 @@ class BillDuty:
         places = defaultdict[int, set[tuple[str, str]]](set)
         for scope, source in self._sources().items():
             terms = get_billing_rule(self._rules, scope.provider).bill
-            if terms is not None and isinstance(source, ChargeSource):
+            if terms is not None and isinstance(source, ChargeSource) and _has_bill(source):
                 self._asked.setdefault(id(source), _AskedSource(source))
                 places[id(source)].add((scope.provider, scope.account))
         for number, found in places.items():
@@ -142,3 +142,7 @@ class BillDuty:
                     if odd.contradicts:
                         told = {"account": odd.account, "charge": odd.charge, "resources": list(odd.resources)}
                         self._log.warning("bill_contradicts", provider=odd.provider, **told, reason=odd.reason, lines=odd.lines)
+
+
+def _has_bill(source: ChargeSource) -> bool:
+    return not isinstance(source, OptionalChargeSource) or source.has_bill()

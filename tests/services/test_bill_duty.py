@@ -18,6 +18,7 @@ from costguard.ledger.bills.store import BillStore
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.metering.billing import BillTerms
 from costguard.metering.inventory import Poll
+from costguard.providers.ports import OptionalChargeSource
 from costguard.services import watch
 from costguard.services.bill_duty import BillDuty
 from costguard.services.reconcile import BillAnswer, import_answers
@@ -26,8 +27,11 @@ from costguard.settings import check_settings
 from costguard.values.calendar import Period
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
+from tests.contract.rig import Rig
 from tests.fakes.server import START, Hands
 from tests.ledger.found_late import RULES, PlayedAccount, playing
+from tests.providers.aws.rig import AwsRig
+from tests.providers.gcp.rig import GcpRig
 from tests.providers.runpod.rig import RunpodRig, plain
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -230,3 +234,22 @@ def test_an_account_of_which_the_bill_says_nothing_is_asked_once_a_day(tmp_path:
         duty.run()
         clock.at += HOUR
     assert len(account.asked) == 1
+
+
+@pytest.mark.parametrize("rig", [AwsRig, GcpRig])
+def test_an_account_whose_settings_name_no_bill_is_not_asked_for_one(rig: type[Rig], tmp_path: Path) -> None:
+    log, url, played = Told(), f"sqlite:///{tmp_path}/ledger.db", rig()
+    with BillStore(url), played.opened(tmp_path) as account:
+        sources = dict.fromkeys(account.list_scopes(), account)
+        duty = BillDuty(url, rules=RULES, sources=lambda: sources, leads=lambda: True, clock=played.clock, log=log)
+        for _ in range(3):
+            duty.run()
+            played.clock.at += timedelta(days=1)
+    assert log.said == []
+
+
+@pytest.mark.parametrize(("rig", "stated"), [(AwsRig, {"cost_explorer": True}), (GcpRig, {"focus_export": "bill.csv"})])
+def test_an_account_whose_settings_name_a_bill_has_one(rig: type[Rig], stated: dict[str, Any], tmp_path: Path) -> None:
+    with rig().opened(tmp_path, **stated) as account:
+        assert isinstance(account, OptionalChargeSource)
+        assert account.has_bill()
