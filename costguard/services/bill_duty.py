@@ -2,7 +2,8 @@
 
 A cloud whose billing rule says so is asked when it has final lines for charges in doubt (a machine whose start is unknown, a
 gap in the coverage, a restart that nobody saw), at most once an hour; others are asked once a day. About the same charges
-nothing is asked again. A bill that cannot be read is logged, and tried again later; polls and acts do not wait for it.
+nothing is asked again. A doubt of more than 14 days is asked about in stretches, one a run. A bill that cannot be read is
+logged, and tried again later; polls and acts do not wait for it.
 
 Nothing is compared here and nobody is told of drift: `costguard reconcile` does that.
 """
@@ -37,14 +38,16 @@ IMPORTED_BY = "watch"
 class _AskedSource:
     """A source of bills, and the (provider, account) `places` that it answers for.
 
-    `asked_at`: when it was last asked with success. `settled`: occasions that were asked about. After `failures`, it is tried
-    again at `not_before`, and a reason that was `told` last is not logged again.
+    `asked_at`: when it was last asked with success. `goes_on`: its answer was one stretch of what was due. `settled`: occasions
+    that were asked about. After `failures`, it is tried again at `not_before`, and a reason that was `told` last is not logged
+    again.
     """
 
     source: InstanceSource
     places: set[tuple[str, str]] = field(default_factory=set)
     asked_at: datetime | None = None
-    settled: set[tuple[int, str]] = field(default_factory=set)
+    goes_on: bool = False
+    settled: set[tuple[int, int]] = field(default_factory=set)
     failures: int = 0
     not_before: datetime | None = None
     told: str = ""
@@ -94,8 +97,10 @@ class BillDuty:
         if one.not_before is not None and now < one.not_before:
             return None
         with BillLedgerReader(self._url) as held:
-            if self._choose_question(held, one, now) is None:
-                return None
+            question = self._choose_question(held, one, now)
+            one.goes_on = one.goes_on and question is not None
+            if question is None or one.goes_on:
+                return question
             times = [held.load_last_import_time(*place, who=IMPORTED_BY, until=now) for place in one.places]
             one.asked_at = max((at for at in (one.asked_at, *times) if at is not None and at <= now), default=None)
             return self._choose_question(held, one, now)
@@ -107,7 +112,8 @@ class BillDuty:
                 continue
             if terms.asked == ON_DOUBT:
                 doubts = held.load_doubtful_charges(provider, account, now)
-                question = choose_question(doubts, terms, now=now, asked_at=one.asked_at, settled=one.settled)
+                asked_at = None if one.goes_on else one.asked_at
+                question = choose_question(doubts, terms, now=now, asked_at=asked_at, settled=one.settled)
             else:
                 period = choose_daily_question(now=now, asked_at=one.asked_at)
                 question = None if period is None else BillQuestion(period, frozenset())
@@ -123,13 +129,13 @@ class BillDuty:
             self._take_in(answers, question.period, now)
             one.asked_at = now
         if whys:
-            one.failures += 1
+            one.failures, one.goes_on = one.failures + 1, False
             one.not_before = now + compute_pause(one.failures)
             if (why := "; ".join(whys)) != one.told:
                 self._log.warning("bill_not_read", account=name, why=why, next_try_at=one.not_before.isoformat())
             one.told = why
             return
-        one.failures, one.not_before, one.told = 0, None, ""
+        one.failures, one.not_before, one.told, one.goes_on = 0, None, "", question.more
         one.settled |= question.occasions
 
     def _take_in(self, answers: Sequence[BillAnswer], period: Period, now: datetime) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from costguard_sim.world import Run, to_us
 
 from costguard.bills.bill_line import BillLine, BillLines
-from costguard.bills.bill_schedule import FIRST, LAST, DoubtfulCharge, choose_daily_question, choose_question
+from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, choose_daily_question, choose_question
 from costguard.ledger.bills.store import BillStore
 from costguard.ledger.db.maintenance import check_ledger
 from costguard.metering.billing import BillTerms
@@ -37,6 +38,7 @@ from tests.providers.runpod.rig import RunpodRig, plain
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 HOURLY = BillTerms(asked="doubt", step_s=3600, settles_s=3600)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAILY = BillTerms(asked="doubt", step_s=86400, settles_s=86400)
 SINCE_NOON = DoubtfulCharge(7, to_us(NOON), to_us(NOON + 380 * MINUTE))
 
 
@@ -56,12 +58,12 @@ def test_a_bill_is_asked_for_at_once_and_again_when_its_last_line_is_final() -> 
     ask = partial(choose_question, [SINCE_NOON], HOURLY)
     first = ask(now=NOON + 381 * MINUTE, asked_at=None)
     assert first is not None
-    assert (first.period.start, first.occasions) == (NOON, frozenset({(7, FIRST)}))
+    assert (first.period.start, first.occasions) == (NOON, frozenset({(7, to_us(NOON + HOUR))}))
     later = partial(ask, asked_at=NOON + 381 * MINUTE, settled=first.occasions)
     assert later(now=NOON + 7 * HOUR + 59 * MINUTE) is None
     last = later(now=NOON + 8 * HOUR)
     assert last is not None
-    assert ask(now=NOON + 30 * HOUR, asked_at=NOON + 8 * HOUR, settled=last.occasions | {(7, LAST)}) is None
+    assert ask(now=NOON + 30 * HOUR, asked_at=NOON + 8 * HOUR, settled=first.occasions | last.occasions) is None
 
 
 def test_new_doubts_wait_for_an_hour_after_the_last_question() -> None:
@@ -69,6 +71,30 @@ def test_new_doubts_wait_for_an_hour_after_the_last_question() -> None:
     assert ask(now=NOON + 10 * HOUR + 59 * MINUTE) is None
     assert ask(now=NOON + 11 * HOUR) is not None
     assert ask(now=NOON + 9 * HOUR) is not None, "a question that a wrong clock dated ahead holds nothing back"
+
+
+@pytest.mark.parametrize("days", [1, 13.5, 14, 15, 28, 31, 40])
+def test_a_long_doubt_is_asked_about_in_stretches_until_all_of_it_is(days: float) -> None:
+    now, length = NOON + timedelta(days=60), timedelta(days=days)
+    doubts = [
+        DoubtfulCharge(1, to_us(now - length), to_us(now - HOUR)),
+        DoubtfulCharge(2, to_us(now - 5 * HOUR), to_us(now - HOUR)),
+    ]
+    periods, settled, more, later = list[Period](), set[tuple[int, int]](), True, now + timedelta(days=2)
+    while more:
+        question = choose_question(doubts, DAILY, now=later, asked_at=None, settled=settled)
+        assert question is not None
+        assert question.occasions - settled
+        settled |= question.occasions
+        more = question.more
+        periods.append(question.period)
+    assert choose_question(doubts, DAILY, now=later, asked_at=None, settled=settled) is None
+    assert all(one.length <= STRETCH_MAX for one in periods)
+    assert all(before.start < after.start <= before.end < after.end for before, after in pairwise(periods)), "oldest first"
+    assert sum((one.length for one in periods), timedelta()) <= timedelta(days=31) + STRETCH_MAX
+    assert periods[0].start <= max(now - length, later - timedelta(days=31))
+    assert periods[-1].end >= now - HOUR
+    assert len(periods) <= 3
 
 
 def test_a_daily_bill_is_read_once_a_day_with_what_may_be_restated() -> None:
@@ -124,6 +150,22 @@ def test_a_restarted_pod_is_settled_without_anybody_asking(played: PlayedAccount
     assert played.compute_spent().width < 0.002 * doubt
     assert {event for event, _ in log.said} == {"bill_read"}
     assert check_ledger(played.url) == []
+
+
+def test_a_watchdog_asks_for_the_next_stretch_at_its_next_run(played: PlayedAccount) -> None:
+    (pod,) = played.rig.fake.resources
+    played.rig.fake.resources[:] = [replace(pod, created_us=to_us(START - 40 * 24 * HOUR))]
+    log, asked = Told(), list[int]()
+    duty = make_duty(played, log)
+    played.poll()
+    doubt = played.compute_spent().width
+    for _ in range(6):
+        duty.run()
+        asked.append(count_questions(played))
+        played.poll(minutes=5)
+    assert asked == [2, 4, 6, 6, 6, 6], "RunPod answers a week at a time"
+    assert {event for event, _ in log.said} == {"bill_read"}
+    assert played.compute_spent().width < 0.4 * doubt
 
 
 def test_a_bill_that_fails_is_told_once_and_tried_again_while_polls_go_on(played: PlayedAccount) -> None:
