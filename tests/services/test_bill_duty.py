@@ -20,7 +20,7 @@ from costguard.ledger.db.maintenance import check_ledger
 from costguard.metering.billing import BillTerms
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import OptionalChargeSource
-from costguard.services import watch
+from costguard.services import bill_duty, watch
 from costguard.services.bill_duty import BillDuty
 from costguard.services.reconcile import BillAnswer, import_answers
 from costguard.services.watchdog_context import open_watchdog_context
@@ -295,3 +295,18 @@ def test_an_account_whose_settings_name_a_bill_has_one(rig: type[Rig], stated: d
     with rig().opened(tmp_path, **stated) as account:
         assert isinstance(account, OptionalChargeSource)
         assert account.has_bill()
+
+
+def test_a_bill_of_many_lines_is_left_to_reconcile_and_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, clock, log, account = f"sqlite:///{tmp_path}/ledger.db", Hands(NOON), Told(), DailyAccount("111122223333")
+    monkeypatch.setattr(bill_duty, "LINES_MAX", 0)
+    duty = make_daily_duty(url, clock, log, account)
+    for _ in range(6):
+        duty.run()
+        clock.at += 12 * HOUR
+    assert len(account.asked) == 3, "once a day, as others"
+    assert [(event, facts["lines"]) for event, facts in log.said] == [("bill_too_large", 1)]
+    assert "costguard reconcile" in log.said[0][1]["do"]
+    monkeypatch.setattr(bill_duty, "LINES_MAX", 1)
+    duty.run()
+    assert [event for event, _ in log.said] == ["bill_too_large", "bill_read"]
