@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from costguard.bills.bill_schedule import BillQuestion, choose_daily_question, choose_question
+from costguard.bills.evidence import REASON_SENTENCES, EvidenceFinding
+from costguard.ledger.bills.evidence import RESOURCES_NAMED_MAX
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.store import BillStore
 from costguard.metering.billing import ON_DOUBT, BillingRule, get_billing_rule
@@ -25,6 +27,7 @@ from costguard.services.price_refresh import compute_pause
 from costguard.services.reconcile import BillAnswer, ask_for_bills, import_answers
 from costguard.system.clock import Clock
 from costguard.values.calendar import Period
+from costguard.values.instant import DAY_US, from_micros
 from costguard.values.resource import ScopeKey
 from costguard.watchdog.duty import Log
 
@@ -75,6 +78,7 @@ class BillDuty:
     ) -> None:
         self._url, self._rules, self._sources, self._leads, self._clock, self._log = url, rules, sources, leads, clock, log
         self._asked: dict[int, _AskedSource] = {}
+        self._contradicted = set[tuple[str, str, str, str, str, int]]()
 
     def run(self) -> None:
         """Ask for every bill that is due, and take the answers in."""
@@ -153,9 +157,18 @@ class BillDuty:
                 found = bills.apply_evidence(done.provider, period, now=now)
                 self._log.info("bill_read", **facts, resources_bound=sum(each.resources for each in found.summaries))
                 for odd in found.findings:
-                    if odd.contradicts:
-                        told = {"account": odd.account, "charge": odd.charge, "resources": list(odd.resources)}
-                        self._log.warning("bill_contradicts", provider=odd.provider, **told, reason=odd.reason, lines=odd.lines)
+                    self._tell_contradiction(odd)
+
+    def _tell_contradiction(self, odd: EvidenceFinding) -> None:
+        """Log a contradiction of which a resource or a day is new to this process: the same lines come with every answer."""
+        new = {(odd.provider, odd.account, odd.charge, odd.reason, *place) for place in odd.days} - self._contradicted
+        if new:
+            resources = sorted({place[4] for place in new})[:RESOURCES_NAMED_MAX]
+            told = {"provider": odd.provider, "account": odd.account, "charge": odd.charge, "resources": resources}
+            days = sorted({f"{from_micros(place[5] * DAY_US):%Y-%m-%d}" for place in new})
+            why = REASON_SENTENCES[odd.reason]
+            self._log.warning("bill_contradicts", **told, reason=odd.reason, why=why, first_day=days[0], last_day=days[-1])
+        self._contradicted |= new
 
 
 def _has_bill(source: ChargeSource) -> bool:

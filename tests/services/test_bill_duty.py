@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,7 +17,8 @@ from costguard.bills.bill_line import BillLine, BillLines
 from costguard.bills.bill_schedule import STRETCH_MAX, DoubtfulCharge, choose_daily_question, choose_question
 from costguard.ledger.bills.store import BillStore
 from costguard.ledger.db.maintenance import check_ledger
-from costguard.metering.billing import BillTerms
+from costguard.ledger.spans.writer import LedgerWriter
+from costguard.metering.billing import BillingRule, BillTerms, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import OptionalChargeSource
 from costguard.services import bill_duty, watch
@@ -30,7 +31,9 @@ from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
 from tests.contract.rig import Rig
 from tests.fakes.server import START, Hands
+from tests.ledger.fleet import CEILINGS, machine, poll
 from tests.ledger.found_late import RULES, PlayedAccount, playing
+from tests.ledger.test_evidence import FIRST, line
 from tests.providers.aws.rig import AwsRig
 from tests.providers.gcp.rig import GcpRig
 from tests.providers.runpod.rig import RunpodRig, plain
@@ -200,17 +203,15 @@ def test_the_duty_is_there_and_not_offline(tmp_path: Path) -> None:
 
 
 class DailyAccount:
-    """An account of AWS whose bill is one line a day, of a machine."""
+    """An account whose bill is one line a day, of a machine."""
 
-    providers = ("aws",)
-
-    def __init__(self, account: str) -> None:
-        self.account = account
+    def __init__(self, account: str, provider: str = "aws") -> None:
+        self.account, self.providers = account, (provider,)
         self.asked: list[Period] = []
 
     @property
     def scope(self) -> ScopeKey:
-        return ScopeKey("aws", self.account, "us-east-1")
+        return ScopeKey(self.providers[0], self.account, "us-east-1")
 
     def list_scopes(self) -> list[ScopeKey]:
         return [self.scope]
@@ -227,7 +228,7 @@ class DailyAccount:
         return [
             BillLine(
                 id=f"{self.account}/{day:%Y-%m-%d}",
-                provider="aws",
+                provider=self.providers[0],
                 account=self.account,
                 start=day,
                 end=day + timedelta(days=1),
@@ -239,11 +240,13 @@ class DailyAccount:
         ]
 
 
-def make_daily_duty(url: str, clock: Hands, log: Told, *sources: DailyAccount) -> BillDuty:
+def make_daily_duty(
+    url: str, clock: Hands, log: Told, *sources: DailyAccount, rules: Mapping[str, BillingRule] = RULES
+) -> BillDuty:
     with BillStore(url):
         pass
     return BillDuty(
-        url, rules=RULES, sources=lambda: {one.scope: one for one in sources}, leads=lambda: True, clock=clock, log=log
+        url, rules=rules, sources=lambda: {one.scope: one for one in sources}, leads=lambda: True, clock=clock, log=log
     )
 
 
@@ -310,3 +313,26 @@ def test_a_bill_of_many_lines_is_left_to_reconcile_and_told_once(tmp_path: Path,
     monkeypatch.setattr(bill_duty, "LINES_MAX", 1)
     duty.run()
     assert [event for event, _ in log.said] == ["bill_too_large", "bill_read"]
+
+
+def test_a_contradiction_is_logged_once_for_each_resource_and_day(tmp_path: Path) -> None:
+    url, clock, log = f"sqlite:///{tmp_path}/ledger.db", Hands(FIRST + timedelta(days=5)), Told()
+    with LedgerWriter(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record_polls([poll(at, machine(started_at=FIRST)) for at in range(120, 1600, 4)])
+        ledger.record_polls([poll(1602), poll(1604), poll(6000)])
+    account, lines = DailyAccount("lab", "acme"), [line(0, "12")]
+    account.make_lines = lambda _: lines  # type: ignore[method-assign]
+    rules = {
+        **RULES,
+        "acme": replace(get_billing_rule(RULES, "acme"), bill=BillTerms(asked="daily", step_s=86400, settles_s=86400)),
+    }
+    duty = make_daily_duty(url, clock, log, account, rules=rules)
+    told = list[list[str]]()
+    for _ in range(4):
+        duty.run()
+        told.append([facts["first_day"] for event, facts in log.said if event == "bill_contradicts"])
+        clock.at += timedelta(days=1)
+        lines[1:] = [line(1, "0.1")] if len(told) == 2 else lines[1:]
+    assert len(account.asked) == 4
+    assert told == [["2026-11-01"]] * 2 + [["2026-11-01", "2026-11-02"]] * 2
+    assert "discount" in next(facts["why"] for event, facts in log.said if event == "bill_contradicts")
