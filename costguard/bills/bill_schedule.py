@@ -3,6 +3,8 @@
 Example: a RunPod pod was found at 18:20, and may have run since noon. RunPod states its bill by the hour, and an hour is final
 an hour later. So the bill is asked for at once, which settles the hours until 17:00, and again at 20:00, when the last hour is
 final. Without charges in doubt nothing is asked.
+
+A longer doubt is asked about in stretches, the oldest one first: an account of Vast answers one day a question.
 """
 
 from __future__ import annotations
@@ -10,22 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
 from costguard.metering.billing import BillTerms
 from costguard.values.calendar import Period
-from costguard.values.instant import SECOND_US, from_micros, to_micros
+from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 
 ASKED_BACK_MAX = timedelta(days=31)
-"""How far back a bill is asked for: a month of Vast is 31 questions, one a second."""
+"""How far back a bill is asked for: a month."""
+STRETCH_MAX = timedelta(days=14)
+"""The longest time to ask for at once: 14 days of Vast take 14 to 28 s (`DAY_S` of its plug-in) of the 45 s that a run has."""
 DAILY_AFTER = timedelta(hours=20)
 """Between two daily questions, which are never of one day: see `price_refresh.REFRESH_AFTER`."""
 RESTATED_FOR = timedelta(days=3)
 """A daily bill is asked for since the beginning of the month in which so long ago lies: lines are restated for some days."""
 ASKED_AGAIN_AFTER = timedelta(hours=1)
 """The least time between two questions about doubt, whatever happens: one of RunPod's hours is final in each."""
-
-FIRST, LAST = "first", "last"
 
 
 class DoubtfulCharge(NamedTuple):
@@ -37,23 +40,32 @@ class DoubtfulCharge(NamedTuple):
 
 
 class BillQuestion(NamedTuple):
-    """A period to ask for, and the occasions that this settles: (span, FIRST or LAST)."""
+    """A period to ask for, and the occasions that this settles: (span, time until which its lines are asked for).
+
+    `more`: whether other occasions are due as well, which lie outside of the period.
+    """
 
     period: Period
-    occasions: frozenset[tuple[int, str]]
+    occasions: frozenset[tuple[int, int]]
+    more: bool = False
 
 
-def find_occasions(doubts: Iterable[DoubtfulCharge], terms: BillTerms, now: datetime) -> dict[tuple[int, str], int]:
-    """Return the occasions for which the bill has final lines at `now`, each with the start of its span.
+def find_occasions(doubts: Iterable[DoubtfulCharge], terms: BillTerms, now: datetime) -> dict[tuple[int, int], int]:
+    """Return the occasions for which the bill has final lines at `now`, each with the time from which to ask, in microseconds.
 
-    FIRST: the first line that touches the span is final. LAST: all of them are.
+    Of each stretch of a span they are its first line, and all of its lines. No stretch is longer than STRETCH_MAX, and none
+    begins earlier than ASKED_BACK_MAX before `now`.
     """
-    step_us, final_us = terms.step_s * SECOND_US, to_micros(now) - terms.settles_s * SECOND_US
-    found = dict[tuple[int, str], int]()
+    step_us, now_us = terms.step_s * SECOND_US, to_micros(now)
+    final_us, oldest_us = now_us - terms.settles_s * SECOND_US, (now_us - ASKED_BACK_MAX // MICROSECOND) // step_us * step_us
+    stretch_us, found = _compute_stretch_us(terms), dict[tuple[int, int], int]()
     for one in doubts:
-        for occasion, at_us in ((FIRST, one.start_us + 1), (LAST, one.end_us)):
-            if -(-at_us // step_us) * step_us <= final_us:
-                found[one.id, occasion] = one.start_us
+        begin_us, end_us = one.start_us // step_us * step_us, -(-one.end_us // step_us) * step_us
+        cuts = [*range(begin_us, end_us, stretch_us), end_us]
+        for since_us, last_us in pairwise(cuts):
+            for until_us in (since_us + step_us, last_us):
+                if oldest_us < until_us <= final_us:
+                    found[one.id, until_us] = max(since_us, oldest_us)
     return found
 
 
@@ -63,21 +75,28 @@ def choose_question(
     *,
     now: datetime,
     asked_at: datetime | None,
-    settled: AbstractSet[tuple[int, str]] = frozenset(),
+    settled: AbstractSet[tuple[int, int]] = frozenset(),
 ) -> BillQuestion | None:
-    """Return the question that is due about doubtful charges; None if there is none.
+    """Return the question that is due about doubtful charges, the oldest of them first; None if there is none.
 
-    `asked_at`: when the bill was last read, by anybody. `settled`: the occasions that were asked about before.
+    `asked_at`: when the source was last asked for its bill. `settled`: the occasions that were asked about before.
     """
     if asked_at is not None and now - ASKED_AGAIN_AFTER < asked_at <= now:
         return None
     found = find_occasions(doubts, terms, now)
-    new = {occasion: start_us for occasion, start_us in found.items() if occasion not in settled}
+    new = {occasion: since_us for occasion, since_us in found.items() if occasion not in settled}
     if not new:
         return None
+    start_us = min(new.values())
+    end_us = min(start_us + _compute_stretch_us(terms), to_micros(now))
+    answered = frozenset(occasion for occasion in new if occasion[1] <= end_us)
+    return BillQuestion(Period(start=from_micros(start_us), end=from_micros(end_us)), answered, more=len(answered) < len(new))
+
+
+def _compute_stretch_us(terms: BillTerms) -> int:
+    """Return STRETCH_MAX as whole lines: one of them at least."""
     step_us = terms.step_s * SECOND_US
-    start = from_micros(max(min(new.values()), to_micros(now - ASKED_BACK_MAX)) // step_us * step_us)
-    return BillQuestion(Period(start=start, end=now), frozenset(found))
+    return max(STRETCH_MAX // MICROSECOND // step_us, 1) * step_us
 
 
 def choose_daily_question(*, now: datetime, asked_at: datetime | None) -> Period | None:

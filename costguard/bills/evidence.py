@@ -47,7 +47,8 @@ REASON_SENTENCES: Mapping[str, str] = {
     TWICE: "the bill states it twice",
     OVERLAP: "it lies over another line of the same resource",
     ABOVE: "it is more than the resource can have cost as it was seen",
-    BELOW: "it is less than the resource cost as it was seen",
+    BELOW: "it is less than the resource cost as it was seen, usually by a discount that costguard does not see "
+    "(savings plan, committed use, negotiated)",
     BLOCKED: "another line of that resource and day contradicts what was seen",
 }
 """Why a line narrows nothing, in words."""
@@ -278,7 +279,10 @@ def _group_by_time(cuts: Sequence[_Cut]) -> Iterator[list[_Cut]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFinding:
-    """Lines of one account and kind of charge that narrow nothing for one reason. `resources`: some of theirs."""
+    """Lines of one account and kind of charge that narrow nothing for one reason. `resources`: some of theirs.
+
+    `days`: of lines that contradict what was seen, every (resource, UTC day in days since 1970).
+    """
 
     provider: str
     account: str
@@ -288,6 +292,7 @@ class EvidenceFinding:
     nano: int
     currency: str
     resources: tuple[str, ...]
+    days: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def contradicts(self) -> bool:

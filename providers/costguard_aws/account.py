@@ -154,6 +154,10 @@ class AwsAccount:
         """Return list and spot prices of GPU types in the polled regions."""
         return self._offers.list_offers(self.list_regions(), gpus)
 
+    def has_bill(self) -> bool:
+        """Return whether the settings enable an export or Cost Explorer, for this account."""
+        return self._bills is not None
+
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """Return bill lines from an export file or Cost Explorer; neither is read unless the settings enable it."""
         if self._bills is None:

@@ -96,9 +96,13 @@ class GcpAccount:
             raise UnreachableError(listed.why, provider="gcp")
         return list_offers(listed, self.around.gpus, gpus)
 
+    def has_bill(self) -> bool:
+        """Return whether `focus_export` names an export."""
+        return bool(self.stated.focus_export)
+
     def fetch_bill_lines(self, period: Period) -> BillLines:
         """Return the lines of the FOCUS export that `focus_export` names; without that setting there are none."""
-        if not self.stated.focus_export:
+        if not self.has_bill():
             return BillLines(lines=(), why=NO_BILL)
         bills = self.around.bills
         return bills.read_bill("gcp", bills.find_pieces(self.stated.focus_export), period, self._now())

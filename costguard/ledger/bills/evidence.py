@@ -291,6 +291,7 @@ def _group_findings(provider: str, unused: Iterable[tuple[ResourceKey, str, Unus
             nano=sum(line.nano for _, line in lines),
             currency=currency,
             resources=tuple(sorted({id_ for id_, _ in lines})[:RESOURCES_NAMED_MAX]),
+            days=frozenset((id_, line.start_us // DAY_US) for id_, line in lines if reason in CONTRADICTIONS),
         )
         for (account, charge, reason, currency), lines in ranked
     ]

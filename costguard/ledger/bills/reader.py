@@ -88,9 +88,12 @@ class BillLedgerReader:
         ((count,),) = self._query(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
         return int(count)
 
-    def load_last_import_time(self, provider: str) -> datetime | None:
-        """Return when a bill of `provider` was last taken in; None: never."""
-        ((at_us,),) = self._query("SELECT max(at_us) FROM bill_import WHERE provider = ?", (provider,))
+    def load_last_import_time(self, provider: str, account: str, *, who: str, until: datetime) -> datetime | None:
+        """Return when `who` last took in a current line of an account, by `until`; None: never.
+
+        An import that changed no line of the account is not counted.
+        """
+        ((at_us,),) = self._query(_LAST_IMPORT, (provider, account, who, to_micros(until)))
         return None if at_us is None else from_micros(at_us)
 
     def load_doubtful_charges(self, provider: str, account: str, now: datetime) -> list[DoubtfulCharge]:
@@ -217,6 +220,11 @@ SELECT count(*) FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us < ? AND end
 
 _PROVIDERS = """
 SELECT DISTINCT provider FROM bill_line WHERE replaced_us IS NULL AND start_us >= ? AND start_us < ? ORDER BY provider
+"""
+
+_LAST_IMPORT = """
+SELECT max(i.at_us) FROM bill_line AS l JOIN bill_import AS i ON i.id = l.import_id
+WHERE l.provider = ? AND l.account = ? AND l.replaced_us IS NULL AND i.who = ? AND i.at_us <= ?
 """
 
 _DOUBTFUL = """

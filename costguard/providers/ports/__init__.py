@@ -95,6 +95,14 @@ class ChargeSource(Protocol):
 
 
 @runtime_checkable
+class OptionalChargeSource(ChargeSource, Protocol):
+    """A `ChargeSource` that has a bill to read only where the settings name one."""
+
+    def has_bill(self) -> bool:
+        """Whether the settings name a bill; nothing is asked to answer it. Where False, every answer lacks all lines."""
+
+
+@runtime_checkable
 class Examiner(Protocol):
     """A provider that can be examined: its credentials, reach and rights, proven without acting."""
 
