@@ -36,6 +36,7 @@ from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.ports import OfferSource
 from costguard.sizing.assumptions import format_effect, list_alternatives
+from costguard.sizing.gpu_precision import explain_missing_precision
 from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
 from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
@@ -47,7 +48,6 @@ from costguard.sizing.speed.duration import (
     compute_job_speed,
     compute_job_startup,
 )
-from costguard.sizing.speed.flops import REDUCED_PRECISIONS
 from costguard.sizing.speed.throughput import Throughput
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -297,13 +297,10 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
 
 def check_precision(job: Job, gpus: Sequence[Gpu]) -> None:
     """Raise InputError if the job trains in a precision that none of the stated `gpus` computes in. Empty: any GPU will do."""
-    precision = job.recipe.precision
-    if not gpus or not job.recipe.trains or precision not in REDUCED_PRECISIONS:
-        return
-    if not any(gpu.fp8_tflops or (precision == "fp4" and gpu.fp4_tflops) for gpu in gpus):
+    if gpus and all(explain_missing_precision(job.recipe, gpu) for gpu in gpus):
         named = ", ".join(gpu.name for gpu in gpus)
         raise InputError(
-            f"'{precision}' is not computed by {named}",
+            f"'{job.recipe.precision}' is not computed by {named}",
             field="precision",
             hint='write precision = "bf16", or name a GPU that has it, such as H100',
         )

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from costguard.data import ShippedFacts
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement, refuse_for_memory
+from costguard.sizing.gpu_precision import list_precision_notes
 from costguard.sizing.job import Job
 from costguard.sizing.placement import (
     FABRIC_GPUS,
@@ -47,11 +48,11 @@ def place_server(
     `machines`: stated; None: the fewest that carry it.
     """
     job, joined = placer.job, 1
-    ways = placer.list_splits(gpu_count)
+    ways = placer.list_splits(gpu, gpu_count)
     plans = _list_plans(job, load, ways, gpu, gpu_count, facts=facts, machines=machines)
     while not plans and _can_join(job, gpu, gpu_count, joined, machines):
         joined *= 2
-        ways = placer.list_splits(gpu_count, joined)
+        ways = placer.list_splits(gpu, gpu_count, joined)
         plans = _list_plans(job, load, ways, gpu, gpu_count * joined, facts=facts, machines=machines, joined=joined)
     if isinstance(ways, ImpossiblePlacement):
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=ways.reason, has_gib=gpu.memory_gib)
@@ -142,7 +143,7 @@ def _build_timed(
     )
     if speed is None:
         return QuoteRefusal(gpu=on.gpu.name, gpu_count=on.gpu_count, reason="no speed figure for this GPU is known")
-    return TimedPlacement(placement=placed, throughput=speed, duration=MONTH, notes=speed.notes, serving=plan)
+    return TimedPlacement(placement=placed, throughput=speed, duration=MONTH, notes=(*placed.notes, *speed.notes), serving=plan)
 
 
 def _build_placement(job: Job, way: SizedSplit, on: Hardware) -> Placement:
@@ -154,4 +155,5 @@ def _build_placement(job: Job, way: SizedSplit, on: Hardware) -> Placement:
         recipe=way.recipe,
         footprint=way.footprint,
         network=job.network,
+        notes=list_precision_notes(job.recipe, on.gpu),
     )

@@ -25,7 +25,7 @@ def test_the_contract_has_every_key(data: dict[str, Any]) -> None:
     assert data.keys() >= wanted
     assert data["on"] == {"gpu": "A100-80GB-SXM", "count": 1, "nodes": 1}
     assert data["memory_gib"].keys() == {*TERMS, "context", "peak", "peak_phase", "reserved"}
-    assert all(f.keys() == {"gpu", "count", "peak_gib"} for f in data["fits_on"])
+    assert all(f.keys() == {"gpu", "count", "peak_gib", "precision"} for f in data["fits_on"])
     assert isinstance(data["memory_gib"]["peak_phase"], str)
     numbers = [v for k, v in data["memory_gib"].items() if k != "peak_phase"] + [data["gpu_memory_gib"]]
     assert all(isinstance(n, int | float) for n in numbers)
