@@ -58,3 +58,11 @@ class SizeAnswer:
     warnings: tuple[str, ...] = ()
     exact: ExactMemory | None = None
     capacity: int | None = None
+
+    @property
+    def sequences(self) -> int | None:
+        """Return the whole sequences in `capacity`, each within one copy of the model; None where that is None."""
+        if self.capacity is None or self.placed is None:
+            return None
+        copies = self.placed.gpus // self.placed.parallel.model_ranks
+        return copies * (self.capacity // copies // self.job.recipe.seq_len)

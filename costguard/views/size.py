@@ -5,7 +5,7 @@ The key `exact` and its table show a step executed on fake tensors, compared wit
 
 from __future__ import annotations
 
-from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.memory.footprint import SERVER_SHARE, Footprint
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
@@ -74,13 +74,16 @@ def _list_lead_lines(size: SizeAnswer) -> list[str]:
     if size.on and size.placed:
         has = size.on.gpu.memory_gib
         verdict = "fits" if size.fits else "does not fit"
+        if size.fits and size.sequences == 0:
+            verdict = "the weights fit, but a server has no room for one sequence beside them,"
         split = format_split(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
     lines += _list_notes(size)
     if size.capacity is not None:
-        whole = size.capacity // size.job.recipe.seq_len
-        lines.append(f"tokens that fit: {size.capacity:,} at once, {whole:,} sequences of {size.job.recipe.seq_len:,}")
+        each = size.job.recipe.seq_len
+        share = "" if size.on and size.on.gpu.unified_memory else f" at {SERVER_SHARE:.0%} of memory"
+        lines.append(f"tokens that fit{share}: {size.capacity:,} at once, {size.sequences or 0:,} sequences of {each:,}")
     if f.host_bytes:
         lines.append(f"host memory: {f.host_bytes / GIB:.1f} GiB a GPU for what is offloaded")
     return lines
