@@ -15,6 +15,7 @@ from costguard.sizing.gpu_precision import list_precision_notes
 from costguard.sizing.job import Job
 from costguard.sizing.placement import (
     FABRIC_GPUS,
+    MOST_JOINED,
     Hardware,
     ImpossiblePlacement,
     Placement,
@@ -34,10 +35,6 @@ MONTH = Duration(
     hours=Interval.exactly(HOURS_PER_MONTH), startup_hours=Interval.exactly(0.0), train_hours=Interval.exactly(HOURS_PER_MONTH)
 )
 """What a server runs that is never switched off: a twelfth of 8,760 hours."""
-
-
-MOST_JOINED = 4
-"""Machines that one copy is split over at most: a token passes all of them in turn."""
 
 
 def place_server(

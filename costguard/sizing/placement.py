@@ -19,6 +19,9 @@ from costguard.values.gpu import GIB, Gpu
 FABRIC_GPUS = 8
 """Machines with this many GPUs on a fabric of their own are sold with a network made for several; others are not joined."""
 
+MOST_JOINED = 4
+"""Machines that one copy of a served model is split over at most: a token passes all of them in turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
