@@ -357,8 +357,18 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
     return (
         *(() if asked.tokens or asked.serving else unknown),
         *list_assumption_warnings(asked, told),
+        *_list_batch_warnings(asked),
         *_list_master_weight_notes(asked, told),
     )
+
+
+def _list_batch_warnings(job: Job) -> tuple[str, ...]:
+    """Return a warning if words are written one sequence at a time only because no batch was stated."""
+    generates = job.architecture.writes and job.architecture.sample_unit is None and not job.recipe.trains
+    if not generates or job.tokens is None or "micro_batch" not in dict(job.assumed):
+        return ()
+    load = "" if job.architecture.kind == "encoder-decoder" else "add --requests-per-second, --prompt-len and --output-len, or "
+    return (f"one sequence at a time; a server that runs many is far cheaper: {load}raise --micro-batch",)
 
 
 def _list_master_weight_notes(job: Job, told: Mapping[str, str]) -> tuple[str, ...]:

@@ -261,3 +261,20 @@ def test_a_rental_looks_at_no_other_number_of_gpus(tmp_path: Path) -> None:
     rental = Rental(gpu="H100-SXM", gpu_count=8, hours=1, limits=JobLimits(gpus=("H100-SXM",)))
     only_one = asked(tmp_path, [offer("acme", "H100-SXM", "2.99")], rental)
     assert (only_one.options, only_one.refused) == ((), ())
+
+
+def test_words_written_one_sequence_at_a_time_by_assumption_are_warned_of(tmp_path: Path) -> None:
+    shape = FACTS.get_architecture("llama-3.1-8b")
+    table = {"model": "llama-3.1-8b", "method": "inference", "tokens": 10**8, "seq_len": 2048}
+    load = {"model": "llama-3.1-8b", "method": "inference", "requests_per_second": 1, "prompt_len": 500, "output_len": 100}
+
+    def told(job: Job) -> bool:
+        warnings = asked(tmp_path, list(SHOP), job).warnings
+        return any(w.startswith("one sequence at a time") and "--requests-per-second" in w for w in warnings)
+
+    assert told(parse_job(table, shape))
+    assert not told(parse_job(table | {"micro_batch": 1}, shape))
+    assert not told(parse_job(load, shape))
+    assert not told(JOB)
+    read = parse_job(table | {"model": "qwen3-embedding-8b"}, FACTS.get_architecture("qwen3-embedding-8b"))
+    assert not told(read)
