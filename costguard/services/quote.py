@@ -339,7 +339,8 @@ def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
 def _format_option(option: QuoteOption) -> str:
     money = f"${option.usd.expected.format()}" if option.usd else "unknown money"
     hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
-    return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
+    nodes = f" x{option.nodes} nodes" if option.nodes > 1 else ""
+    return f"{option.gpu.name} x{option.gpu_count}{nodes}: {money}, {hours} expected"
 
 
 def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:

@@ -23,7 +23,7 @@ from costguard.sizing.placement import (
     SizedSplit,
     compute_job_footprint,
 )
-from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.duration import Duration
 from costguard.sizing.speed.serving import ServingPlan, measure_copy, plan_serving
 from costguard.sizing.speed.throughput import compute_throughput
@@ -82,7 +82,8 @@ def _refuse_load(
     if plan.capacity.low < load.requests_per_second:
         needed = joined * plan.count_machines(load.requests_per_second)
         reason = (
-            f"carries {plan.capacity.low:.3g} requests per second at the low end, not {load.requests_per_second:g}: "
+            f"carries {format_requests(plan.capacity.low)} requests per second at the low end, "
+            f"not {load.requests_per_second:,.10g}: "
             f"--on {gpu.name}:{gpu_count}x{needed} would"
         )
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=reason, needs_gpus=needed * gpu_count)

@@ -278,3 +278,11 @@ def test_words_written_one_sequence_at_a_time_by_assumption_are_warned_of(tmp_pa
     assert not told(JOB)
     read = parse_job(table | {"model": "qwen3-embedding-8b"}, FACTS.get_architecture("qwen3-embedding-8b"))
     assert not told(read)
+
+
+def test_the_option_nearest_to_a_cap_is_named_with_all_its_machines(tmp_path: Path) -> None:
+    limits = JobLimits(max_usd=Money.parse("0.01"))
+    on = Hardware(gpu=FACTS.get_gpus()["RTX-4090"], gpu_count=1, nodes=3)
+    answer = asked(tmp_path, [offer("runpod", "RTX-4090", "0.34")], dataclasses.replace(JOB, limits=limits), on=on)
+    assert answer.options == ()
+    assert answer.advice[0].startswith("the cheapest that fits is RTX-4090 x1 x3 nodes: $")
