@@ -359,8 +359,17 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
         *(() if asked.tokens or asked.serving else unknown),
         *list_assumption_warnings(asked, told),
         *_list_batch_warnings(asked),
+        *_list_guidance_warnings(asked),
         *_list_master_weight_notes(asked, told),
     )
+
+
+def _list_guidance_warnings(job: Job) -> tuple[str, ...]:
+    """Return a warning that guidance doubles the passes, if these were not stated and the model is not distilled of it."""
+    if "denoising_steps" not in dict(job.assumed) or not job.architecture.guided:
+        return ()
+    twice = 2 * job.denoising_steps
+    return (f"classifier-free guidance doubles the passes: write denoising_steps = {twice} if the pipeline uses it",)
 
 
 def _list_batch_warnings(job: Job) -> tuple[str, ...]:

@@ -286,3 +286,13 @@ def test_the_option_nearest_to_a_cap_is_named_with_all_its_machines(tmp_path: Pa
     answer = asked(tmp_path, [offer("runpod", "RTX-4090", "0.34")], dataclasses.replace(JOB, limits=limits), on=on)
     assert answer.options == ()
     assert answer.advice[0].startswith("the cheapest that fits is RTX-4090 x1 x3 nodes: $")
+
+
+def test_guidance_is_told_beside_assumed_passes_of_a_model_that_is_not_distilled(tmp_path: Path) -> None:
+    def told(model: str, **stated: object) -> list[str]:
+        job = parse_job({"method": "inference", "images": 1000, **stated}, FACTS.get_architecture(model))
+        return [w for w in asked(tmp_path, list(SHOP), job).warnings if "guidance" in w]
+
+    assert told("sdxl") == ["classifier-free guidance doubles the passes: write denoising_steps = 100 if the pipeline uses it"]
+    assert told("sdxl", denoising_steps=30) == []
+    assert told("flux-1-schnell") == []
