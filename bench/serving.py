@@ -69,11 +69,12 @@ def predict_output_rate(row: ServedRow, facts: ShippedFacts) -> float | None:
     lengths = {"prompt_len": row.prompt_len, "output_len": row.output_len}
     table = {"method": "inference", "requests_per_second": 1, **lengths, "parallel": {"tp": row.gpus}, **dict(row.how)}
     job = parse_job(table, facts.get_architecture(row.model))
-    ways = Placer(job=job).list_splits(row.gpus)
+    gpu = facts.get_gpus()[row.gpu]
+    ways = Placer(job=job).list_splits(gpu, row.gpus)
     if isinstance(ways, ImpossiblePlacement) or job.serving is None:
         message = f"{row} cannot be placed"
         raise ValueError(message)
-    copy = measure_copy(job.architecture, ways[0], facts.get_gpus()[row.gpu], job.serving, facts.get_efficiency())
+    copy = measure_copy(job.architecture, ways[0], gpu, job.serving, facts.get_efficiency())
     if copy is None:
         return None
     sequences = row.sequences or copy.most

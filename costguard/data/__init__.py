@@ -50,8 +50,15 @@ class ShippedFacts:
         from costguard.sizing.huggingface import build_architecture_from_config
 
         key = self._find_name(name)
-        released = str(self._models[key]["released_precision"])
-        return replace(build_architecture_from_config(self._get_config(key), name=key), released_precision=released)
+        entry = self._models[key]
+        built = build_architecture_from_config(self._get_config(key), name=key)
+        stated = cast("Mapping[str, object]", entry.get("denoising", {}))
+        return replace(
+            built,
+            released_precision=str(entry["released_precision"]),
+            denoising_steps=cast("int | None", stated.get("steps")),
+            guided=bool(stated.get("guided", built.guided)),
+        )
 
     def config(self, name: str) -> Mapping[str, object]:
         """The Hugging Face config of the shipped model `name` (or alias): what differs from its class's defaults."""

@@ -36,6 +36,7 @@ from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.ports import OfferSource
 from costguard.sizing.assumptions import format_effect, list_alternatives
+from costguard.sizing.gpu_precision import explain_missing_precision
 from costguard.sizing.job import Job, JobLimits, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
 from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
@@ -47,7 +48,6 @@ from costguard.sizing.speed.duration import (
     compute_job_speed,
     compute_job_startup,
 )
-from costguard.sizing.speed.flops import REDUCED_PRECISIONS
 from costguard.sizing.speed.throughput import Throughput
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -297,13 +297,10 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
 
 def check_precision(job: Job, gpus: Sequence[Gpu]) -> None:
     """Raise InputError if the job trains in a precision that none of the stated `gpus` computes in. Empty: any GPU will do."""
-    precision = job.recipe.precision
-    if not gpus or not job.recipe.trains or precision not in REDUCED_PRECISIONS:
-        return
-    if not any(gpu.fp8_tflops or (precision == "fp4" and gpu.fp4_tflops) for gpu in gpus):
+    if gpus and all(explain_missing_precision(job.recipe, gpu) for gpu in gpus):
         named = ", ".join(gpu.name for gpu in gpus)
         raise InputError(
-            f"'{precision}' is not computed by {named}",
+            f"'{job.recipe.precision}' is not computed by {named}",
             field="precision",
             hint='write precision = "bf16", or name a GPU that has it, such as H100',
         )
@@ -342,7 +339,8 @@ def _describe_nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
 def _format_option(option: QuoteOption) -> str:
     money = f"${option.usd.expected.format()}" if option.usd else "unknown money"
     hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
-    return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
+    nodes = f" x{option.nodes} nodes" if option.nodes > 1 else ""
+    return f"{option.gpu.name} x{option.gpu_count}{nodes}: {money}, {hours} expected"
 
 
 def _refuse_over_cap(option: QuoteOption, why: str) -> QuoteRefusal:
@@ -360,8 +358,27 @@ def _list_warnings(asked: Job | Rental, best: QuoteOption | None, facts: Shipped
     return (
         *(() if asked.tokens or asked.serving else unknown),
         *list_assumption_warnings(asked, told),
+        *_list_batch_warnings(asked),
+        *_list_guidance_warnings(asked),
         *_list_master_weight_notes(asked, told),
     )
+
+
+def _list_guidance_warnings(job: Job) -> tuple[str, ...]:
+    """Return a warning that guidance doubles the passes, if these were not stated and the model is not distilled of it."""
+    if "denoising_steps" not in dict(job.assumed) or not job.architecture.guided:
+        return ()
+    twice = 2 * job.denoising_steps
+    return (f"classifier-free guidance doubles the passes: write denoising_steps = {twice} if the pipeline uses it",)
+
+
+def _list_batch_warnings(job: Job) -> tuple[str, ...]:
+    """Return a warning if words are written one sequence at a time only because no batch was stated."""
+    generates = job.architecture.writes and job.architecture.sample_unit is None and not job.recipe.trains
+    if not generates or job.tokens is None or "micro_batch" not in dict(job.assumed):
+        return ()
+    load = "" if job.architecture.kind == "encoder-decoder" else "add --requests-per-second, --prompt-len and --output-len, or "
+    return (f"one sequence at a time; a server that runs many is far cheaper: {load}raise --micro-batch",)
 
 
 def _list_master_weight_notes(job: Job, told: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from costguard.data import ShippedFacts
 from costguard.quoting.quote import QuoteRefusal, TimedPlacement, refuse_for_memory
+from costguard.sizing.gpu_precision import list_precision_notes
 from costguard.sizing.job import Job
 from costguard.sizing.placement import (
     FABRIC_GPUS,
+    MOST_JOINED,
     Hardware,
     ImpossiblePlacement,
     Placement,
@@ -21,7 +23,7 @@ from costguard.sizing.placement import (
     SizedSplit,
     compute_job_footprint,
 )
-from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.duration import Duration
 from costguard.sizing.speed.serving import ServingPlan, measure_copy, plan_serving
 from costguard.sizing.speed.throughput import compute_throughput
@@ -35,10 +37,6 @@ MONTH = Duration(
 """What a server runs that is never switched off: a twelfth of 8,760 hours."""
 
 
-MOST_JOINED = 4
-"""Machines that one copy is split over at most: a token passes all of them in turn."""
-
-
 def place_server(
     placer: Placer, load: ServingLoad, gpu: Gpu, gpu_count: int, *, facts: ShippedFacts, machines: int | None = None
 ) -> TimedPlacement | QuoteRefusal:
@@ -47,11 +45,11 @@ def place_server(
     `machines`: stated; None: the fewest that carry it.
     """
     job, joined = placer.job, 1
-    ways = placer.list_splits(gpu_count)
+    ways = placer.list_splits(gpu, gpu_count)
     plans = _list_plans(job, load, ways, gpu, gpu_count, facts=facts, machines=machines)
     while not plans and _can_join(job, gpu, gpu_count, joined, machines):
         joined *= 2
-        ways = placer.list_splits(gpu_count, joined)
+        ways = placer.list_splits(gpu, gpu_count, joined)
         plans = _list_plans(job, load, ways, gpu, gpu_count * joined, facts=facts, machines=machines, joined=joined)
     if isinstance(ways, ImpossiblePlacement):
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=ways.reason, has_gib=gpu.memory_gib)
@@ -84,7 +82,8 @@ def _refuse_load(
     if plan.capacity.low < load.requests_per_second:
         needed = joined * plan.count_machines(load.requests_per_second)
         reason = (
-            f"carries {plan.capacity.low:.3g} requests per second at the low end, not {load.requests_per_second:g}: "
+            f"carries {format_requests(plan.capacity.low)} requests per second at the low end, "
+            f"not {load.requests_per_second:,.10g}: "
             f"--on {gpu.name}:{gpu_count}x{needed} would"
         )
         return QuoteRefusal(gpu=gpu.name, gpu_count=gpu_count, reason=reason, needs_gpus=needed * gpu_count)
@@ -142,7 +141,7 @@ def _build_timed(
     )
     if speed is None:
         return QuoteRefusal(gpu=on.gpu.name, gpu_count=on.gpu_count, reason="no speed figure for this GPU is known")
-    return TimedPlacement(placement=placed, throughput=speed, duration=MONTH, notes=speed.notes, serving=plan)
+    return TimedPlacement(placement=placed, throughput=speed, duration=MONTH, notes=(*placed.notes, *speed.notes), serving=plan)
 
 
 def _build_placement(job: Job, way: SizedSplit, on: Hardware) -> Placement:
@@ -154,4 +153,5 @@ def _build_placement(job: Job, way: SizedSplit, on: Hardware) -> Placement:
         recipe=way.recipe,
         footprint=way.footprint,
         network=job.network,
+        notes=list_precision_notes(job.recipe, on.gpu),
     )

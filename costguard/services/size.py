@@ -12,7 +12,7 @@ from costguard.services.quote import check_precision, check_split
 from costguard.sizing.job import Job, Table, list_assumption_warnings
 from costguard.sizing.memory.footprint import Footprint, compute_cache_capacity
 from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
-from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, SizedSplit, compute_job_footprint
 from costguard.sizing.recipe import Parallelism
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
@@ -113,15 +113,28 @@ def _list_fitting_gpus(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[Fitt
 
     Whole copies need as much on several GPUs as on one: for counts above one only sharded splits are tried.
     """
-    ways = [(n, w) for n in GPU_COUNTS if not isinstance(w := placer.list_splits(n, sharded=n > 1), ImpossiblePlacement)]
-    needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
-    least = min((reserved_gib for reserved_gib, _, _ in needs), default=0.0)
-    kinds = [(gpu.memory_gib, name, gpu) for name, gpu in gpus.items()]
-    for has_gib, name, gpu in sorted(kind for kind in kinds if kind[0] >= least and kind[2].runs_pytorch):
-        for reserved_gib, peak_gib, count in needs:
+    for has_gib, name in sorted((gpu.memory_gib, name) for name, gpu in gpus.items() if gpu.runs_pytorch):
+        gpu = gpus[name]
+        for count, way in _list_sharded_splits(placer, gpu):
+            reserved_gib = way.footprint.reserved / GIB
             if reserved_gib <= has_gib and (count == 1 or not gpu.unified_memory):
-                yield FittingGpus(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
+                yield FittingGpus(
+                    gpu=name,
+                    count=count,
+                    peak_gib=way.footprint.peak / GIB,
+                    reserved_gib=reserved_gib,
+                    has_gib=has_gib,
+                    precision=way.recipe.precision,
+                )
                 break
+
+
+def _list_sharded_splits(placer: Placer, gpu: Gpu) -> Iterator[tuple[int, SizedSplit]]:
+    """Yield each count of GPUs with each split of the job over them; above one only those that shard it."""
+    for count in GPU_COUNTS:
+        ways = placer.list_splits(gpu, count, sharded=count > 1)
+        if not isinstance(ways, ImpossiblePlacement):
+            yield from ((count, way) for way in ways)
 
 
 def _list_memory_savings(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:

@@ -305,6 +305,8 @@ class Architecture:
         and QLoRA start from fp8 and mxfp4 unless stated otherwise; the others are served in 16 bits.
     - `walk`: the whole model layer by layer, where layers differ in size and there are no LayerBlocks
         (`sizing/convnet.py`).
+    - `denoising_steps`: steps in which a diffusion model makes an image where its release or pipeline states them; None: not
+        known. `guided`: each step is two passes under classifier-free guidance; a distilled model needs one.
     """
 
     name: str
@@ -325,6 +327,8 @@ class Architecture:
     units_per_sample: float = 1.0
     context: int | None = None
     companions: tuple[tuple[str, int], ...] = ()
+    denoising_steps: int | None = None
+    guided: bool = True
 
     def __post_init__(self) -> None:
         require_one_of(self.kind, KINDS, "kind")

@@ -46,8 +46,8 @@ LIMIT_KEYS = (
     "secure_only",
 )
 DENOISING_STEPS = 50
-"""Passes of the network for one image where none are stated: the default of diffusers' pipelines for SD and SDXL (0.42,
-2026-11). Classifier-free guidance doubles them."""
+"""Passes of the network for one image where neither the job nor the model's release states them: the default of diffusers'
+pipelines for SD and SDXL (0.42, 2026-11). Classifier-free guidance doubles them."""
 AMOUNT_KEYS = ("tokens", "dataset", *SAMPLE_UNITS)
 """Keys that say how much is processed; a job has one of them."""
 RUN_KEYS = (
@@ -382,9 +382,10 @@ def _read_denoising_steps(table: Table, architecture: Architecture, recipe: Reci
     stated = _read_optional_whole(table, "denoising_steps", most=100_000)
     what = f"is of a diffusion model that makes images, not of method '{recipe.method}' on {architecture.name}"
     require(makes or stated is None, "denoising_steps", what, "leave it out")
+    usual = architecture.denoising_steps or DENOISING_STEPS
     if makes and stated is None:
-        assumed.append(("denoising_steps", str(DENOISING_STEPS)))
-    return (stated or DENOISING_STEPS) if makes else 1
+        assumed.append(("denoising_steps", str(usual)))
+    return (stated or usual) if makes else 1
 
 
 def _read_network(table: Table) -> NetworkSpeeds:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from costguard.sizing.job import Job
-from costguard.sizing.placement import FABRIC_GPUS, Placement, Placer, can_hold
+from costguard.sizing.memory.footprint import compute_cache_capacity
+from costguard.sizing.placement import FABRIC_GPUS, MOST_JOINED, ImpossiblePlacement, Placer, SizedSplit, can_hold
 from costguard.sizing.recipe import Parallelism
-from costguard.values.gpu import Gpu
+from costguard.values.gpu import GIB, Gpu
 
 SHORTEST_SEQ_LEN = 256
 SMALLER_OPTIMIZER = {"adamw": "adamw-8bit", "paged-adamw": "paged-adamw-8bit", "lion": "lion-8bit", "sgd-momentum": "sgd"}
@@ -148,7 +149,20 @@ def _list_coarser_changes(job: Job) -> Iterator[JobChange]:
 def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
     """Yield a shorter sequence length, the last resort because it changes the task."""
     if job.architecture.sample_tokens is None and job.recipe.seq_len >= 2 * SHORTEST_SEQ_LEN:
-        yield _change_recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
+        yield _halve_length(job)
+
+
+def _halve_length(job: Job) -> JobChange:
+    """Return half the sequence length; of a server, half of the longer of its prompts and answers."""
+    load, cost = job.serving, "shorter context"
+    if load is None:
+        return _change_recipe(job, "seq_len", job.recipe.seq_len // 2, cost)
+    field = "prompt_len" if load.prompt_len >= load.output_len else "output_len"
+    was = max(load.prompt_len, load.output_len)
+    shorter = replace(load, **{field: was // 2})
+    recipe = replace(job.recipe, seq_len=shorter.prompt_len + shorter.output_len)
+    changed = replace(job, serving=shorter, recipe=recipe)
+    return JobChange(field=field, was=str(was), becomes=str(was // 2), cost=cost, job=changed)
 
 
 def _format(value: object) -> str:
@@ -194,19 +208,22 @@ def find_smallest_changes(
 ) -> tuple[str, ...]:
     """Return at most `most` suggestions after which some of `hardware` holds `job`.
 
-    The order is the fewest changes that suffice (the cheapest first), more machines, then other GPUs, then shorter sequences.
+    The order is the unchanged job on several machines within `max_gpus`, the fewest changes that suffice (the cheapest first),
+    more machines than that, then other GPUs, then shorter sequences. Where several machines hold the job as it is, only changes
+    with which one of them does are named.
     """
     classes = sorted(hardware, key=lambda c: c[0].memory_gib * c[1], reverse=True)
+    joined = [c for c in classes if c[1] >= FABRIC_GPUS and c[0].nvlink]
+    unchanged = list(_list_sufficient_machines(job, joined[:1], job.limits.max_gpus))
     found: list[str] = []
     for together in range(1, MOST_CHANGES_TOGETHER + 1):
-        found = found or list(islice(_list_sufficient_changes(job, classes, together), most))
-    joined = [c for c in classes if c[1] >= FABRIC_GPUS and c[0].nvlink]
-    found += list(_list_sufficient_machines(job, joined[:1]))
+        found = found or list(islice(_list_sufficient_changes(job, classes, together, alone=bool(unchanged)), most))
+    found = unchanged + found if unchanged else found + list(_list_sufficient_machines(job, joined[:1]))
     return tuple((found or list(_list_other_gpus(job, known)) or list(_list_shorter_sequences(job, classes)))[:most])
 
 
-def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together: int) -> Iterator[str]:
-    """Yield each combination of `together` changes after which some hardware class holds the job."""
+def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together: int, *, alone: bool) -> Iterator[str]:
+    """Yield each combination of `together` changes after which some hardware class holds the job; `alone`: on one machine."""
     gpus = max((count for _, count in classes), default=1)
     seen: set[frozenset[str]] = set()
     for path in _list_change_paths(job, gpus, together):
@@ -214,22 +231,48 @@ def _list_sufficient_changes(job: Job, classes: list[tuple[Gpu, int]], together:
         if changes in seen:
             continue
         seen.add(changes)
-        where = _find_hardware(path[-1].job, classes)
+        where = _find_hardware(path[-1].job, classes, alone=alone)
         if where:
             yield f"{' and '.join(lever.change for lever in path)} would fit on {where}"
 
 
-def _find_hardware(job: Job, classes: list[tuple[Gpu, int]]) -> str | None:
-    """Return the first class of which one machine, or several connected ones, holds `job`; None if there is none."""
+def _find_hardware(job: Job, classes: list[tuple[Gpu, int]], *, alone: bool = False) -> str | None:
+    """Return the first class of which one machine holds `job`, or several connected ones unless `alone`; None: none does."""
     placer = Placer(job=job)
     for gpu, count in classes:
-        if can_hold(placer.place(gpu, count)):
+        if _is_held(placer, gpu, count):
             return f"{gpu.name} x{count}"
-    for gpu, count in classes:
-        placed = placer.place_on_enough(gpu, count)
-        if isinstance(placed, Placement) and placed.fits:
-            return f"{gpu.name} x{count} x{placed.nodes} nodes"
+    for gpu, count in () if alone else classes:
+        nodes = _count_machines(placer, gpu, count, job.limits.max_gpus) if gpu.nvlink and count >= FABRIC_GPUS else None
+        if nodes is not None:
+            return f"{gpu.name} x{count} x{nodes} nodes"
     return None
+
+
+def _count_machines(placer: Placer, gpu: Gpu, count: int, most_gpus: int) -> int | None:
+    """Return the number of connected machines, from two on, that hold the job; None if none up to `most_gpus` GPUs does."""
+    most, nodes = most_gpus // count, 2
+    if placer.job.serving:
+        most = min(most, MOST_JOINED)
+    while nodes <= most:
+        if _is_held(placer, gpu, count, nodes):
+            return nodes
+        nodes *= 2
+    return None
+
+
+def _is_held(placer: Placer, gpu: Gpu, count: int, nodes: int = 1) -> bool:
+    """Return whether the hardware holds the job; of a server, also one request's keys and values beside the weights."""
+    if placer.job.serving is None:
+        return can_hold(placer.place(gpu, count, nodes))
+    ways = placer.list_splits(gpu, count, nodes)
+    return not isinstance(ways, ImpossiblePlacement) and any(_has_room(way, gpu) for way in ways)
+
+
+def _has_room(way: SizedSplit, gpu: Gpu) -> bool:
+    """Return whether one copy of a served model leaves room for one request."""
+    room = compute_cache_capacity(way.footprint, gpu, way.parallel, gpus=way.parallel.model_ranks)
+    return way.footprint.reserved <= gpu.memory_gib * GIB and (room is None or room >= way.recipe.seq_len)
 
 
 def _list_change_paths(job: Job, gpus: int, length: int) -> Iterator[tuple[JobChange, ...]]:
@@ -243,22 +286,22 @@ def _list_change_paths(job: Job, gpus: int, length: int) -> Iterator[tuple[JobCh
                 yield (lever, *rest)
 
 
-def _list_sufficient_machines(job: Job, classes: list[tuple[Gpu, int]]) -> Iterator[str]:
-    """Yield, for each given kind of machine, the number of machines that holds the job."""
+def _list_sufficient_machines(job: Job, classes: list[tuple[Gpu, int]], most_gpus: int | None = None) -> Iterator[str]:
+    """Yield, for each given kind of machine, the number of machines that holds the job, up to `most_gpus` GPUs.
+
+    None: up to `MORE_MACHINES` times as many as `max_gpus`.
+    """
     for gpu, count in classes:
-        placer, nodes = Placer(job=job), 2
-        while nodes * count <= job.limits.max_gpus * MORE_MACHINES:
-            if can_hold(placer.place(gpu, count, nodes)):
-                yield f"{nodes} machines of {gpu.name} x{count} would hold it: --on {gpu.name}:{count}x{nodes}"
-                break
-            nodes *= 2
+        nodes = _count_machines(Placer(job=job), gpu, count, most_gpus or job.limits.max_gpus * MORE_MACHINES)
+        if nodes is not None:
+            yield f"{nodes} machines of {gpu.name} x{count} would hold it: --on {gpu.name}:{count}x{nodes}"
 
 
 def _list_other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
     """Yield the smallest other GPU of which one large machine, or several, holds the job."""
     placer = Placer(job=job)
     for gpu in sorted(known, key=lambda g: (g.memory_gib, g.name)):
-        if gpu.nvlink and can_hold(placer.place(gpu, LARGE_MACHINE)):
+        if gpu.nvlink and _is_held(placer, gpu, LARGE_MACHINE):
             yield f"{gpu.name} x{LARGE_MACHINE} would hold it"
             return
     largest = max((g for g in known if g.nvlink), key=lambda g: g.memory_gib, default=None)
@@ -270,11 +313,14 @@ def _list_shorter_sequences(job: Job, classes: list[tuple[Gpu, int]]) -> Iterato
     """Yield the longest sequence length, by repeated halving, at which `job` fits with micro_batch 1."""
     if job.architecture.sample_tokens is not None:
         return
-    seq_len = job.recipe.seq_len // 2
-    while seq_len >= SHORTEST_SEQ_LEN:
-        where = _find_hardware(replace(job, recipe=replace(job.recipe, seq_len=seq_len, micro_batch=1)), classes)
+    also = " and micro_batch = 1" if job.recipe.micro_batch > 1 else ""
+    changes: dict[str, JobChange] = {}
+    shorter = replace(job, recipe=replace(job.recipe, micro_batch=1))
+    while shorter.recipe.seq_len >= 2 * SHORTEST_SEQ_LEN:
+        change = _halve_length(shorter)
+        first, shorter = changes.get(change.field, change), change.job
+        changes[change.field] = replace(change, was=first.was)
+        where = _find_hardware(shorter, classes)
         if where:
-            also = " and micro_batch = 1" if job.recipe.micro_batch > 1 else ""
-            yield f"seq_len = {seq_len} (now {job.recipe.seq_len}){also} would fit on {where}"
+            yield f"{' and '.join(one.change for one in changes.values())}{also} would fit on {where}"
             return
-        seq_len //= 2

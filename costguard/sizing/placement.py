@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from costguard.errors import InputError
+from costguard.sizing.gpu_precision import adapt_recipe, explain_missing_precision, list_precision_notes
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint, compute_footprint
 from costguard.sizing.recipe import USUAL_NETWORK, NetworkSpeeds, Parallelism, Recipe
@@ -17,6 +18,9 @@ from costguard.values.gpu import GIB, Gpu
 
 FABRIC_GPUS = 8
 """Machines with this many GPUs on a fabric of their own are sold with a network made for several; others are not joined."""
+
+MOST_JOINED = 4
+"""Machines that one copy of a served model is split over at most: a token passes all of them in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class Hardware:
 class Placement:
     """A job on `nodes` machines with `gpu_count` GPUs each.
 
-    `recipe`: the job's recipe with its gradient accumulation filled in.
+    `recipe`: the job's recipe with its gradient accumulation filled in, in the precision in which it runs on this GPU.
     """
 
     gpu: Gpu
@@ -85,18 +89,18 @@ class SizedSplit:
 class Placer:
     """Places one job on many kinds of GPU.
 
-    Memory depends on the split and not on the kind of GPU, so each split is sized once.
+    Memory depends on the split and the precision, and otherwise not on the kind of GPU, so each split is sized once for each.
     """
 
     job: Job
-    _sized: dict[tuple[int, int, bool], tuple[SizedSplit, ...] | ImpossiblePlacement] = field(default_factory=dict)
+    _sized: dict[tuple[str, int, int, bool], tuple[SizedSplit, ...] | ImpossiblePlacement] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | ImpossiblePlacement:
         """Return the lightest split that fits; if none fits, the one that needs the least memory.
 
         Return ImpossiblePlacement if no split exists.
         """
-        ways = self.list_splits(gpu_count, nodes)
+        ways = self.list_splits(gpu, gpu_count, nodes)
         if isinstance(ways, ImpossiblePlacement):
             return ways
         chosen = _find_lightest_fit(ways, gpu) or min(ways, key=lambda w: w.footprint.reserved)
@@ -108,7 +112,10 @@ class Placer:
             recipe=chosen.recipe,
             footprint=chosen.footprint,
             network=self.job.network,
-            notes=self.job.calibration.list_notes(chosen.footprint) if self.job.calibration else (),
+            notes=(
+                *(self.job.calibration.list_notes(chosen.footprint) if self.job.calibration else ()),
+                *list_precision_notes(self.job.recipe, gpu),
+            ),
         )
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | ImpossiblePlacement:
@@ -127,17 +134,22 @@ class Placer:
         return placed
 
     def list_splits(
-        self, gpu_count: int, nodes: int = 1, *, sharded: bool = False
+        self, gpu: Gpu, gpu_count: int, nodes: int = 1, *, sharded: bool = False
     ) -> tuple[SizedSplit, ...] | ImpossiblePlacement:
         """Return every split worth trying on this hardware, lightest first and sized; ImpossiblePlacement if there is none.
 
-        `sharded`: leave out full copies if another split exists.
+        There is none if the GPU does not compute in the precision of a training job. `sharded`: leave out full copies if
+        another split exists.
         """
-        key = (gpu_count, nodes, sharded)
+        lacking = explain_missing_precision(self.job.recipe, gpu)
+        if lacking:
+            return ImpossiblePlacement(reason=lacking)
+        recipe = adapt_recipe(self.job.recipe, gpu)
+        key = (recipe.precision, gpu_count, nodes, sharded)
         if key not in self._sized:
             worth = _list_worthwhile_splits(self.job, gpu_count, nodes)
             chosen = worth[1:] if sharded and len(worth) > 1 else worth
-            tried = [_size_split(self.job, parallel, gpu_count * nodes) for parallel in chosen]
+            tried = [_size_split(self.job, recipe, parallel, gpu_count * nodes) for parallel in chosen]
             ways = tuple(t for t in tried if isinstance(t, SizedSplit))
             self._sized[key] = ways or next(t for t in tried if isinstance(t, ImpossiblePlacement))
         return self._sized[key]
@@ -154,11 +166,10 @@ def _find_lightest_fit(ways: tuple[SizedSplit, ...], gpu: Gpu) -> SizedSplit | N
     return next((w for w in ways if w.footprint.reserved <= has), None)
 
 
-def _size_split(job: Job, parallel: Parallelism, gpus: int) -> SizedSplit | ImpossiblePlacement:
+def _size_split(job: Job, recipe: Recipe, parallel: Parallelism, gpus: int) -> SizedSplit | ImpossiblePlacement:
     accumulated = _compute_accumulation(job, parallel, gpus)
     if isinstance(accumulated, ImpossiblePlacement):
         return accumulated
-    recipe = job.recipe
     if accumulated != recipe.gradient_accumulation:
         recipe = replace(recipe, gradient_accumulation=accumulated)
     try:

@@ -70,6 +70,11 @@ def _check_served(architecture: Architecture, field: str) -> None:
         raise InputError(what, field=field, hint=f"leave out {', '.join(SERVING_KEYS)}; write tokens = 1000000")
 
 
+def format_requests(rate: float) -> str:
+    """Return requests per second with three significant digits: `0.123`, `4.56`, `2,030`."""
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"  # noqa: PLR2004 - from here on the digits are whole
+
+
 def require_positive(value: object, field: str, most: float, hint: str) -> float:
     """Return `value` as a number above 0 and at most `most`; raise InputError otherwise."""
     number = checks.require_number(value, field, least=-checks.HUGE_NUMBER, most=checks.HUGE_NUMBER)

@@ -16,13 +16,17 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingGpus:
-    """The smallest number of GPUs of one kind, in one machine, that holds the job."""
+    """The smallest number of GPUs of one kind, in one machine, that holds the job.
+
+    `precision`: that in which the job runs there, and whose memory this is.
+    """
 
     gpu: str
     count: int
     peak_gib: float
     reserved_gib: float
     has_gib: float
+    precision: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +58,11 @@ class SizeAnswer:
     warnings: tuple[str, ...] = ()
     exact: ExactMemory | None = None
     capacity: int | None = None
+
+    @property
+    def sequences(self) -> int | None:
+        """Return the whole sequences in `capacity`, each within one copy of the model; None where that is None."""
+        if self.capacity is None or self.placed is None:
+            return None
+        copies = self.placed.gpus // self.placed.parallel.model_ranks
+        return copies * (self.capacity // copies // self.job.recipe.seq_len)

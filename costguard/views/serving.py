@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costguard.quoting.quote import QuoteOption
-from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.serving import ServingPlan
 from costguard.values.money import MoneyInterval
 from costguard.views.columns import WORDS, ColumnFit
@@ -34,7 +34,7 @@ SERVING_FITS: Mapping[str, ColumnFit] = {
 
 def format_load(load: ServingLoad) -> str:
     """Return the load as text: `5 requests/s of 1,000 + 300 tokens`."""
-    return f"{load.requests_per_second:g} requests/s of {load.prompt_len:,} + {load.output_len:,} tokens"
+    return f"{load.requests_per_second:,.10g} requests/s of {load.prompt_len:,} + {load.output_len:,} tokens"
 
 
 def build_serving_data(o: QuoteOption) -> dict[str, object] | None:
@@ -102,7 +102,9 @@ def list_serving_notes(first: QuoteOption | None) -> list[str]:
     each = f", ${total} a million tokens with the prompts" if total else ""
     copies = "1 copy" if plan.copies == 1 else f"{plan.copies} copies"
     capacity, answer = plan.capacity, plan.request_s
-    carried = f"{capacity.expected:.3g} requests/s ({capacity.low:.3g} to {capacity.high:.3g})"
+    carried = (
+        f"{format_requests(capacity.expected)} requests/s ({format_requests(capacity.low)} to {format_requests(capacity.high)})"
+    )
     took = f"{answer.expected:.1f} s ({answer.low:.1f} to {answer.high:.1f})"
     held = "GPU" if plan.gpus_per_copy == 1 else "GPUs"
     return [

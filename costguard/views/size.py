@@ -5,7 +5,7 @@ The key `exact` and its table show a step executed on fake tensors, compared wit
 
 from __future__ import annotations
 
-from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.memory.footprint import SERVER_SHARE, Footprint
 from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
@@ -17,7 +17,9 @@ GPUS_NAMED = 8
 
 def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
     """Return the document: one record per GPU that holds the job; terms, GPUs and memory savings as tables."""
-    fits_on = [{"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3)} for f in size.fits_on]
+    fits_on = [
+        {"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3), "precision": f.precision} for f in size.fits_on
+    ]
     data = {
         "schema": SCHEMA,
         "job": build_job_data(size.job),
@@ -53,7 +55,7 @@ def build_size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()
             _build_phase_table(size.footprint),
             *_list_exact_tables(size),
             *explain,
-            _build_gpu_table(size.fits_on),
+            _build_gpu_table(size.fits_on, size.job.recipe.precision),
             _build_savings_table(size),
         ),
         notes=tuple(f"Warning: {w}." for w in size.warnings),
@@ -72,19 +74,24 @@ def _list_lead_lines(size: SizeAnswer) -> list[str]:
     if size.on and size.placed:
         has = size.on.gpu.memory_gib
         verdict = "fits" if size.fits else "does not fit"
+        if size.fits and size.sequences == 0:
+            verdict = "the weights fit, but a server has no room for one sequence beside them,"
         split = format_split(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
     lines += _list_notes(size)
     if size.capacity is not None:
-        whole = size.capacity // size.job.recipe.seq_len
-        lines.append(f"tokens that fit: {size.capacity:,} at once, {whole:,} sequences of {size.job.recipe.seq_len:,}")
+        each = size.job.recipe.seq_len
+        share = "" if size.on and size.on.gpu.unified_memory else f" at {SERVER_SHARE:.0%} of memory"
+        lines.append(f"tokens that fit{share}: {size.capacity:,} at once, {size.sequences or 0:,} sequences of {each:,}")
     if f.host_bytes:
         lines.append(f"host memory: {f.host_bytes / GIB:.1f} GiB a GPU for what is offloaded")
     return lines
 
 
 def _list_notes(size: SizeAnswer) -> tuple[str, ...]:
+    if size.placed:
+        return size.placed.notes
     calibration = size.job.calibration
     return calibration.list_notes(size.footprint) if calibration else ()
 
@@ -99,19 +106,26 @@ def _build_phase_table(f: Footprint) -> TableView:
     return TableView(title="GiB a GPU, by phase", columns=("phase", *(f"{t}>" for t in TERMS), "sum"), rows=tuple(rows))
 
 
-def _build_gpu_table(fits_on: tuple[FittingGpus, ...]) -> TableView:
+def _build_gpu_table(fits_on: tuple[FittingGpus, ...], stated: str) -> TableView:
     """Return a table with one row per number of GPUs: the smallest kinds of which that number holds the job.
 
-    The number of larger kinds is added.
+    The number of larger kinds is added, and what those need on which the job does not run in its `stated` precision.
     """
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
         same = [f for f in fits_on if f.count == count]
-        named = ", ".join(f"{f.gpu} ({f.has_gib:.0f})" for f in same[:GPUS_NAMED])
+        named = ", ".join(_format_kind(f, stated) for f in same[:GPUS_NAMED])
         more = f" and {len(same) - GPUS_NAMED} larger kinds" if len(same) > GPUS_NAMED else ""
-        rows.append((str(count), f"{same[0].reserved_gib:.1f}", named + more))
+        needed = min(same, key=lambda f: (f.precision != stated, f.has_gib)).reserved_gib
+        rows.append((str(count), f"{needed:.1f}", named + more))
     columns = ("GPUs>", "needs GiB>", "smallest kinds that hold it, with their GiB")
     return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
+
+
+def _format_kind(kind: FittingGpus, stated: str) -> str:
+    """Return the GPU with its GiB, and what the job needs there in another precision than the `stated` one."""
+    other = "" if kind.precision == stated else f": {kind.precision}, {kind.reserved_gib:.1f}"
+    return f"{kind.gpu} ({kind.has_gib:.0f}{other})"
 
 
 def _build_savings_table(size: SizeAnswer) -> TableView:

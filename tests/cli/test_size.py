@@ -25,7 +25,7 @@ def test_the_contract_has_every_key(data: dict[str, Any]) -> None:
     assert data.keys() >= wanted
     assert data["on"] == {"gpu": "A100-80GB-SXM", "count": 1, "nodes": 1}
     assert data["memory_gib"].keys() == {*TERMS, "context", "peak", "peak_phase", "reserved"}
-    assert all(f.keys() == {"gpu", "count", "peak_gib"} for f in data["fits_on"])
+    assert all(f.keys() == {"gpu", "count", "peak_gib", "precision"} for f in data["fits_on"])
     assert isinstance(data["memory_gib"]["peak_phase"], str)
     numbers = [v for k, v in data["memory_gib"].items() if k != "peak_phase"] + [data["gpu_memory_gib"]]
     assert all(isinstance(n, int | float) for n in numbers)
@@ -96,3 +96,19 @@ def test_explain_names_the_formula_of_each_term(costguard: Command) -> None:
 def test_a_short_gpu_name_is_said_to_be_completed(costguard: Command) -> None:
     data = costguard("size", *LLAMA, "--on", "H100:8", "--json").data
     assert "H100 was taken as H100-SXM" in data["warnings"]
+
+
+def test_weights_without_room_for_a_sequence_beside_them_are_not_said_to_fit(costguard: Command) -> None:
+    model = ("--model", "llama-3.1-8b", "--method", "inference", "--precision", "fp8", "--seq-len", "2048")
+    cramped = costguard("size", *model, "--on", "GTX-1080-Ti")
+    assert "the weights fit, but a server has no room for one sequence beside them, on GTX-1080-Ti x1" in cramped.out
+    assert "tokens that fit at 90% of memory: 0 at once, 0 sequences of 2,048" in cramped.out
+    roomy = costguard("size", *model, "--on", "RTX-4090")
+    assert "fits on RTX-4090 x1" in roomy.out
+
+
+def test_a_sequence_counts_only_within_one_copy_of_the_model(costguard: Command) -> None:
+    model = ("--model", "llama-3.1-8b", "--method", "inference", "--precision", "fp8", "--seq-len", "2048")
+    room = costguard("size", *model, "--on", "RTX-4090", "--json").data["capacity_tokens"]
+    told = costguard("size", *model[:-1], str(round(room * 0.6)), "--on", "RTX-4090:8")
+    assert "at once, 8 sequences of" in told.out

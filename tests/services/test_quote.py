@@ -261,3 +261,38 @@ def test_a_rental_looks_at_no_other_number_of_gpus(tmp_path: Path) -> None:
     rental = Rental(gpu="H100-SXM", gpu_count=8, hours=1, limits=JobLimits(gpus=("H100-SXM",)))
     only_one = asked(tmp_path, [offer("acme", "H100-SXM", "2.99")], rental)
     assert (only_one.options, only_one.refused) == ((), ())
+
+
+def test_words_written_one_sequence_at_a_time_by_assumption_are_warned_of(tmp_path: Path) -> None:
+    shape = FACTS.get_architecture("llama-3.1-8b")
+    table = {"model": "llama-3.1-8b", "method": "inference", "tokens": 10**8, "seq_len": 2048}
+    load = {"model": "llama-3.1-8b", "method": "inference", "requests_per_second": 1, "prompt_len": 500, "output_len": 100}
+
+    def told(job: Job) -> bool:
+        warnings = asked(tmp_path, list(SHOP), job).warnings
+        return any(w.startswith("one sequence at a time") and "--requests-per-second" in w for w in warnings)
+
+    assert told(parse_job(table, shape))
+    assert not told(parse_job(table | {"micro_batch": 1}, shape))
+    assert not told(parse_job(load, shape))
+    assert not told(JOB)
+    read = parse_job(table | {"model": "qwen3-embedding-8b"}, FACTS.get_architecture("qwen3-embedding-8b"))
+    assert not told(read)
+
+
+def test_the_option_nearest_to_a_cap_is_named_with_all_its_machines(tmp_path: Path) -> None:
+    limits = JobLimits(max_usd=Money.parse("0.01"))
+    on = Hardware(gpu=FACTS.get_gpus()["RTX-4090"], gpu_count=1, nodes=3)
+    answer = asked(tmp_path, [offer("runpod", "RTX-4090", "0.34")], dataclasses.replace(JOB, limits=limits), on=on)
+    assert answer.options == ()
+    assert answer.advice[0].startswith("the cheapest that fits is RTX-4090 x1 x3 nodes: $")
+
+
+def test_guidance_is_told_beside_assumed_passes_of_a_model_that_is_not_distilled(tmp_path: Path) -> None:
+    def told(model: str, **stated: object) -> list[str]:
+        job = parse_job({"method": "inference", "images": 1000, **stated}, FACTS.get_architecture(model))
+        return [w for w in asked(tmp_path, list(SHOP), job).warnings if "guidance" in w]
+
+    assert told("sdxl") == ["classifier-free guidance doubles the passes: write denoising_steps = 100 if the pipeline uses it"]
+    assert told("sdxl", denoising_steps=30) == []
+    assert told("flux-1-schnell") == []

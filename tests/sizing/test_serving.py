@@ -10,7 +10,7 @@ from costguard.quoting.quote import QuoteRefusal, TimedPlacement
 from costguard.services.serving import place_server
 from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Placer
-from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.decoding import DecodeStep
 from costguard.sizing.speed.serving import CopySpeed, ServingPlan, count_most_sequences, plan_serving
 
@@ -193,3 +193,8 @@ def test_a_request_longer_than_the_context_is_refused(model: str) -> None:
 def test_requests_that_are_no_rate_are_named(wrong: object) -> None:
     with pytest.raises(InputError, match="requests_per_second"):
         job(requests_per_second=wrong)
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.0123, "0.0123"), (4.56, "4.56"), (2031.0, "2,030"), (1234567.0, "1,230,000")])
+def test_requests_are_told_in_three_digits_without_exponents(rate: float, text: str) -> None:
+    assert format_requests(rate) == text

@@ -39,6 +39,26 @@ def test_an_image_of_a_diffusion_model_takes_many_passes() -> None:
     assert job("sdxl", images=100, denoising_steps=30).computed_tokens == 3000
 
 
+@pytest.mark.parametrize(
+    ("model", "steps", "guided"),
+    [
+        ("flux-1-schnell", 4, False),
+        ("flux-1-dev", 28, False),
+        ("sdxl-turbo", 1, False),
+        ("sd-turbo", 1, False),
+        ("sd-3.5-medium", 40, True),
+        ("wan-2.1-t2v-14b", 50, True),
+        ("sdxl", DENOISING_STEPS, True),
+    ],
+)
+def test_passes_that_are_not_stated_are_those_of_the_release(model: str, steps: int, guided: bool) -> None:  # noqa: FBT001 - a row
+    asked = job(model)
+    assert asked.denoising_steps == steps
+    assert ("denoising_steps", str(steps)) in asked.assumed
+    assert asked.architecture.guided is guided
+    assert job(model, denoising_steps=7).denoising_steps == 7
+
+
 def test_training_a_diffusion_model_takes_one_pass_an_image() -> None:
     assert job("sdxl", method="lora", images=100).computed_tokens == 100
     with pytest.raises(InputError, match="denoising_steps"):

@@ -344,11 +344,8 @@ def find_peak_rate(recipe: Recipe, gpu: Gpu) -> PeakRate | None:
     wide = gpu.bf16_tflops or gpu.fp32_tflops
     if wide is None:
         return None
-    asked = recipe.precision.startswith("fp16")
-    fp16 = asked or not gpu.has_bf16
-    notes = () if asked else _list_bf16_notes(gpu)
-    if gpu.bf16_tflops is None:
-        notes = (f"{gpu.name} has no fast 16-bit arithmetic: timed at its fp32 rate",)
+    fp16 = recipe.precision.startswith("fp16") or not gpu.has_bf16
+    notes = () if gpu.bf16_tflops else (f"{gpu.name} has no fast 16-bit arithmetic: timed at its fp32 rate",)
     if recipe.precision not in REDUCED_PRECISIONS:
         return PeakRate(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
     for precision in REDUCED_PRECISIONS[REDUCED_PRECISIONS.index(recipe.precision) :]:
@@ -367,9 +364,3 @@ def _find_fp32_peak(gpu: Gpu) -> PeakRate | None:
     tip = f"timed at full fp32; set_float32_matmul_precision('high') would use {gpu.tf32_tflops} TFLOPS of TF32"
     rate = gpu.fp32_tflops / gpu.dies
     return PeakRate(matrix=rate, wide=rate, notes=(tip,) if faster else ())
-
-
-def _list_bf16_notes(gpu: Gpu) -> tuple[str, ...]:
-    if gpu.has_bf16:
-        return ()
-    return (f"{gpu.name} has no bf16 arithmetic and would emulate it far slower: timed as fp16-amp, which it needs",)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory.footprint import compute_cache_capacity
 from costguard.sizing.placement import SizedSplit
-from costguard.sizing.serving_load import ServingLoad
+from costguard.sizing.serving_load import ServingLoad, format_requests
 from costguard.sizing.speed.decoding import DecodeStep, compute_decode_step, compute_prefill_rate
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.flops import count_work, find_peak_rate
@@ -218,7 +218,11 @@ def _explain_plan(
         ("sequences at most", f"{copy.most:,}", f"{held:,} cached tokens each on average, and at most as many as vLLM runs"),
         ("prompt", f"{copy.prompt_s * 1000:,.0f} ms", f"{load.prompt_len:,} tokens read with nothing else to do"),
         ("full step", f"{full.seconds * 1000:,.1f} ms", _explain_step(full, copy.most, load)),
-        ("capacity", f"{each:,.3g} requests/s", f"of one copy; {each / factor:,.3g} to {each * factor:,.3g}"),
+        (
+            "capacity",
+            f"{format_requests(each)} requests/s",
+            f"of one copy; {format_requests(each / factor)} to {format_requests(each * factor)}",
+        ),
         ("step at this load", f"{now.seconds * 1000:,.1f} ms", _explain_step(now, batch, load)),
     )
 
