@@ -97,9 +97,9 @@ def _played(day: Day, stack: ExitStack) -> tuple[Record, int]:
 def taking_outages_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """A ledger that takes a scope that cannot be asked for an empty one."""
 
-    def hasty(state: ScopeState, poll: Poll, *rest: Any) -> AccrualResult:  # noqa: ANN401 - as it is there
+    def hasty(state: ScopeState, poll: Poll, *rest: Any, **more: Any) -> AccrualResult:  # noqa: ANN401 - as it is there
         nothing = replace(poll, inventory=Complete(()), gone=frozenset(state.resources))
-        return accrue_poll(state, nothing if isinstance(poll.inventory, Failed) else poll, *rest)
+        return accrue_poll(state, nothing if isinstance(poll.inventory, Failed) else poll, *rest, **more)
 
     patch.setattr(writer, "accrue_poll", hasty)
 
