@@ -31,6 +31,8 @@ LONG_CONTEXT = 32_768
 """Tokens a sequence from which a fused loss is assumed. Whole fp32 logits of 32,768 tokens and 128,256 words are 50 GB with
 their gradients, and recipes of such lengths fuse or chunk the loss: ArcticTraining's ALST (arXiv 2506.13996, 2025),
 torchtune, Halo."""
+FUSED_AT_LENGTH = ("fused_loss", "true")
+"""What `Job.assumed` says of it."""
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
 MOST_DISK_GB = 10_000_000
@@ -294,7 +296,7 @@ def _assume_fused_loss(
     length, words = stated.get("seq_len"), architecture.vocab * architecture.has_head
     if words and "fused_loss" not in stated and "loss" not in stated and isinstance(length, int) and length >= LONG_CONTEXT:
         stated["fused_loss"] = True
-        assumed.append(("fused_loss", "true"))
+        assumed.append(FUSED_AT_LENGTH)
 
 
 def _check_decoder_len(stated: Table, architecture: Architecture) -> None:

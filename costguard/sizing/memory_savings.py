@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from costguard.sizing.job import Job
+from costguard.sizing.job import FUSED_AT_LENGTH, LONG_CONTEXT, Job
 from costguard.sizing.memory.footprint import compute_cache_capacity
 from costguard.sizing.placement import FABRIC_GPUS, MOST_JOINED, ImpossiblePlacement, Placer, SizedSplit, can_hold
 from costguard.sizing.recipe import Parallelism
@@ -153,10 +153,16 @@ def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
 
 
 def _halve_length(job: Job) -> JobChange:
-    """Return half the sequence length; of a server, half of the longer of its prompts and answers."""
+    """Return half the sequence length; of a server, half of the longer of its prompts and answers.
+
+    Below LONG_CONTEXT the loss is whole again if it was fused by assumption: whoever states this length alone gets that job.
+    """
     load, cost = job.serving, "shorter context"
     if load is None:
-        return _change_recipe(job, "seq_len", job.recipe.seq_len // 2, cost)
+        half = _change_recipe(job, "seq_len", job.recipe.seq_len // 2, cost)
+        if FUSED_AT_LENGTH not in job.assumed or half.job.recipe.seq_len >= LONG_CONTEXT:
+            return half
+        return replace(half, job=replace(half.job, recipe=replace(half.job.recipe, fused_loss=False)))
     field = "prompt_len" if load.prompt_len >= load.output_len else "output_len"
     was = max(load.prompt_len, load.output_len)
     shorter = replace(load, **{field: was // 2})

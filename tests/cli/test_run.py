@@ -41,7 +41,8 @@ def test_the_loop_quote_hold_run_ledger_and_a_closer_quote(bench: Bench) -> None
     true_hours = 40_960 / told / 3600
     distance = {name: abs(hours["expected"] - true_hours) for name, hours in said.items()}
     width = {name: hours["high"] / hours["low"] for name, hours in said.items()}
-    assert distance["next_quote"] < max(distance["quoted"], 0.1 * true_hours)  # the first quote may be right by luck
+    # The first quote may be right by luck, and the next one holds overhead that these steps did not have.
+    assert distance["next_quote"] < max(distance["quoted"], 0.2 * true_hours)
     assert width["next_quote"] < width["quoted"]
 
     again = bench.run(bench.training("--id-of-job", "demo-2", "--result", "second.json"))

@@ -57,7 +57,7 @@ def watch(folder: Path, post: Post, *flags: str) -> subprocess.Popen[str]:
         "XDG_DATA_HOME": str(folder / "data"),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "costguard", "--offline", "watch", *flags]  # no provider is configured,
+        [sys.executable, "-m", "costguard", "--offline", "watch", *flags],  # no provider is configured
         cwd=folder, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
