@@ -26,6 +26,8 @@ from typing import Self, TextIO
 from costguard.data import ShippedFacts
 from costguard.guard.overrides import ARM, ARMED_FOR, Override, join_arming
 from costguard.guard.policy import Rails
+from costguard.ledger.db.codecs import SqlRow
+from costguard.ledger.guard.outbox import insert_deliveries
 from costguard.ledger.guard.store import GuardStore
 from costguard.ledger.spans.books import SpendingReader
 from costguard.ledger.spans.writer import LedgerWriter
@@ -178,13 +180,12 @@ def accept_policies(ledger: str, text: str) -> None:
                 )
             )
         told = [one for one in book.load_escalations() if one.done]
-        rows = [
+        rows: list[SqlRow] = [
             ("before", "slack", f"policy:{one.policy}", "/".join(one.life.key), *(to_micros(one.started_at),) * 2)
             for one in told
         ]
         with book._begin_write() as (_, tell):
-            if rows:
-                tell("INSERT INTO notice_delivery VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
+            insert_deliveries(tell, rows)
 
 
 class Before:

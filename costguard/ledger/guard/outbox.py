@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -119,6 +119,11 @@ def _record_deliveries(tell: Execute, message: Notification, now: datetime) -> N
         )
         for one in about
     ]
+    insert_deliveries(tell, rows)
+
+
+def insert_deliveries(tell: Execute, rows: Sequence[SqlRow]) -> None:
+    """Insert `rows` of notice_delivery that are new, with their seals."""
     sql = f"INSERT INTO notice_delivery ({_DELIVERY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     new = [row for row in dict.fromkeys(rows) if tell(sql, [row]) == 1]
     seal_rows(tell, "notice_delivery", _DELIVERY_COLUMNS, new)
