@@ -128,6 +128,10 @@ class GuardRunner:
             record_hook_ends(self.book, self.hooks, now)
         last = self.book.load_last_run()
         before = read_previous_runs(last, self.rules, now, guarded_until=self._guarded_until(last))
+        if (
+            self.resident and self._clocks is None
+        ):  # how often a process runs is seen from its own runs, of which this is the first
+            before = replace(before, apart=None)
         with self.books() as books:
             sight = build_guard_snapshot(
                 now=now,

@@ -145,3 +145,18 @@ def test_one_gap_is_no_alarm(watch: Watch) -> None:
     watch.clock.advance(timedelta(hours=8))
     after = guard.run()
     assert (held(after), alarms(after)) == ("no run for 8:01:00", [])
+
+
+def test_a_watchdog_that_starts_after_single_runs_is_not_told_to_run_more_often(watch: Watch) -> None:
+    single = runs(watch, lambda: watch.process(S), 4 * MINUTE, 3)
+    assert "observing only: runs are 4 min apart" in "; ".join(alarms(single[2]))
+    resident = watch.process(S, resident=True)
+    assert alarms(resident.run()) == []
+    watch.clock.advance(S)
+    assert held(resident.run()) == ""
+
+
+def test_a_watchdog_whose_own_runs_all_come_after_a_gap_is_told_so(watch: Watch) -> None:
+    resident = watch.process(S, resident=True)
+    said = runs(watch, lambda: resident, 4 * MINUTE, 3)
+    assert "observing only: runs are 4 min apart" in "; ".join(alarms(said[2]))
