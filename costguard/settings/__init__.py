@@ -32,6 +32,8 @@
     currency = "EUR"
     [web]                                           # WebSettings
     listen = "127.0.0.1:8470"
+    [lake]                                          # LakeSettings
+    url = "s3://bucket/costguard"
     [providers.runpod]                              # keys that the provider defines
     base_url = "http://127.0.0.1:8080"
 

@@ -244,6 +244,16 @@ class WebSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSettings:
+    """The `[lake]` section.
+
+    `url`: folder, or fsspec URL of an object store ("s3://bucket/costguard"), for months that are closed; None: none.
+    """
+
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole settings file.
 
@@ -264,6 +274,7 @@ class Settings:
     display: DisplaySettings = field(default_factory=DisplaySettings)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     web: WebSettings = field(default_factory=WebSettings)
+    lake: LakeSettings = field(default_factory=LakeSettings)
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()

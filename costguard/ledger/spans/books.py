@@ -100,6 +100,12 @@ class SpendingReader:
                 sums.add_unobserved(period, spans)
             return sums.build_spending()
 
+    def find_first_charge(self) -> datetime | None:
+        """Return when the first recorded charge began; None: there is none."""
+        with self._reader.snapshot() as ask:
+            ((start_us,),) = ask("SELECT min(start_us) FROM span", ())
+        return None if start_us is None else from_micros(start_us)
+
     def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
         """Yield the charge items that `load_spending` sums, resource by resource.
 

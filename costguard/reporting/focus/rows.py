@@ -73,10 +73,11 @@ def build_rows(items: ChargeItems | None) -> Iterator[dict[str, RowValue]]:
     if items is not None:
         sellers = items.sellers
         for item in items:
-            yield _build_row(item, get_seller(sellers, item.attribution.provider))
+            yield build_row(item, get_seller(sellers, item.attribution.provider))
 
 
-def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
+def build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
+    """Return one item with every column of every version."""
     of = item.attribution
     service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
     sku, price_details = _build_sku(item)
