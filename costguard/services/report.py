@@ -35,7 +35,16 @@ from costguard.reporting.statement.sections import (
     sum_by_price_source,
     sum_resource_costs,
 )
-from costguard.reporting.statement.waste import ComputeRun, Waste, combine_group_hours, judge_hours, sum_waste, sum_waste_by_day
+from costguard.reporting.statement.waste import (
+    ComputeRun,
+    Waste,
+    combine_group_stretches,
+    judge_hours,
+    judge_stretches,
+    list_undecided_ranges,
+    sum_waste,
+    sum_waste_by_day,
+)
 from costguard.services.ports import Books
 from costguard.values.calendar import Period
 from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
@@ -260,17 +269,21 @@ def measure_waste(
             for span, reach in lines
             if span.meter.charge == COMPUTE
         ]
-    hours = combine_group_hours({n: judge_hours(measured[n], ran.get(n, ()), gpus[n]) for n in measured}, groups, ran)
+    hours = {n: judge_hours(measured[n], ran.get(n, ()), gpus[n]) for n in measured}
+    undecided = {n: list_undecided_ranges(measured[n], hours[n], ran.get(n, ()), gpus[n]) for n in measured}
+    samples = accounts.load_samples_within(undecided)
+    judged = {n: judge_stretches(hours[n], measured[n], samples.get(n, {}), ran.get(n, ()), gpus[n]) for n in measured}
+    stretches = combine_group_stretches(judged, groups, ran)
     start_us, end_us = to_micros(period.start), to_micros(period.end)
     days: dict[int, tuple[int, int]] = {}
     for number in measured if question.drawn else ():
-        for day, (judged, wasted) in sum_waste_by_day(ran.get(number, ()), hours[number], start_us, end_us).items():
+        for day, (known, wasted) in sum_waste_by_day(ran.get(number, ()), stretches[number], start_us, end_us).items():
             before = days.get(day, (0, 0))
-            days[day] = before[0] + judged, before[1] + wasted
+            days[day] = before[0] + known, before[1] + wasted
     wastes = [
         replace(waste, bearer=bearers.get(number)) if bearers else waste
         for number in measured
-        for waste in sum_waste(ran.get(number, ()), hours[number], start_us, end_us)
+        for waste in sum_waste(ran.get(number, ()), stretches[number], start_us, end_us)
     ]
     return wastes, days
 

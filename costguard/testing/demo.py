@@ -346,7 +346,9 @@ def build_weekend(outcome: StoryOutcome) -> Weekend:
         spent = {one.key: one.money for one in books.spent(period.end)}
         savings = tuple(_list_savings(outcome, books, period.end))
         pause = max(POLL_GAP, stage.story.poll)
-        question = ReportQuestion(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
+        question = ReportQuestion(
+            asked=asked, by=("name", "owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause
+        )
         statement = build_full_statement(accounts=books, question=question, rules=stage.rules)
     letter = next((one.message for one in outcome.told if "train" in _name_subject(one.message)), None)
     return Weekend(

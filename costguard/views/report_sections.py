@@ -39,8 +39,8 @@ from costguard.views.document import Column, TableView, build_record, build_tabl
 LONGEST_NAME = 60
 USD = "USD"
 IDLE_MEANS = (
-    "idle: whole clock hours without measured activity; partly idle: GPUs of an active machine, and machines of an active "
-    "group, without activity for the hour"
+    "idle: from one sample to the next without measured activity; partly idle: GPUs of an active machine without activity for "
+    "the hour, and machines of an active group"
 )
 SAVED_MEANS = (
     f"cost avoided by confirmed acts until the machine ran again, for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the "
@@ -77,6 +77,7 @@ def build_group_data(group: CostGroup) -> dict[str, object]:
     waste = group.waste
     return {
         "idle_usd": _format_nano(waste.idle) if waste else None,
+        "idle_hours": _round_hours(waste.idle_us) if waste else None,
         "partly_idle_usd": _format_nano(waste.partly) if waste else None,
         "judged_share": _round_share(group.judged_share),
         "before_usd": format_exact(group.before) if group.before else None,
@@ -176,6 +177,7 @@ def _build_idle_data(usd: CurrencySums) -> dict[str, object]:
     wastes = [group.waste for group in usd.groups if group.waste]
     return {
         "usd": _format_nano(sum(waste.idle for waste in wastes)) if judged else None,
+        "hours": _round_hours(sum(waste.idle_us for waste in wastes)) if judged else None,
         "partly_usd": _format_nano(sum(waste.partly for waste in wastes)) if judged else None,
         "judged_usd": _format_nano(judged),
         "computing_usd": _format_nano(usd.computing),
@@ -191,7 +193,12 @@ def _format_idle(usd: CurrencySums) -> str:
     wastes = [group.waste for group in usd.groups if group.waste]
     idle, partly = (Money(nano=sum(of)) for of in (tuple(w.idle for w in wastes), tuple(w.partly for w in wastes)))
     of = f"of the {format_share(judged / usd.computing)} of the compute cost with known activity"
-    return f"Idle: ${idle.format()}, and ${partly.format()} partly idle, {of}."
+    hours = sum(waste.idle_us for waste in wastes) / HOUR_US
+    return f"Idle: ${idle.format()} ({hours:.1f} h), and ${partly.format()} partly idle, {of}."
+
+
+def _round_hours(us: int) -> float:
+    return round(us / HOUR_US, 4)
 
 
 def _sum_judged(usd: CurrencySums) -> int:

@@ -185,6 +185,18 @@ def test_the_report_of_the_weekend_holds_what_every_machine_truly_cost() -> None
     assert [one["right"] for one in machines] == [True] * 5
 
 
+def test_the_report_of_the_weekend_shows_the_idle_time_of_its_story() -> None:
+    """To the sample: `train` is quiet from Fri 18:00 to its stop at 19:20, `notebook` from Sat 15:00 to its end at 17:20."""
+    report = played().document.data["report"]
+    assert isinstance(report, dict)
+    idle = {group["by"]["name"]: (group["idle_hours"], group["idle_usd"]) for group in report["groups"]}
+    assert idle["train"] == (1.3333, "43.693333333")
+    assert idle["notebook"] == (2.3333, "55.813333333")
+    assert {name for name, (hours, _) in idle.items() if hours} == {"train", "notebook"}, (
+        "a download and a hang are no idleness"
+    )
+
+
 def test_the_timeline_is_in_the_order_of_time_and_dates_are_local() -> None:
     times = [str(one["at"]) for one in played().document.records]
     assert all(first <= later for first, later in pairwise(times))

@@ -1,4 +1,4 @@
-"""Waste is what whole hours of samples prove, and nothing else: what is not measured is unknown."""
+"""Waste is what samples prove, by whole hours and between quiet samples, and nothing else: what is not measured is unknown."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import pytest
 
 from costguard.guard.signals import ACTIVE, IDLE
 from costguard.metering.span import Span
+from costguard.reporting.statement.idle_stretches import JudgedStretch, SamplePair
 from costguard.reporting.statement.waste import (
     ComputeRun,
     JudgedHour,
     JudgedHours,
     SampledHour,
-    combine_group_hours,
+    combine_group_stretches,
     judge_hours,
+    judge_stretches,
+    list_undecided_ranges,
     sum_waste,
 )
 from costguard.values.instant import HOUR_US, to_micros
@@ -127,37 +130,111 @@ def test_one_of_eight_busy_for_six_hours_wastes_seven_eighths() -> None:
     measured = {GPU_UTIL: rows(*[BUSY] * 6), GPU_BUSY_COUNT: rows(*[(1.0, 1.0)] * 6)}
     hours = judge_hours(measured, ran(6), 8)
     assert set(hours.values()) == {JudgedHour(ACTIVE, Fraction(7, 8))}
-    (waste,) = sum_waste(ran(6), hours, to_micros(NIGHT), to_micros(NIGHT) + 24 * HOUR_US)
+    (waste,) = sum_waste(
+        ran(6), judge_stretches(hours, measured, {}, ran(6), 8), to_micros(NIGHT), to_micros(NIGHT) + 24 * HOUR_US
+    )
     assert [Money(nano=nano).format() for nano in (waste.judged, waste.idle, waste.partly)] == ["196.62", "0.00", "172.04"]
 
 
 def test_waste_is_cut_to_the_period_and_to_what_ran() -> None:
-    hours = judge_hours({GPU_UTIL: rows(*[QUIET] * 8)}, ran(2.5), 1)
-    (waste,) = sum_waste(ran(2.5), hours, to_micros(NIGHT) + HOUR_US, to_micros(NIGHT) + 100 * HOUR_US)
+    measured = {GPU_UTIL: rows(*[QUIET] * 8)}
+    stretches = judge_stretches(judge_hours(measured, ran(2.5), 1), measured, {}, ran(2.5), 1)
+    (waste,) = sum_waste(ran(2.5), stretches, to_micros(NIGHT) + HOUR_US, to_micros(NIGHT) + 100 * HOUR_US)
     assert waste.idle == waste.judged == RATE.price.expected * 3 // 2  # the half hour at its end has samples for all of it
 
 
 def test_parts_of_a_period_waste_what_the_whole_does() -> None:
-    hours = judge_hours({GPU_UTIL: rows(QUIET, BUSY, QUIET)}, ran(3), 1)
+    measured = {GPU_UTIL: rows(QUIET, BUSY, QUIET)}
+    stretches = judge_stretches(judge_hours(measured, ran(3), 1), measured, {}, ran(3), 1)
     cut = to_micros(NIGHT) + 25 * HOUR_US // 10
     bounds = (to_micros(NIGHT), cut, to_micros(NIGHT) + 3 * HOUR_US)
-    parts = [sum_waste(ran(3), hours, a, b)[0] for a, b in pairwise(bounds)]
-    (whole,) = sum_waste(ran(3), hours, bounds[0], bounds[-1])
+    parts = [sum_waste(ran(3), stretches, a, b)[0] for a, b in pairwise(bounds)]
+    (whole,) = sum_waste(ran(3), stretches, bounds[0], bounds[-1])
     assert sum(part.idle for part in parts) == whole.idle == 2 * RATE.price.expected
     assert parts[0].add(parts[1]) == whole
 
 
+def minutes(*values: float, every: float = 1, start: float = 0) -> list[SamplePair]:
+    """A sample every so many minutes, from so many minutes after NIGHT on."""
+    return [(to_micros(NIGHT + timedelta(minutes=start + n * every)), value) for n, value in enumerate(values)]
+
+
+def stretch(begin: float, end: float, state: str = IDLE, share: int = 0) -> JudgedStretch:
+    """From and until so many minutes after NIGHT."""
+    first, last = (to_micros(NIGHT + timedelta(minutes=at)) for at in (begin, end))
+    return JudgedStretch(first, last, state, share)
+
+
+def judged(samples: dict[str, list[SamplePair]], runs: list[ComputeRun], gpus: float = 8) -> list[JudgedStretch]:
+    """What a report makes of single samples: their hours, and in undecided hours themselves."""
+    measured = dict[str, list[SampledHour]]()
+    for signal, pairs in samples.items():
+        for hour in sorted({at_us // HOUR_US for at_us, _ in pairs}):
+            values = [value for at_us, value in pairs if at_us // HOUR_US == hour]
+            measured.setdefault(signal, []).append(SampledHour(hour, len(values), sum(values), min(values), max(values)))
+    hours = judge_hours(measured, runs, gpus)
+    asked = list_undecided_ranges(measured, hours, runs, gpus)
+    within = {s: [one for one in of if any(a <= one[0] < b for a, b in asked)] for s, of in samples.items()}
+    return judge_stretches(hours, measured, within, runs, gpus)
+
+
+def idle(found: list[JudgedStretch]) -> list[JudgedStretch]:
+    return [one for one in found if one.state == IDLE]
+
+
+def test_a_machine_idles_from_the_minute_after_its_last_work_until_it_is_stopped() -> None:
+    duty = minutes(*[97.0] * 66, *[0.0] * 180)  # work until 18:05, as the module's example says it
+    found = judged({GPU_UTIL: duty}, ran(4.1))
+    assert [one.begin_us for one in idle(found)] == [stretch(66, 67).begin_us]
+    (waste,) = sum_waste(ran(4.1), found, to_micros(NIGHT), to_micros(NIGHT) + 24 * HOUR_US)
+    assert (waste.idle, waste.judged) == (RATE.price.expected * 3, RATE.price.expected * 246 // 60)
+
+
+def test_a_poll_every_twenty_minutes_shows_what_lies_between_its_quiet_samples() -> None:
+    found = judged({GPU_UTIL: minutes(97, 97, 0, 0, 0, 0, 97, every=20)}, ran(2))
+    assert idle(found) == [stretch(40, 100)]
+
+
+def test_rarer_samples_prove_nothing_of_the_time_between() -> None:
+    assert not idle(judged({GPU_UTIL: minutes(97, 0, 0, 0, 0, every=30)}, ran(3)))
+
+
+def test_a_hole_in_the_samples_is_not_idle() -> None:
+    duty = [*minutes(*[97.0] * 10, *[0.0] * 20), *minutes(*[0.0] * 10, start=50)]
+    assert idle(judged({GPU_UTIL: duty}, ran(2))) == [stretch(10, 29), stretch(50, 59)]
+
+
+def test_every_signal_of_the_day_must_be_quiet_all_the_while() -> None:
+    duty, network = minutes(*[97.0] * 10, *[0.0] * 50), minutes(*[0.0] * 30, 5e6, *[0.0] * 29)
+    assert idle(judged({GPU_UTIL: duty, NETWORK: network}, ran(2))) == [stretch(10, 29), stretch(31, 59)]
+    assert not idle(judged({GPU_UTIL: duty, CPU_UTIL: minutes(0.1, 0.1, start=600)}, ran(12))), "not measured then"
+    assert not idle(judged({NETWORK: network}, ran(2))), "no GPU duty and no agent"
+
+
+def test_many_small_volumes_are_work_between_samples_too() -> None:
+    duty, slow = minutes(97, *[0.0] * 99, 97, *[0.0] * 19), minutes(*[600_000.0] * 100, *[0.0] * 20)  # 2.16 GB an hour
+    assert idle(judged({GPU_UTIL: duty, NETWORK: slow}, ran(2))) == [stretch(103, 119)], "2 GB in the hour before 103"
+
+
+def test_steps_and_key_presses_end_a_stretch() -> None:
+    duty, step = minutes(97, *[0.0] * 59), minutes(*[5.0] * 30, *[6.0] * 30)
+    assert idle(judged({GPU_UTIL: duty, STEP: step}, ran(1))) == [stretch(1, 29), stretch(30, 59)]
+    typed = minutes(*[7200.0 + 60 * n for n in range(30)], *[60.0 * n for n in range(30)])
+    assert idle(judged({GPU_UTIL: duty, INPUT_AGE: typed}, ran(1))) == [stretch(1, 29)]
+
+
+def test_a_stretch_begins_after_the_set_up_and_ends_with_the_run() -> None:
+    fresh = ran(0.75, anchor=NIGHT - timedelta(minutes=30))
+    assert idle(judged({GPU_UTIL: minutes(*[0.0] * 30, 97, *[0.0] * 29)}, fresh)) == [stretch(15, 29), stretch(31, 45)]
+
+
 def test_a_machine_that_waits_for_its_group_is_a_part_that_does_nothing() -> None:
-    idle, works = (
-        {FIRST: JudgedHour(IDLE), FIRST + 1: JudgedHour(IDLE)},
-        {FIRST: JudgedHour(ACTIVE), FIRST + 1: JudgedHour(IDLE)},
-    )
-    found = combine_group_hours({1: idle, 2: works}, [[1, 2]], {1: ran(2), 2: ran(2)})
-    assert found[1] == {FIRST: JudgedHour(ACTIVE, Fraction(1)), FIRST + 1: JudgedHour(IDLE)}
+    waits, works = [stretch(0, 120)], [stretch(0, 45, ACTIVE), stretch(45, 120)]
+    found = combine_group_stretches({1: waits, 2: works}, [[1, 2]], {1: ran(2), 2: ran(2)})
+    assert found[1] == [stretch(0, 45, ACTIVE, 1), stretch(45, 120)]
     assert found[2] == works
 
 
 def test_beside_a_member_that_nobody_could_judge_none_of_a_group_idles() -> None:
-    idle = {FIRST: JudgedHour(IDLE), FIRST + 1: JudgedHour(IDLE)}
-    found = combine_group_hours({1: idle}, [[1, 2]], {1: ran(2), 2: ran(1)})
-    assert found[1] == {FIRST + 1: JudgedHour(IDLE)}, "the other one ran for an hour"
+    found = combine_group_stretches({1: [stretch(0, 120)]}, [[1, 2]], {1: ran(2), 2: ran(1)})
+    assert found[1] == [stretch(60, 120)], "the other one ran for an hour"

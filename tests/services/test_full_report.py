@@ -116,12 +116,12 @@ def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: StoryOutcome) -> N
     assert whole == rest, "while it ran its disk was not at rest"
 
 
-def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(weekend: StoryOutcome) -> None:
+def test_idle_minutes_are_waste_and_what_could_not_be_judged_is_unknown(weekend: StoryOutcome) -> None:
     found = told(weekend, START, START + timedelta(days=3))
     (group,) = found.usd.groups
     assert group.waste is not None
-    # busy until 18:05: the hour from 18:00 holds work, that from 19:00 was quiet until 19:07, when it stopped
-    assert Money(nano=group.waste.idle).format() == "3.82"
+    # quiet from the sample of 18:05 until 19:07, when it stopped: in the hour that also holds work, and in the next
+    assert (Money(nano=group.waste.idle).format(), group.waste.idle_us) == ("33.86", 62 * 60 * 10**6)
     assert group.waste.partly == 0
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
@@ -139,7 +139,7 @@ def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
     assert (found.saved.savings, found.saved.get_net("USD").expected.nano) == ((), 0)
     (group,) = found.usd.groups
     assert group.waste is not None
-    assert Money(nano=group.waste.idle).format() == "32.77"  # 17:00 to 18:00; it had been set up for 45 minutes by then
+    assert Money(nano=group.waste.idle).format() == "60.08"  # 16:10 to 18:00; it was created an hour before the start
 
 
 def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None:

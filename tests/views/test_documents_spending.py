@@ -238,7 +238,7 @@ def test_the_report_has_every_key_of_the_contract() -> None:
     (group,) = data["groups"]
     assert set(group) == {
         *("by", "hours", "gpu_hours", "usd", "unknown_usd", "idle_usd"),
-        *("partly_idle_usd", "judged_share", "before_usd"),
+        *("idle_hours", "partly_idle_usd", "judged_share", "before_usd"),
     }
     assert group["by"] == {"provider": "aws", "owner": "ada"}
     assert (group["hours"], group["gpu_hours"], group["idle_usd"]) == (1.0, 8.0, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -48,6 +48,7 @@ from costguard.metering.span import KnownUntil, Span
 from costguard.metering.spending import BilledResource
 from costguard.reporting.statement.groups import LEDGER_KEYS
 from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
+from costguard.reporting.statement.idle_stretches import SamplePair, TimeRange
 from costguard.reporting.statement.savings import ConfirmedAction, order_actions
 from costguard.reporting.statement.sections import ResourceCost
 from costguard.reporting.statement.waste import SampledHour
@@ -162,6 +163,17 @@ class ReportReader(SpendingReader):
                     rows = ask(sql.of.format(ids=format_placeholders(lot)), (*lot, first * unit, last * unit))
                     for (number, signal), own in groupby(rows, itemgetter(0, 1)):
                         found.setdefault(number, {}).setdefault(signal, []).extend(SampledHour._make(row[2:]) for row in own)
+        return found
+
+    def load_samples_within(self, ranges: Mapping[int, Sequence[TimeRange]]) -> dict[int, dict[str, list[SamplePair]]]:
+        """Return for each of those resources, by signal, the samples within its ranges that are stored one by one."""
+        found: dict[int, dict[str, list[SamplePair]]] = {}
+        with self._reader.snapshot() as ask:
+            stored = ask(_SAMPLES.any, ())
+            for number, parts in sorted(ranges.items()) if stored else ():
+                for start, end in parts:
+                    for signal, at_us, value in ask(_SINGLE_SAMPLES, (number, start, end)):
+                        found.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
         return found
 
     def load_daily_costs(self, period: Period, as_of: datetime, by: str) -> list[DailyCost]:
@@ -297,6 +309,10 @@ ORDER BY resource_id, signal, at_us / {HOUR_US}
     "sample",
     HOUR_US,
 )
+
+_SINGLE_SAMPLES = """
+SELECT signal, at_us, value FROM sample WHERE resource_id = ? AND at_us >= ? AND at_us < ? ORDER BY signal, at_us
+"""
 
 _GROUP_COLUMNS = {key: "d.charge" if key == "charge" else f"a.{key}" for key in LEDGER_KEYS}
 

@@ -1,41 +1,38 @@
 """Waste: the part of the compute cost in which nothing worked, as far as it was measured.
 
-Idle is a whole clock hour (UTC) of a machine in which no measured signal showed work: no GPU above 5 % duty in any sample, no
-disk, network or CPU above the threshold of work, no step, no key pressed. Partly idle is the share of a working machine's GPUs
-that did nothing all hour, and a machine that idled while another of its group worked.
+Idle is the time of a machine in which no measured signal showed work: no GPU above 5 % duty in any sample, no disk, network or
+CPU above the threshold of work, no step, no key pressed. Whole clock hours (UTC) are judged from their sums; in an hour that
+also contains work, the stretches between quiet samples are idle (`idle_stretches`). Partly idle is the share of a working
+machine's GPUs that did nothing all hour, and a machine that idled while another of its group worked.
 
 Example: $32.77 an hour for 8 GPUs, 6 h with one of them busy: 7/8 x 32.77 x 6 = $172.04 partly idle. At 0 % from 18:05 until it
-was stopped at 21:05: 19:00 to 21:00 is idle, $65.54; the hours from 18:00 and 21:00 contain some work, or were not whole.
+was stopped at 21:05, with a sample each minute: 18:06 to 21:05 is idle, $97.76.
 
-The result is a lower bound: an hour with any work is not idle, an hour that could not be judged is unknown, and a machine set
-up less than 45 minutes before is not judged yet. So at least this much was wasted, of the share with known activity.
+The result is a lower bound: what lies between a busy sample and the next is not idle, what could not be judged is unknown, and
+a machine set up less than 45 minutes before is not judged yet. Of hours whose samples are stored as sums only, those with any
+work are not idle at all. So at least this much was wasted, of the share with known activity.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 from costguard.guard.signals import (
     ACTIVE,
     AGE,
-    AGENT,
     ALIVE,
     COUNTER,
     COVERAGE_MIN,
-    CPU_UTIL_LARGE,
     DUTY,
-    FLOOR_SHARE,
     IDLE,
     INPUT_COUNTS_FOR,
-    LIMIT,
-    POWER,
-    PRESENCE,
-    RISE_SHARE,
     SIGNAL_KINDS,
     VOLUMES,
     WORK_BYTES_MIN,
@@ -43,14 +40,28 @@ from costguard.guard.signals import (
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import Span, compute_amounts
 from costguard.metering.spending import BilledResource
+from costguard.reporting.statement.idle_stretches import (
+    GAP_MAX_US,
+    PROOFS,
+    JudgedStretch,
+    SamplePair,
+    TimeRange,
+    WorkThresholds,
+    counts_for_waste,
+    find_idle_stretches,
+    find_judgement,
+    intersect_ranges,
+    join_ranges,
+    join_stretches,
+    subtract_ranges,
+)
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, SECOND_US, to_micros
 from costguard.values.resource import Attribution
-from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT
+from costguard.values.sample import GPU_BUSY_COUNT, GPU_POWER_LIMIT
 
 WARMUP_US = timedelta(minutes=45) // MICROSECOND
 LEAST_SAMPLES_HOURLY = 4
 """Samples an hour: rarer ones can miss too much."""
-LARGE_GPUS = 4
 HOURS_A_DAY = 24
 
 
@@ -59,6 +70,7 @@ class Waste:
     """The judged part of the compute cost of one attribution, and its waste, in expected nano-units.
 
     `judged`: could be judged. `idle`: the whole machine did nothing; `partly`: a part of it. Both are parts of `judged`.
+    `idle_us`: microseconds for which whole machines did nothing.
     """
 
     attribution: Attribution
@@ -66,6 +78,7 @@ class Waste:
     judged: int
     idle: int
     partly: int
+    idle_us: int = 0
     bearer: BilledResource | None = None
 
     @property
@@ -76,8 +89,12 @@ class Waste:
     def add(self, other: Waste) -> Waste:
         """Return the sum of both, with the attribution of this one."""
         return replace(
-            self, judged=self.judged + other.judged, idle=self.idle + other.idle, partly=self.partly + other.partly
-        )  # fmt: skip
+            self,
+            judged=self.judged + other.judged,
+            idle=self.idle + other.idle,
+            partly=self.partly + other.partly,
+            idle_us=self.idle_us + other.idle_us,
+        )
 
 
 class JudgedHour(NamedTuple):
@@ -112,22 +129,16 @@ SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 
 def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
     """Return the judgement of each hour of a machine with `gpus` GPUs that ran as in `ran`."""
-    known = {
-        s: rows
-        for s, rows in measured.items()
-        if rows and s in SIGNAL_KINDS and SIGNAL_KINDS[s].reading not in (LIMIT, PRESENCE)
-    }
-    running, active = _sum_running(ran), set[int]()
-    limits = [row.highest for row in measured.get(GPU_POWER_LIMIT, ())]
-    limit = max(limits, default=0.0)
+    known = {signal: rows for signal, rows in measured.items() if rows and counts_for_waste(signal)}
+    running, active, thresholds = _sum_running(ran), set[int](), _build_thresholds(measured, gpus)
     covered, days = dict[str, set[int]](), dict[str, set[int]]()
     for signal, rows in known.items():
-        active |= _find_working_hours(signal, rows, gpus, limit)
+        active |= _find_working_hours(signal, rows, thresholds)
         fullest = max(row.samples for row in rows)
         due = COVERAGE_MIN * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
         covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
         days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
-    proven = set[int]().union(*(hours for signal, hours in covered.items() if SIGNAL_KINDS[signal].family in (DUTY, AGENT)))
+    proven = set[int]().union(*(hours for signal, hours in covered.items() if SIGNAL_KINDS[signal].family in PROOFS))
     begun = _find_warmed_up(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
@@ -137,99 +148,151 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
     return found | dict.fromkeys(quiet, JudgedHour(IDLE))
 
 
-def combine_group_hours(
-    hours: Mapping[int, JudgedHours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[ComputeRun]]
-) -> dict[int, JudgedHours]:
-    """Return `hours` by resource, adjusted for `groups` whose members work together (decision 0026).
+def list_undecided_ranges(
+    measured: SampledHoursBySignal, hours: JudgedHours, ran: Sequence[ComputeRun], gpus: float
+) -> list[TimeRange]:
+    """Return the times whose single samples can show more than their hours do: hours with a quiet sample that are not idle.
 
-    If one member idles while another works, the hour is partly idle. If another member ran but could not be judged, the hour
-    becomes unknown.
+    They reach as far beyond those hours as two samples may lie apart.
     """
-    found = dict(hours)
+    thresholds, running, found = _build_thresholds(measured, gpus), _sum_running(ran), set[int]()
+    duties = {hour for signal, rows in measured.items() if _is_of(signal, DUTY) for hour, *_ in rows}
+    for signal, rows in measured.items():
+        if _is_of(signal, DUTY):
+            most = thresholds.find_most_idle(signal)
+            found |= {row.hour for row in rows if row.lowest <= most}
+        elif _is_of(signal, *PROOFS):
+            found |= {row.hour for row in rows} - duties
+    undecided = (hour for hour in found & running.keys() if hours.get(hour, JudgedHour(ACTIVE)).state != IDLE)
+    return join_ranges((hour * HOUR_US - GAP_MAX_US, (hour + 1) * HOUR_US + GAP_MAX_US) for hour in undecided)
+
+
+def judge_stretches(
+    hours: JudgedHours,
+    measured: SampledHoursBySignal,
+    samples: Mapping[str, Sequence[SamplePair]],
+    ran: Sequence[ComputeRun],
+    gpus: float,
+) -> list[JudgedStretch]:
+    """Return the judgement of a machine's time: that of its `hours`, and idle between quiet `samples` of `measured` signals."""
+    days = {signal: {row.hour // HOURS_A_DAY for row in rows} for signal, rows in measured.items()}
+    warmed = join_ranges(
+        (max(to_micros(one.span.start), to_micros(one.span.anchor) + WARMUP_US), one.until_us)
+        for one in ran
+        if to_micros(one.span.anchor) + WARMUP_US < one.until_us
+    )
+    found = intersect_ranges(find_idle_stretches(samples, days, _build_thresholds(measured, gpus)), warmed) if samples else []
+    stretches = [JudgedStretch(begin, end, IDLE) for begin, end in found]
+    for hour, judged in sorted(hours.items()):
+        share = judged.share
+        for begin, end in subtract_ranges([(hour * HOUR_US, (hour + 1) * HOUR_US)], found):
+            stretches.append(JudgedStretch(begin, end, judged.state, share.numerator, share.denominator))
+    return join_stretches(stretches)
+
+
+def combine_group_stretches(
+    stretches: Mapping[int, Sequence[JudgedStretch]], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[ComputeRun]]
+) -> dict[int, Sequence[JudgedStretch]]:
+    """Return `stretches` by resource, adjusted for `groups` whose members work together (decision 0026).
+
+    Where one member idles while another works, it is partly idle. Where another member ran but could not be judged, nothing is
+    known of it.
+    """
+    found = dict(stretches)
     for members in groups:
-        running = {member: set(_sum_running(ran.get(member, ()))) for member in members}
+        runs = {one: join_ranges((to_micros(of.span.start), of.until_us) for of in ran.get(one, ())) for one in members}
+        edges = {one: {edge for part in (*stretches.get(one, ()), *runs[one]) for edge in part[:2]} for one in members}
         for member in members:
-            own = dict(hours.get(member, {}))
-            for number, hour in hours.get(member, {}).items():
-                others = [hours.get(one, {}).get(number) for one in members if one != member and number in running[one]]
-                if hour.state != IDLE or all(other is not None and other.state == IDLE for other in others):
-                    continue
-                if any(other is not None and other.state == ACTIVE for other in others):
-                    own[number] = JudgedHour(ACTIVE, Fraction(1))
-                else:
-                    del own[number]
-            found[member] = own
+            others = [one for one in members if one != member]
+            own = [of for of in stretches.get(member, ()) if of.state != IDLE]
+            for idle in (of for of in stretches.get(member, ()) if of.state == IDLE):
+                cuts = {edge for one in others for edge in edges[one] if idle.begin_us < edge < idle.end_us}
+                for begin, end in pairwise(sorted({idle.begin_us, *cuts, idle.end_us})):
+                    running = (one for one in others if intersect_ranges([(begin, end)], runs[one]))
+                    beside = [find_judgement(stretches.get(one, ()), begin) for one in running]
+                    if all(other is not None and other.state == IDLE for other in beside):
+                        own.append(JudgedStretch(begin, end, IDLE))
+                    elif any(other is not None and other.state == ACTIVE for other in beside):
+                        own.append(JudgedStretch(begin, end, ACTIVE, 1))
+            found[member] = join_stretches(own)
     return found
 
 
-def sum_waste(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> list[Waste]:
-    """Return the cost of a machine's judged hours from `start_us` to `end_us`, by attribution and currency."""
+def sum_waste(ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int) -> list[Waste]:
+    """Return the cost of a machine's judged time from `start_us` to `end_us`, by attribution and currency."""
     sums: dict[tuple[Attribution, str], list[int]] = {}
-    judged, wasted = _mark_judged(hours), _select_wasted(hours)
+    judged, wasted = _join_judged(stretches), [one for one in stretches if one.wasted]
     for one in ran:
         first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
-        place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0])
-        for begin, finish, _ in _join_equal_hours(judged, first, last):
+        place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0, 0])
+        for begin, finish, _ in _cut_stretches(judged, first, last):
             place[0] += compute_amounts(one.span, begin, finish)[1]
-        for begin, finish, hour in _join_equal_hours(wasted, first, last):
-            place[1 if hour.state == IDLE else 2] += _take_share(hour, compute_amounts(one.span, begin, finish)[1])
+        for begin, finish, of in _cut_stretches(wasted, first, last):
+            place[1 if of.state == IDLE else 2] += _take_share(of, compute_amounts(one.span, begin, finish)[1])
+            place[3] += finish - begin if of.state == IDLE else 0
     return [
-        Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly)
-        for (attribution, currency), (nano, idle, partly) in sums.items()
+        Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly, idle_us=idle_us)
+        for (attribution, currency), (nano, idle, partly, idle_us) in sums.items()
         if nano
     ]
 
 
-def sum_waste_by_day(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
+def sum_waste_by_day(
+    ran: Sequence[ComputeRun], stretches: Sequence[JudgedStretch], start_us: int, end_us: int
+) -> dict[int, tuple[int, int]]:
     """Return, by day (since 1970, UTC), the judged compute cost and the wasted part, in nano-dollars."""
-    judged, wasted = _mark_judged(hours), _select_wasted(hours)
+    judged, wasted = _join_judged(stretches), [one for one in stretches if one.wasted]
     costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
     for one in ran:
         if one.span.meter.price.currency != "USD":
             continue
         first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
-        for begin, finish, _ in _split_at_midnight(_join_equal_hours(judged, first, last)):
+        for begin, finish, _ in _split_at_midnight(_cut_stretches(judged, first, last)):
             costs[begin // DAY_US] += compute_amounts(one.span, begin, finish)[1]
-        for begin, finish, hour in _split_at_midnight(_join_equal_hours(wasted, first, last)):
-            idled[begin // DAY_US] += _take_share(hour, compute_amounts(one.span, begin, finish)[1])
+        for begin, finish, of in _split_at_midnight(_cut_stretches(wasted, first, last)):
+            idled[begin // DAY_US] += _take_share(of, compute_amounts(one.span, begin, finish)[1])
     return {day: (nano, idled[day]) for day, nano in sorted(costs.items()) if nano}
 
 
-def _split_at_midnight(stretches: Iterable[tuple[int, int, JudgedHour]]) -> Iterator[tuple[int, int, JudgedHour]]:
+def _split_at_midnight(stretches: Iterable[tuple[int, int, JudgedStretch]]) -> Iterator[tuple[int, int, JudgedStretch]]:
     """Yield the same stretches, split at the end of each day."""
-    for begin, last, hour in stretches:
+    for begin, last, of in stretches:
         reached = begin
         while reached < last:
             until = min(last, (reached // DAY_US + 1) * DAY_US)
-            yield reached, until, hour
+            yield reached, until, of
             reached = until
 
 
-def _take_share(hour: JudgedHour, cost: int) -> int:
-    """Return the part of `cost` that was wasted in `hour`."""
-    return cost if hour.state == IDLE else cost * hour.share.numerator // hour.share.denominator
+def _take_share(of: JudgedStretch, cost: int) -> int:
+    """Return the part of `cost` that was wasted in a stretch."""
+    return cost if of.state == IDLE else cost * of.numerator // of.denominator
 
 
-def _join_equal_hours(hours: JudgedHours, first: int, last: int) -> Iterator[tuple[int, int, JudgedHour]]:
-    """Yield the parts of [first, last) with equal judgements, joined; hours without a judgement are left out."""
-    number, end = first // HOUR_US, -(-last // HOUR_US)
-    while number < end:
-        begin, hour = number, hours.get(number)
-        number += 1
-        while number < end and hours.get(number) == hour:
-            number += 1
-        if hour is not None:
-            yield max(first, begin * HOUR_US), min(last, number * HOUR_US), hour
+def _cut_stretches(stretches: Sequence[JudgedStretch], first: int, last: int) -> Iterator[tuple[int, int, JudgedStretch]]:
+    """Yield the parts of `stretches` within [first, last)."""
+    place = bisect_right(stretches, first, key=lambda one: one.end_us)
+    while place < len(stretches) and stretches[place].begin_us < last:
+        one = stretches[place]
+        yield max(first, one.begin_us), min(last, one.end_us), one
+        place += 1
 
 
-def _mark_judged(hours: JudgedHours) -> JudgedHours:
-    """Return all hours with the same state."""
-    return dict.fromkeys(hours, JudgedHour(ACTIVE))
+def _join_judged(stretches: Sequence[JudgedStretch]) -> list[JudgedStretch]:
+    """Return when anything is known, whatever it is."""
+    return join_stretches(JudgedStretch(one.begin_us, one.end_us, ACTIVE) for one in stretches)
 
 
-def _select_wasted(hours: JudgedHours) -> JudgedHours:
-    """Return the hours with any waste."""
-    return {number: hour for number, hour in hours.items() if hour.state == IDLE or hour.share}
+def _is_of(signal: str, *families: str) -> bool:
+    return counts_for_waste(signal) and SIGNAL_KINDS[signal].family in families
+
+
+def _build_thresholds(measured: SampledHoursBySignal, gpus: float) -> WorkThresholds:
+    return WorkThresholds(
+        gpus=gpus,
+        limit_w=max((row.highest for row in measured.get(GPU_POWER_LIMIT, ())), default=0.0),
+        floor_w={signal: min(row.lowest for row in rows) for signal, rows in measured.items() if rows},
+    )
 
 
 def _sum_running(ran: Sequence[ComputeRun]) -> dict[int, int]:
@@ -262,8 +325,8 @@ def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus:
     return found
 
 
-def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, limit: float) -> set[int]:
-    """Return the hours in which a signal shows work. `limit`: the watts that one GPU may draw, 0 if unknown."""
+def _find_working_hours(signal: str, rows: Sequence[SampledHour], thresholds: WorkThresholds) -> set[int]:
+    """Return the hours in which a signal shows work."""
     kind = SIGNAL_KINDS[signal]
     if kind.reading == ALIVE:
         return set()
@@ -275,12 +338,8 @@ def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, l
         }
     if kind.reading == AGE:
         return {row.hour for row in rows if row.lowest < INPUT_COUNTS_FOR.total_seconds()}
-    if kind.family == POWER:
-        most = limit * (max(1, gpus) if signal == GPU_POWER else 1)
-        floor = min(FLOOR_SHARE * most, *(row.lowest for row in rows)) + RISE_SHARE * most
-        return {row.hour for row in rows if row.highest > floor} if most > 0 else set()
-    above = CPU_UTIL_LARGE if signal == CPU_UTIL and gpus >= LARGE_GPUS else kind.above
-    found = {hour for hour, _, _, _, highest in rows if highest > above}
+    most = thresholds.find_most_idle(signal)
+    found = {hour for hour, _, _, _, highest in rows if highest > most}
     if kind.reading == VOLUMES:
         found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
     return found
