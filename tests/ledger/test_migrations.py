@@ -25,19 +25,20 @@ from costguard.ledger.db.schema import MIGRATIONS_FOLDER, REVISIONS, generate_vi
 from costguard.ledger.spans.tables import METADATA
 from tests.ledger.entries import begin, scalar
 
-SECOND = '''"""A column more."""
+HEAD, NEXT = REVISIONS[-1], "9999"
+SECOND = f'''"""A column more."""
 
 from alembic import op
 
-revision = "0006"
-down_revision = "0005"
+revision = "{NEXT}"
+down_revision = "{HEAD}"
 
 
 def upgrade() -> None:
     op.execute("ALTER TABLE scope ADD COLUMN note TEXT NOT NULL DEFAULT ''")
     op.execute("UPDATE scope SET note = 'from ' || provider")
     op.execute("CREATE TABLE extra (id BIGINT PRIMARY KEY)")
-'''
+'''  # noqa: S608 - our own words
 
 
 @pytest.fixture
@@ -175,12 +176,12 @@ def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A version that has a revision more."""
     folder = tmp_path / "migrations"
     shutil.copytree(MIGRATIONS_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0006_more.py").write_text(SECOND)
+    (folder / "versions" / f"{NEXT}_more.py").write_text(SECOND)
     monkeypatch.setattr(schema, "MIGRATIONS_FOLDER", folder)
     for module in (schema, reader):
-        monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, "0006"))
+        monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, NEXT))
     for module in (schema, reader, opening):
-        monkeypatch.setattr(module, "HEAD_REVISION", "0006")
+        monkeypatch.setattr(module, "HEAD_REVISION", NEXT)
 
 
 def older(url: str) -> dict[str, list[str]]:
@@ -200,19 +201,19 @@ def old(url: str) -> dict[str, list[str]]:
 
 def test_an_older_ledger_is_brought_up_with_all_it_holds(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
     done = upgrade_schema(url)
-    assert done.before == "0005"
+    assert done.before == HEAD
     engine = open_engine(url)
     assert scalar(engine, "SELECT note FROM scope") == "from aws"
-    assert scalar(engine, "SELECT version_num FROM alembic_version") == "0006"
+    assert scalar(engine, "SELECT version_num FROM alembic_version") == NEXT
     assert there(engine) == old | {"tables": sorted((*old["tables"], "extra"))}
     engine.dispose()
     if done.copy is None:
         assert url.startswith("postgresql")
         return
-    assert done.copy.name.startswith("ledger.db.before-0006-20")
+    assert done.copy.name.startswith(f"ledger.db.before-{NEXT}-20")
     assert done.copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(done.copy)) as copy:
-        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("0005",)]
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
         assert copy.execute("SELECT provider FROM scope").fetchall() == [("aws",)]
 
 
@@ -235,7 +236,7 @@ def test_an_upgrade_that_stops_anywhere_leaves_the_older_ledger(url: str, old: d
             except KeyboardInterrupt:
                 assert there(engine) == old, seen[-1]
                 assert scalar(engine, "SELECT provider FROM scope") == "aws"
-                assert scalar(engine, "SELECT version_num FROM alembic_version") == "0005"
+                assert scalar(engine, "SELECT version_num FROM alembic_version") == HEAD
             else:
                 total = len(seen)
                 break
@@ -259,12 +260,12 @@ def test_a_copy_that_cannot_be_made_stops_the_upgrade(
     with pytest.raises(LedgerError, match="No space left"):
         upgrade_schema(sqlite_url)
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0005",)]
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
 
 
 def test_nothing_to_do_is_nothing_done(sqlite_url: str) -> None:
     assert upgrade_schema(sqlite_url) == opening.Upgrade(before=None)
-    assert upgrade_schema(sqlite_url) == opening.Upgrade(before="0005")
+    assert upgrade_schema(sqlite_url) == opening.Upgrade(before=HEAD)
     assert [p.name for p in Path(sqlite_url.removeprefix("sqlite:///")).parent.glob("*before*")] == []
 
 

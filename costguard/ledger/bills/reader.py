@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
+from costguard.ledger.bills.unfinished import STATED, UNFINISHED
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
 from costguard.values.calendar import Period
@@ -152,7 +153,7 @@ def load_reconciliations(ask: Query, period: Period) -> list[ReconciliationRecor
     return [found[key] for key in sorted(found)]
 
 
-_WHERE_STATEMENT = "provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL"
+_WHERE_STATEMENT = f"provider = ? AND account = ? AND statement = ? AND {STATED}"
 
 _STATEMENTS = f"""
 SELECT n.account, n.statement, max(n.lines), max(n.resources), max(n.days), min(i.start_us), max(i.end_us), max(i.id)
@@ -160,11 +161,11 @@ FROM (
     SELECT account, statement, import_id, sum(count(*)) OVER w AS lines,
         sum(sum(CASE external_id WHEN '' THEN 0 ELSE 1 END)) OVER w AS resources,
         max(count(DISTINCT start_us / {DAY_US})) OVER w AS days
-    FROM bill_line WHERE provider = ? AND replaced_us IS NULL AND start_us >= ? AND start_us < ? AND end_us <= ?
+    FROM bill_line WHERE provider = ? AND {STATED} AND start_us >= ? AND start_us < ? AND end_us <= ?
     GROUP BY account, statement, import_id WINDOW w AS (PARTITION BY account, statement)
 ) AS n
 JOIN bill_import AS o ON o.id = n.import_id
-JOIN bill_import AS i ON i.provider = o.provider AND i.source = o.source
+JOIN bill_import AS i ON i.provider = o.provider AND i.source = o.source AND i.id NOT IN ({UNFINISHED})
 GROUP BY n.account, n.statement ORDER BY n.account, n.statement
 """  # noqa: S608 - our own numbers
 """A statement reaches as far as every import from the sources that its lines came from, those that changed nothing, too."""
@@ -200,9 +201,9 @@ _STRADDLING = f"""
 SELECT count(*) FROM bill_line WHERE {_WHERE_STATEMENT} AND start_us < ? AND end_us > ? AND (start_us < ? OR end_us > ?)
 """  # noqa: S608 - our own names
 
-_PROVIDERS = """
-SELECT DISTINCT provider FROM bill_line WHERE replaced_us IS NULL AND start_us >= ? AND start_us < ? ORDER BY provider
-"""
+_PROVIDERS = f"""
+SELECT DISTINCT provider FROM bill_line WHERE {STATED} AND start_us >= ? AND start_us < ? ORDER BY provider
+"""  # noqa: S608 - our own names
 
 _ACCOUNTS = "SELECT DISTINCT account FROM scope WHERE provider = ? ORDER BY account"
 

@@ -1,5 +1,7 @@
 """Write bills to the ledger: a statement is imported as a whole or not at all, and repeating it changes nothing.
 
+A large one is written in several transactions, and counts when the last one commits (`unfinished`).
+
 A line is identified by (provider, account, statement, id). If the ledger has it as stated now, nothing is written. If it was
 different before, that row is marked as replaced, with the import and the reason, and a new row is written; if the known row
 comes from a later statement, it stays.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -21,11 +24,20 @@ from typing import Self
 
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
-from costguard.errors import shorten
+from costguard.errors import CostguardError, shorten
 from costguard.guard.alerts.alert import Notification
 from costguard.ledger.bills.staging import BATCH_LINES, LINE_COLUMNS, LINE_FACT_COLUMNS, StagedStatement, hash_line_key
+from costguard.ledger.bills.unfinished import (
+    HOLD_S,
+    IMPORT_LOCK_ID,
+    IMPORT_LOCK_SUFFIX,
+    ShortTransactions,
+    begin_import,
+    finish_imports,
+    undo_unfinished_imports,
+)
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
-from costguard.ledger.db.connection import begin_write, open_engine, open_sql_session
+from costguard.ledger.db.connection import begin_write, hold_named_lock, open_engine, open_sql_session
 from costguard.ledger.guard import outbox
 from costguard.values.calendar import Period
 from costguard.values.instant import from_micros, to_micros
@@ -46,8 +58,7 @@ class _Import:
     `gone_since`: lines that a later statement no longer contains.
     """
 
-    ask: Query
-    tell: Execute
+    writes: ShortTransactions
     number: int
     now_us: int
     stated_us: int
@@ -78,11 +89,11 @@ class GatheredStatement:
 class BillStore:
     """The bills of the ledger at `url`, which is created if missing.
 
-    Use it in a `with` statement.
+    Use it in a `with` statement. `hold_s`: seconds after which an import lets other writers go first.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
+    def __init__(self, url: str, *, hold_s: float = HOLD_S) -> None:
+        self._engine, self._hold_s = open_engine(url), hold_s
 
     def __enter__(self) -> Self:
         return self
@@ -91,10 +102,22 @@ class BillStore:
         self._engine.dispose()
 
     def import_statements(self, statements: Sequence[GatheredStatement], *, who: str, now: datetime) -> list[BillImport]:
-        """Write the changes of `statements` in order, in one transaction; return the result of each provider's lines."""
-        with begin_write(self._engine) as connection:
-            ask, tell = open_sql_session(connection)
-            return [one for statement in statements for one in _import_statement(ask, tell, statement, who, now)]
+        """Write the changes of `statements` in order; return the result of each provider's lines.
+
+        They count all at once, or not at all. What an import that died has left behind is undone first.
+        """
+        with hold_named_lock(self._engine, suffix=IMPORT_LOCK_SUFFIX, number=IMPORT_LOCK_ID):
+            undo_unfinished_imports(self._engine, hold_s=self._hold_s)
+            try:
+                with ShortTransactions(self._engine, hold_s=self._hold_s) as writes:
+                    begun = list[int]()
+                    found = [one for statement in statements for one in _import_statement(writes, begun, statement, who, now)]
+                    finish_imports(writes, begun)
+            except BaseException:
+                with suppress(CostguardError):  # else the next import does it
+                    undo_unfinished_imports(self._engine, hold_s=self._hold_s)
+                raise
+        return found
 
     def record_results(
         self,
@@ -117,18 +140,21 @@ class BillStore:
             outbox.enqueue_messages(ask, tell, messages)
 
 
-def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, who: str, now: datetime) -> Iterator[BillImport]:
+def _import_statement(
+    writes: ShortTransactions, begun: list[int], statement: GatheredStatement, who: str, now: datetime
+) -> Iterator[BillImport]:
+    """Yield the import of each provider's lines once it is written; its number is added to `begun` before."""
     staged, asked = statement.staged, statement.asked
     for provider in sorted({*staged.list_providers(), *(asked[0] if asked else ())}):
         lines, start_us, end_us, estimated = staged.compute_extent(provider)
         if asked is not None:
             start_us, end_us = to_micros(asked[1].start), max(to_micros(asked[1].start), end_us)
         stated_us = to_micros(statement.stated_at)
-        gone_since = ask(_GONE_SINCE, (provider, WITHDRAWN_REASON, stated_us)) if ask(_LATER, (provider, stated_us)) else ()
+        later = writes.ask(_LATER, (provider, stated_us))
+        gone_since = writes.read(_GONE_SINCE, (provider, WITHDRAWN_REASON, stated_us)) if later else ()
         taking = _Import(
-            ask=ask,
-            tell=tell,
-            number=_make_next_id(ask, "bill_import"),
+            writes=writes,
+            number=_make_next_id(writes.ask, "bill_import"),
             now_us=to_micros(now),
             stated_us=stated_us,
             gone_since=frozenset(gone_since),
@@ -144,16 +170,20 @@ def _import_statement(ask: Query, tell: Execute, statement: GatheredStatement, w
             stated_us,
         )
         rest = (int(not statement.why), make_storable(shorten(statement.why, WHY_CHARS_MAX)), lines)
-        tell(_IMPORT, [(*facts, *rest)])
+        writes.tell(_IMPORT, [(*facts, *rest)])
+        begin_import(writes, taking.number)
+        begun.append(taking.number)
         lacking = 0
         for gone in _find_withdrawn(taking, staged, provider, asked[1] if asked else None):
             if statement.whole or (asked is not None and not statement.why):
-                _write_rows(tell, _REPLACE, [(taking.now_us, taking.number, WITHDRAWN_REASON, number) for number in gone])
+                writes.tell(_REPLACE, [(taking.now_us, taking.number, WITHDRAWN_REASON, number) for number in gone])
                 taking.withdrawn += len(gone)
             else:
                 lacking += len(gone)
+            writes.pause()
         for lot in staged.iterate_batches(provider):
             _write_batch(taking, lot)
+            writes.pause()
         yield BillImport(
             provider=provider,
             source=statement.source,
@@ -176,7 +206,7 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
     for place, ids in _group_line_ids(lot).items():
         for some in split_batches(ids):
             sql = _KNOWN.format(ids=format_placeholders(some))
-            known |= {(*place, row[2]): row for row in taking.ask(sql, (*place, *some))}
+            known |= {(*place, row[2]): row for row in taking.writes.ask(sql, (*place, *some))}
     new, gone = list[SqlRow](), list[SqlRow]()
     for row in lot:
         before = known.get(row[:4])
@@ -193,8 +223,8 @@ def _write_batch(taking: _Import, lot: Sequence[SqlRow]) -> None:
             taking.outdated += 1
             continue
         new.append((taking.number, *row, taking.stated_us))
-    _write_rows(taking.tell, _REPLACE, gone)
-    _write_rows(taking.tell, _LINE, new)
+    taking.writes.tell(_REPLACE, gone)
+    taking.writes.tell(_LINE, new)
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
 
 
@@ -208,10 +238,10 @@ def _find_withdrawn(taking: _Import, staged: StagedStatement, provider: str, per
     within = (provider, end_us, start_us, taking.stated_us)
     for statement, bill in staged.list_bills(provider):
         name = f"{bill}|"
-        for rows in _page_rows(taking.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
+        for rows in _page_rows(taking.writes.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
             yield _select_missing(staged, rows)
     others = staged.list_accounts(provider) if period else set()
-    for rows in _page_rows(taking.ask, _OF_PERIOD, within, start_us) if others else ():
+    for rows in _page_rows(taking.writes.ask, _OF_PERIOD, within, start_us) if others else ():
         yield _select_missing(staged, [row for row in rows if row[2:4] in others])
 
 
