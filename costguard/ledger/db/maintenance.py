@@ -1,6 +1,7 @@
 """`costguard db`: path, backup, check and upgrade of a ledger.
 
-The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans.
+The check recomputes all derived values in Python: amounts from the spans' own prices and times, and daily sums from the spans;
+monthly sums are compared with both.
 `has_wal_fix` detects SQLite versions with a fault that can damage a file with a write-ahead log.
 """
 
@@ -18,6 +19,7 @@ from costguard.ledger.db.address import URL_FIELD, parse_ledger_address
 from costguard.ledger.db.codecs import SPAN_COLUMNS, Query, SqlRow, decode_span
 from costguard.ledger.db.reader import LedgerReader
 from costguard.ledger.guard.audit_log import check_audit
+from costguard.ledger.spans.monthly import check_months
 from costguard.ledger.spans.posting import is_machine_time
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.metering.span import Span, compute_amounts, split_by_day
@@ -86,6 +88,7 @@ def check_ledger(url: str) -> list[str]:
             _check_overlaps(ask),
             _check_coverage(ask),
             _check_amounts(ask),
+            check_months(ask),
             (found.what for found in check_audit(ask)[1]),
         )
         return [said for kind in kinds for said in _limit_findings(list(kind))]

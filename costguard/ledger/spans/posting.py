@@ -1,4 +1,4 @@
-"""Write the changes of polls in one transaction as bulk statements, and update the daily sums.
+"""Write the changes of polls in one transaction as bulk statements, and update the daily and the monthly sums.
 
 A poll without changes costs one tuple here, and one UPDATE of its scope's coverage when the transaction ends. Daily sums change
 in the transaction that closes a span. Example: a machine at $2 an hour from 23:30 to 01:00 adds $1 and half an hour to one day,
@@ -7,7 +7,7 @@ and $2 and an hour to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -26,6 +26,7 @@ from costguard.ledger.db.codecs import (
     encode_span,
     format_placeholders,
 )
+from costguard.ledger.spans.monthly import MonthlyRollup
 from costguard.ledger.spans.scope_state import CoverageState, ScopeRecord
 from costguard.metering.meter import COMPUTE
 from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
@@ -98,9 +99,7 @@ class PollTransaction:
             _INSERT_COVERAGE,
             [(c.id, scope, c.outcome, c.why, c.start_us, c.end_us, c.polls) for scope, c in self._begun.values()],
         )
-        added, changed = self._daily.build_rows()
-        self._write(_INSERT_DAILY, added)
-        self._write(_UPDATE_DAILY, changed)
+        self._daily.write(self._write)
         self._memory.revision += 1
         self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
 
@@ -242,10 +241,11 @@ DailyPlace = tuple[int, int, str, str, int]
 
 
 class DailyRollup:
-    """The amounts that one transaction adds to each row of `daily`."""
+    """The amounts that one transaction adds to each row of `daily`, and of `monthly`."""
 
     def __init__(self) -> None:
         self._sums: dict[DailyPlace, list[int]] = {}
+        self._months = MonthlyRollup()
 
     def add(self, span: Span, attribution_id: int) -> NanoAmounts:
         """Add a closed span, and return its amounts, which are the exact sum of its days."""
@@ -255,6 +255,13 @@ class DailyRollup:
         """Subtract `before` and add `after`; return the amounts of `after`."""
         self._add_signed(before, attribution_id, -1)
         return self._add_signed(after, attribution_id, 1)
+
+    def write(self, write: Callable[[str, list[SqlRow]], object]) -> None:
+        """Write the sums by `write`, which takes a statement and its rows."""
+        added, changed = self.build_rows()
+        write(_INSERT_DAILY, added)
+        write(_UPDATE_DAILY, changed)
+        self._months.write(write)
 
     def build_rows(self) -> tuple[list[SqlRow], list[SqlRow]]:
         """Return rows to insert or add to (place, amounts, microseconds), and rows to update (the same, place last).
@@ -274,7 +281,8 @@ class DailyRollup:
         meter, counts = span.meter, is_machine_time(span)
         charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
         low = expected = high = 0
-        for day, amounts, us in split_by_day(span):
+        for part in split_by_day(span):
+            day, amounts, us = part
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
             place = (day, attribution_id, charge, currency, known)
             sums = self._sums.get(place)
@@ -284,6 +292,7 @@ class DailyRollup:
             sums[1] += sign * amounts[1]
             sums[2] += sign * amounts[2]
             sums[3] += sign * us if counts else 0
+            self._months.add_day(span, attribution_id, part, sign)
         return low, expected, high
 
 

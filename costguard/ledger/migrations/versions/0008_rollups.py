@@ -1,4 +1,7 @@
-"""Imports of bills that are written in several transactions. Made 2026-11-25."""
+"""Sums by month and resource, and imports of bills that are written in several transactions. Made 2026-11-25.
+
+`schema.migrate_schema` fills the sums from the spans, in the same transaction.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,24 @@ depends_on = None
 
 STATEMENTS = (
     """
+CREATE TABLE monthly (
+    month {BIG} NOT NULL,
+    resource_id {BIG} NOT NULL REFERENCES resource (id),
+    attribution_id {BIG} NOT NULL REFERENCES attribution (id),
+    charge TEXT NOT NULL,
+    currency TEXT NOT NULL,
+    known {BIG} NOT NULL,
+    source TEXT NOT NULL,
+    low {BIG} NOT NULL,
+    expected {BIG} NOT NULL,
+    high {BIG} NOT NULL,
+    us {BIG} NOT NULL,
+    PRIMARY KEY (month, resource_id, attribution_id, charge, currency, known, source),
+    CONSTRAINT monthly_known CHECK (known IN (0, 1)),
+    CONSTRAINT monthly_amounts CHECK (0 <= low AND low <= expected AND expected <= high AND us >= 0)
+) {PACKED}
+""",
+    """
 CREATE TABLE bill_import_unfinished (
     import_id {BIG} NOT NULL,
     lines_after {BIG} NOT NULL,
@@ -26,7 +47,7 @@ CREATE TABLE bill_import_unfinished (
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Make the tables."""
     connection = op.get_bind()
     words = WORDS[connection.dialect.name]
     for statement in STATEMENTS:
