@@ -270,7 +270,8 @@ def measure_waste(
             if span.meter.charge == COMPUTE
         ]
     hours = {n: judge_hours(measured[n], ran.get(n, ()), gpus[n]) for n in measured}
-    undecided = {n: list_undecided_ranges(measured[n], hours[n], ran.get(n, ()), gpus[n]) for n in measured}
+    single = accounts.has_single_samples(question.passed)
+    undecided = {n: list_undecided_ranges(measured[n], hours[n], ran.get(n, ()), gpus[n]) for n in measured if single}
     samples = accounts.load_samples_within(undecided)
     judged = {n: judge_stretches(hours[n], measured[n], samples.get(n, {}), ran.get(n, ()), gpus[n]) for n in measured}
     stretches = combine_group_stretches(judged, groups, ran)

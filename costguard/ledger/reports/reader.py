@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from costguard.budgets.hold import Hold
 from costguard.guard.policy import PERSON_RULE
@@ -22,6 +22,7 @@ from costguard.ledger.db.codecs import (
     KEY_COLUMNS,
     SPAN_COLUMNS,
     Query,
+    SqlRow,
     decode_life,
     decode_optional_instant,
     decode_span,
@@ -162,15 +163,19 @@ class ReportReader(SpendingReader):
                     unit = sql.unit_us
                     rows = ask(sql.of.format(ids=format_placeholders(lot)), (*lot, first * unit, last * unit))
                     for (number, signal), own in groupby(rows, itemgetter(0, 1)):
-                        found.setdefault(number, {}).setdefault(signal, []).extend(SampledHour._make(row[2:]) for row in own)
+                        found.setdefault(number, {}).setdefault(signal, []).extend(map(_take_hour, own))
         return found
+
+    def has_single_samples(self, period: Period) -> bool:
+        """Return whether any sample of `period` is stored one by one."""
+        with self._reader.snapshot() as ask:
+            return bool(ask(_SAMPLES.any, ())) and bool(ask(_SAMPLED_IN, (to_micros(period.start), to_micros(period.end))))
 
     def load_samples_within(self, ranges: Mapping[int, Sequence[TimeRange]]) -> dict[int, dict[str, list[SamplePair]]]:
         """Return for each of those resources, by signal, the samples within its ranges that are stored one by one."""
         found: dict[int, dict[str, list[SamplePair]]] = {}
         with self._reader.snapshot() as ask:
-            stored = ask(_SAMPLES.any, ())
-            for number, parts in sorted(ranges.items()) if stored else ():
+            for number, parts in sorted(ranges.items()):
                 for start, end in parts:
                     for signal, at_us, value in ask(_SINGLE_SAMPLES, (number, start, end)):
                         found.setdefault(number, {}).setdefault(signal, []).append((at_us, value))
@@ -309,6 +314,11 @@ ORDER BY resource_id, signal, at_us / {HOUR_US}
     "sample",
     HOUR_US,
 )
+
+_take_hour = cast("Callable[[SqlRow], SampledHour]", itemgetter(2, 3, 4, 5, 6))
+"""Return the `SampledHour` in a row of these queries; a large fleet has many, so that they stay plain tuples."""
+
+_SAMPLED_IN = "SELECT 1 FROM sample WHERE at_us >= ? AND at_us < ? LIMIT 1"
 
 _SINGLE_SAMPLES = """
 SELECT signal, at_us, value FROM sample WHERE resource_id = ? AND at_us >= ? AND at_us < ? ORDER BY signal, at_us

@@ -33,6 +33,7 @@ from costguard.guard.signals import (
     DUTY,
     IDLE,
     INPUT_COUNTS_FOR,
+    POWER,
     SIGNAL_KINDS,
     VOLUMES,
     WORK_BYTES_MIN,
@@ -104,6 +105,9 @@ class JudgedHour(NamedTuple):
     share: Fraction = Fraction(0)
 
 
+_ACTIVE_HOUR, _IDLE_HOUR = JudgedHour(ACTIVE), JudgedHour(IDLE)
+
+
 class ComputeRun(NamedTuple):
     """A span of computing, and until when it probably continued, in microseconds since 1970."""
 
@@ -112,7 +116,7 @@ class ComputeRun(NamedTuple):
 
 
 class SampledHour(NamedTuple):
-    """Aggregates of the samples of one signal in an `hour` (since 1970)."""
+    """Aggregates of the samples of one signal in an `hour` (since 1970). Read by position: it may be a plain tuple."""
 
     hour: int
     samples: int
@@ -134,18 +138,19 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
     covered, days = dict[str, set[int]](), dict[str, set[int]]()
     for signal, rows in known.items():
         active |= _find_working_hours(signal, rows, thresholds)
-        fullest = max(row.samples for row in rows)
+        _, counts, _, _, _ = zip(*rows, strict=True)
+        fullest = max(counts)
         due = COVERAGE_MIN * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
         covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
-        days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
+        days[signal] = {hour // HOURS_A_DAY for hour in {row[0] for row in rows}}
     proven = set[int]().union(*(hours for signal, hours in covered.items() if SIGNAL_KINDS[signal].family in PROOFS))
     begun = _find_warmed_up(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
         quiet -= {hour for hour in quiet - hours if hour // HOURS_A_DAY in days[signal]}
-    found = dict.fromkeys(active & running.keys(), JudgedHour(ACTIVE))
+    found = dict.fromkeys(active & running.keys(), _ACTIVE_HOUR)
     found |= _find_spare_hours(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
-    return found | dict.fromkeys(quiet, JudgedHour(IDLE))
+    return found | dict.fromkeys(quiet, _IDLE_HOUR)
 
 
 def list_undecided_ranges(
@@ -160,9 +165,9 @@ def list_undecided_ranges(
     for signal, rows in measured.items():
         if _is_of(signal, DUTY):
             most = thresholds.find_most_idle(signal)
-            found |= {row.hour for row in rows if row.lowest <= most}
+            found |= {hour for hour, _, _, lowest, _ in rows if lowest <= most}
         elif _is_of(signal, *PROOFS):
-            found |= {row.hour for row in rows} - duties
+            found |= {hour for hour, *_ in rows} - duties
     undecided = (hour for hour in found & running.keys() if hours.get(hour, JudgedHour(ACTIVE)).state != IDLE)
     return join_ranges((hour * HOUR_US - GAP_MAX_US, (hour + 1) * HOUR_US + GAP_MAX_US) for hour in undecided)
 
@@ -175,19 +180,34 @@ def judge_stretches(
     gpus: float,
 ) -> list[JudgedStretch]:
     """Return the judgement of a machine's time: that of its `hours`, and idle between quiet `samples` of `measured` signals."""
-    days = {signal: {row.hour // HOURS_A_DAY for row in rows} for signal, rows in measured.items()}
+    if not samples:
+        return _join_hours(hours)
+    days = {signal: {row[0] // HOURS_A_DAY for row in rows} for signal, rows in measured.items()}
     warmed = join_ranges(
         (max(to_micros(one.span.start), to_micros(one.span.anchor) + WARMUP_US), one.until_us)
         for one in ran
         if to_micros(one.span.anchor) + WARMUP_US < one.until_us
     )
-    found = intersect_ranges(find_idle_stretches(samples, days, _build_thresholds(measured, gpus)), warmed) if samples else []
+    found = intersect_ranges(find_idle_stretches(samples, days, _build_thresholds(measured, gpus)), warmed)
     stretches = [JudgedStretch(begin, end, IDLE) for begin, end in found]
     for hour, judged in sorted(hours.items()):
         share = judged.share
         for begin, end in subtract_ranges([(hour * HOUR_US, (hour + 1) * HOUR_US)], found):
             stretches.append(JudgedStretch(begin, end, judged.state, share.numerator, share.denominator))
     return join_stretches(stretches)
+
+
+def _join_hours(hours: JudgedHours) -> list[JudgedStretch]:
+    """Return hours as stretches; neighbours with the same judgement are joined."""
+    found, ordered, place = list[JudgedStretch](), sorted(hours), 0
+    while place < len(ordered):
+        begin, judged = ordered[place], hours[ordered[place]]
+        end = begin
+        while place < len(ordered) and ordered[place] == end and (hours[end] is judged or hours[end] == judged):
+            end, place = end + 1, place + 1
+        share = judged.share
+        found.append(JudgedStretch(begin * HOUR_US, end * HOUR_US, judged.state, share.numerator, share.denominator))
+    return found
 
 
 def combine_group_stretches(
@@ -290,8 +310,8 @@ def _is_of(signal: str, *families: str) -> bool:
 def _build_thresholds(measured: SampledHoursBySignal, gpus: float) -> WorkThresholds:
     return WorkThresholds(
         gpus=gpus,
-        limit_w=max((row.highest for row in measured.get(GPU_POWER_LIMIT, ())), default=0.0),
-        floor_w={signal: min(row.lowest for row in rows) for signal, rows in measured.items() if rows},
+        limit_w=max((row[4] for row in measured.get(GPU_POWER_LIMIT, ())), default=0.0),
+        floor_w={signal: min(row[3] for row in rows) for signal, rows in measured.items() if rows and _is_of(signal, POWER)},
     )
 
 
@@ -318,10 +338,10 @@ def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
 def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus: float) -> dict[int, JudgedHour]:
     """Return those of `hours` of a working machine in which some GPUs did nothing: never were all GPUs busy together."""
     found = dict[int, JudgedHour]()
-    for row in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
-        share = 1 - Fraction(int(row.highest), int(gpus))
-        if row.hour in hours and 0 < share < 1:
-            found[row.hour] = JudgedHour(ACTIVE, share)
+    for hour, _, _, _, highest in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
+        share = 1 - Fraction(int(highest), int(gpus))
+        if hour in hours and 0 < share < 1:
+            found[hour] = JudgedHour(ACTIVE, share)
     return found
 
 
@@ -332,14 +352,14 @@ def _find_working_hours(signal: str, rows: Sequence[SampledHour], thresholds: Wo
         return set()
     if kind.reading == COUNTER:
         return {
-            row.hour
-            for row, before in zip(rows, (None, *rows), strict=False)
-            if row.lowest != row.highest or (before and before.hour == row.hour - 1 and before.highest != row.lowest)
+            hour
+            for (hour, _, _, lowest, highest), before in zip(rows, (None, *rows), strict=False)
+            if lowest != highest or (before and before[0] == hour - 1 and before[4] != lowest)
         }
     if kind.reading == AGE:
-        return {row.hour for row in rows if row.lowest < INPUT_COUNTS_FOR.total_seconds()}
+        return {hour for hour, _, _, lowest, _ in rows if lowest < INPUT_COUNTS_FOR.total_seconds()}
     most = thresholds.find_most_idle(signal)
     found = {hour for hour, _, _, _, highest in rows if highest > most}
     if kind.reading == VOLUMES:
-        found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
+        found |= {hour for hour, samples, total, _, _ in rows if total / samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
     return found
