@@ -89,8 +89,8 @@ def rebuild_months(ask: Query, tell: Callable[[str, list[SqlRow]], object]) -> N
 def check_months(ask: Query) -> Iterator[str]:
     """Yield the monthly sums that differ from the daily sums, and the resources whose sums differ from their spans."""
     days = defaultdict[SqlRow, list[int]](lambda: [0, 0, 0])
-    for day, *place, low, expected, high in ask(_DAILY, ()):
-        sums = days[(find_month_of_day(day), *place)]
+    for day, *rest, low, expected, high in ask(_DAILY, ()):
+        sums = days[(find_month_of_day(day), *rest)]
         sums[0], sums[1], sums[2] = sums[0] + low, sums[1] + expected, sums[2] + high
     months = {tuple(row[:5]): _join_sums(row[5:]) for row in ask(_MONTHLY, ())}
     for place in sorted({*days, *months}):
@@ -99,8 +99,8 @@ def check_months(ask: Query) -> Iterator[str]:
             month, attribution_id, charge, currency, _ = place
             which = f"{1970 + month // 12}-{month % 12 + 1:02d}, {charge} of attribution {attribution_id} in {currency}"
             yield f"the roll-up by resource of {which} says {_format(says)} and its days add up to {_format(adds_up_to)}"
-    for resource, attribution_id, charge, currency, _, *sums, us in ask(_DIFFERENT_RESOURCES, ()):
-        over = _format([*_join_sums(sums), int(us)])
+    for resource, attribution_id, charge, currency, _, *found, us in ask(_DIFFERENT_RESOURCES, ()):
+        over = _format([*_join_sums(found), int(us)])
         of = f"resource {resource}, {charge} of attribution {attribution_id} in {currency}"
         yield f"the months of {of} differ from its spans by {over} (low / expected / high nano-units / microseconds)"
 

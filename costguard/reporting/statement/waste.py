@@ -221,7 +221,8 @@ def combine_group_stretches(
     found = dict(stretches)
     for members in groups:
         runs = {one: join_ranges((to_micros(of.span.start), of.until_us) for of in ran.get(one, ())) for one in members}
-        edges = {one: {edge for part in (*stretches.get(one, ()), *runs[one]) for edge in part[:2]} for one in members}
+        ranges = {one: [*((of.begin_us, of.end_us) for of in stretches.get(one, ())), *runs[one]] for one in members}
+        edges = {one: {edge for part in ranges[one] for edge in part} for one in members}
         for member in members:
             others = [one for one in members if one != member]
             own = [of for of in stretches.get(member, ()) if of.state != IDLE]
