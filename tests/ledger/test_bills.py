@@ -23,7 +23,7 @@ from costguard.errors import InputError, LedgerError
 from costguard.ledger.bills.reader import BillLedgerReader
 from costguard.ledger.bills.staging import BATCH_LINES, StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.ledger.bills.unfinished import HOLD_S, STATED, UNFINISHED, ShortTransactions, undo_unfinished_imports
+from costguard.ledger.bills.unfinished import HOLD_S, STATED, UNFINISHED, ShortTransactions, remove_unfinished_imports
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine
@@ -308,7 +308,7 @@ def test_what_a_dead_import_left_is_undone_without_another_bill(url: str) -> Non
     process.start()
     process.join(timeout=120)
     engine = open_engine(url)
-    assert (undo_unfinished_imports(engine, hold_s=0), undo_unfinished_imports(engine)) == (1, 0)
+    assert (remove_unfinished_imports(engine, hold_s=0), remove_unfinished_imports(engine)) == (1, 0)
     engine.dispose()
     assert (stated(url), count(url, "bill_line")) == (before, MANY)
     assert count(url, "bill_line WHERE replaced_us IS NOT NULL") == 0

@@ -34,7 +34,7 @@ from costguard.ledger.bills.unfinished import (
     ShortTransactions,
     begin_import,
     finish_imports,
-    undo_unfinished_imports,
+    remove_unfinished_imports,
 )
 from costguard.ledger.db.codecs import Execute, Query, SqlRow, format_placeholders, split_batches
 from costguard.ledger.db.connection import begin_write, hold_named_lock, open_engine, open_sql_session
@@ -107,7 +107,7 @@ class BillStore:
         They count all at once, or not at all. What an import that died has left behind is undone first.
         """
         with hold_named_lock(self._engine, suffix=IMPORT_LOCK_SUFFIX, number=IMPORT_LOCK_ID):
-            undo_unfinished_imports(self._engine, hold_s=self._hold_s)
+            remove_unfinished_imports(self._engine, hold_s=self._hold_s)
             try:
                 with ShortTransactions(self._engine, hold_s=self._hold_s) as writes:
                     begun = list[int]()
@@ -115,7 +115,7 @@ class BillStore:
                     finish_imports(writes, begun)
             except BaseException:
                 with suppress(CostguardError):  # else the next import does it
-                    undo_unfinished_imports(self._engine, hold_s=self._hold_s)
+                    remove_unfinished_imports(self._engine, hold_s=self._hold_s)
                 raise
         return found
 

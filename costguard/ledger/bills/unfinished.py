@@ -7,7 +7,7 @@ anything, is not.
 A small bill is one transaction.
 
 Only one import runs at a time, under a lock of its own. Who gets that lock and finds an unfinished import knows that its
-process died: `undo_unfinished_imports` removes its lines and gives back those that it replaced, in short transactions as well,
+process died: `remove_unfinished_imports` removes its lines and gives back those that it replaced, in short transactions too,
 and its row stays, marked as undone.
 """
 
@@ -105,7 +105,7 @@ def finish_imports(writes: ShortTransactions, numbers: Sequence[int]) -> None:
     writes.tell("DELETE FROM bill_import_unfinished WHERE import_id = ?", [(number,) for number in numbers])
 
 
-def undo_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
+def remove_unfinished_imports(engine: Engine, *, hold_s: float = HOLD_S) -> int:
     """Undo what imports that died have written, and return their number. The lock of imports must be held.
 
     It can be interrupted and repeated: until an import is marked as undone, readers ignore it.
