@@ -20,10 +20,10 @@ from sqlalchemy.exc import DatabaseError
 from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
 from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.bills.reader import BillLedgerReader
+from costguard.ledger.bills.reader import STATED, UNFINISHED, BillLedgerReader
 from costguard.ledger.bills.staging import BATCH_LINES, StagedStatement
 from costguard.ledger.bills.store import BillStore, GatheredStatement
-from costguard.ledger.bills.unfinished import HOLD_S, STATED, UNFINISHED, ShortTransactions, remove_unfinished_imports
+from costguard.ledger.bills.unfinished import HOLD_S, ShortTransactions, remove_unfinished_imports
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import begin_write, open_engine

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Self
 
 from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
-from costguard.ledger.bills.unfinished import STATED, UNFINISHED
 from costguard.ledger.db.codecs import Query, SqlRow
 from costguard.ledger.db.reader import LedgerReader
 from costguard.values.calendar import Period
@@ -21,6 +20,11 @@ from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, 
 
 RECENT_US = timedelta(days=2) // MICROSECOND
 """An estimated line that ends so near to the newest one counts as late: it is not all there yet. An assumption, 2026-11."""
+UNFINISHED = "SELECT import_id FROM bill_import_unfinished"
+"""The imports that are being written, or whose process died (`unfinished`)."""
+STATED = f"(replaced_us IS NULL OR replaced_by IN ({UNFINISHED})) AND import_id NOT IN ({UNFINISHED})"
+"""The condition under which a row of `bill_line` counts: it is stated, whatever an unfinished import did."""
+
 ROW_STEPS = (10_000_000, 1_000_000, 100_000)
 """Nano-units: a cent, a tenth and a hundredth of one."""
 

@@ -2,9 +2,8 @@
 
 A bill of a million lines takes a minute to write, and a poll waits 30 s for the writer's lock. So an import is written in
 several transactions, and counts as a whole when the last one removes its row of `bill_import_unfinished`. Until then readers
-see the ledger as it was: they count a line if `STATED` holds, that is, if its own import is finished, and what replaced it, if
-anything, is not.
-A small bill is one transaction.
+see the ledger as it was: `reader.STATED` counts a line if its own import is finished, and what replaced it, if anything, is
+not. A small bill is one transaction.
 
 Only one import runs at a time, under a lock of its own. Who gets that lock and finds an unfinished import knows that its
 process died: `remove_unfinished_imports` removes its lines and gives back those that it replaced, in short transactions too,
@@ -21,6 +20,7 @@ from typing import Self
 
 from sqlalchemy import Engine
 
+from costguard.ledger.bills.reader import UNFINISHED
 from costguard.ledger.db.codecs import SqlRow
 from costguard.ledger.db.connection import SqlSession, begin_write, open_sql_session
 from costguard.system.atomic_file import PAUSE_S_MAX
@@ -34,10 +34,6 @@ UNDO_LINES = 2000
 IMPORT_LOCK_ID = 0x42494C4C
 """The key of PostgreSQL's advisory lock of imports: "BILL" in ASCII. A file's lock has the suffix `IMPORT_LOCK_SUFFIX`."""
 IMPORT_LOCK_SUFFIX = ".bills.lock"
-
-UNFINISHED = "SELECT import_id FROM bill_import_unfinished"
-STATED = f"(replaced_us IS NULL OR replaced_by IN ({UNFINISHED})) AND import_id NOT IN ({UNFINISHED})"
-"""The condition under which a row of `bill_line` counts: it is stated, whatever an unfinished import did."""
 
 
 class ShortTransactions:
